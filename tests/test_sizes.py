@@ -29,7 +29,7 @@ LONG_FILES = {
     "tfmini/ops/nn/dilated.py": 434,
     "tfmini/ops/sparse/math.py": 448,
     "tfmini/ops/variables/base.py": 404,
-    "tfmini/runtime/collectives/executor.py": 407,
+    "tfmini/runtime/collectives/executor.py": 405,
     "tfmini/runtime/compiler/lowering.py": 484,
 }
 # file:function -> how many lines it may have

@@ -12,10 +12,11 @@ import tfmini.graph.building
 import tfmini.layers
 import tfmini.ops
 import tfmini.train  # noqa: F401 - a public namespace that is also a package
-from tfmini import _version, namespace
+from tfmini import _version, library_log, namespace
 
 __version__ = _version.API_VERSION
 __git_version__ = _version.GIT_VERSION
 __compiler_version__ = _version.COMPILER_VERSION
+library_log.library_logger()
 namespace.install()
-del namespace
+del library_log, namespace

@@ -57,6 +57,19 @@ def test_private_paths_have_public_names(path: str, name: str, same) -> None:
     assert getattr(importlib.import_module(f"tensorflow.{path}"), name) is same()
 
 
+def test_a_class_may_derive_from_both_test_cases() -> None:
+    googletest = importlib.import_module("tensorflow.python.platform.googletest")
+    parameterized = type("Parameterized", (googletest.TestCase,), {})
+    assert issubclass(type("Both", (tf.test.TestCase, parameterized), {}), googletest.TestCase)
+
+
+def test_layer_utils_know_python_booleans() -> None:
+    utils = importlib.import_module("tensorflow.python.layers.utils")
+    assert [utils.constant_value(p) for p in (True, 0, tf.constant(True), tf.placeholder(tf.bool))] == [
+        True, False, True, None,
+    ]  # fmt: skip
+
+
 def test_generated_ops_have_their_names_in_snake_case() -> None:
     from tensorflow.python.ops import gen_math_ops  # type: ignore[import-not-found]
 

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,20 +70,48 @@ def test_logging_goes_to_stderr_once(tmp_path: Path) -> None:
     assert script(tmp_path, tail).stderr == "INFO:tensorflow:a 1\n"
 
 
-def test_messages_are_filtered_by_level_and_count(caplog: pytest.LogCaptureFixture) -> None:
-    before = tf.logging.get_verbosity()
+@pytest.fixture
+def levels_as_before() -> Iterator[None]:
+    yield
+    for name in ("tensorflow", "tfmini"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+def test_messages_are_filtered_by_level_and_count(
+    caplog: pytest.LogCaptureFixture, levels_as_before: None
+) -> None:
     tf.logging.set_verbosity(tf.logging.INFO)
-    try:
-        for i in range(5):
-            tf.logging.log_first_n(tf.logging.INFO, "first %d", 2, i)
-            tf.logging.log_every_n(tf.logging.WARN, "every %d", 3, i)
-        tf.logging.debug("not shown")
-        tf.logging.TaskLevelStatusMessage("status")
-        tf.logging.log_if(tf.logging.ERROR, "no", False)
-        tf.logging.flush()
-        assert tf.logging.get_verbosity() == tf.logging.INFO == logging.INFO
-    finally:
-        tf.logging.set_verbosity(before)
+    for i in range(5):
+        tf.logging.log_first_n(tf.logging.INFO, "first %d", 2, i)
+        tf.logging.log_every_n(tf.logging.WARN, "every %d", 3, i)
+    tf.logging.debug("not shown")
+    tf.logging.TaskLevelStatusMessage("status")
+    tf.logging.log_if(tf.logging.ERROR, "no", False)
+    tf.logging.flush()
+    assert tf.logging.get_verbosity() == tf.logging.INFO == logging.INFO
     records = [r for r in caplog.records if r.thread == threading.get_ident()]  # the reactor's may have news as well
     assert [r.getMessage() for r in records] == ["first 0", "every 0", "first 1", "every 3", "status"]
     assert {r.filename for r in records} == {Path(__file__).name}
+
+
+_TRAINING = """
+  step = tf.train.get_or_create_global_step()
+  add = step.assign_add(1)
+  hook = tf.train.LoggingTensorHook({"step": step}, every_n_iter=1)
+  with tf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+    session.run(add)
+"""
+
+
+def test_the_verbosity_holds_for_hooks_and_sessions(tmp_path: Path) -> None:
+    loud = script(tmp_path, f"def main(_):\n  tf.logging.set_verbosity(tf.logging.INFO){_TRAINING}main(0)")
+    assert "INFO:tensorflow:step = 1\n" in loud.stderr
+    silent = script(tmp_path, f"def main(_):\n  tf.logging.set_verbosity(tf.logging.ERROR){_TRAINING}tf.app.run(main)")
+    assert (silent.stderr, silent.returncode) == ("", 0)
+
+
+def test_the_runtimes_warnings_are_always_logged(levels_as_before: None) -> None:
+    tf.logging.set_verbosity("ERROR")
+    assert logging.getLogger("tfmini.runtime").getEffectiveLevel() == logging.WARNING
+    tf.logging.set_verbosity(tf.logging.DEBUG)
+    assert logging.getLogger("tfmini.runtime").getEffectiveLevel() == logging.DEBUG

@@ -54,13 +54,13 @@ def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> erro
     both = f"{me} has {mine}; {them} has {theirs}."
     if mine.name and theirs.name and mine.name != theirs.name:
         remedy = "All ranks must reduce the same tensors in the same order."
-        return errors.InvalidArgumentError.of(f"Name mismatch in a collective: {both} {remedy}")
+        return errors.FailedPreconditionError.of(f"Name mismatch in a collective: {both} {remedy}")
     for aspect in ("op", "dtype", "shape"):
         if getattr(mine, aspect) != getattr(theirs, aspect):
-            return errors.InvalidArgumentError.of(f"{aspect.title()} mismatch in a collective: {both}")
+            return errors.FailedPreconditionError.of(f"{aspect.title()} mismatch in a collective: {both}")
     if mine.step and theirs.step and mine.step != theirs.step:
         behind = them if theirs.step > mine.step else me
-        return errors.InvalidArgumentError.of(
+        return errors.FailedPreconditionError.of(
             f"Collective call skipped: {behind} left one out in an earlier step. {both} Every rank must run the same "
             "collectives in every step."
         )
@@ -69,7 +69,7 @@ def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> erro
 
 def skipped(mine: str, me: str, theirs: str, them: str) -> errors.OpError:
     """Returns the error for two ranks that wait for each other in different exchanges."""
-    return errors.InvalidArgumentError.of(
+    return errors.FailedPreconditionError.of(
         f"Collective call skipped: {me} waits in {mine}, which {them} has not called, and {them} waits in {theirs}, "
         f"which needs {me}. Every rank must run the same collectives in every step."
     )

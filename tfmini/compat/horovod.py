@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.compat.horovod_compression import Compression, Compressor
 from tfmini.compat.horovod_world import (
     cross_rank,
@@ -26,7 +27,7 @@ from tfmini.compat.horovod_world import (
 )  # fmt: skip
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.array.casting import cast
 from tfmini.ops.variables.functions import global_variables
 from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.optimizers.optimizer_inputs import GradAndVar
@@ -138,7 +139,8 @@ def allreduce(
     if isinstance(tensor, IndexedSlices):
         if chosen.merge != "Add":
             raise NotImplementedError(f"{chosen!r} does not support sparse tensors; use tf.convert_to_tensor first.")
-        values = math_elementwise.divide(tensor.values, float(ranks.size)) if chosen.mean else tensor.values
+        factor = prescale_factor * postscale_factor / (ranks.size if chosen.mean else 1)
+        values = _scaled(tensor.values, factor)
         name = name or tensor.values.op.name
         gathered = collective_gradients.all_gather(ranks, values, f"{name}/values")
         indices = ranks.all_gather(tensor.indices, f"{name}/indices")
@@ -150,7 +152,13 @@ def allreduce(
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
-    return tensor if factor == 1.0 else tensor * factor
+    """The product, of the tensor's dtype; that of integers is rounded towards zero."""
+    if factor == 1.0:
+        return tensor
+    if tensor.dtype.is_floating or tensor.dtype.is_complex:
+        return tensor * factor
+    scaled: Tensor = cast(cast(tensor, dtypes.float64) * factor, tensor.dtype)
+    return scaled
 
 
 def grouped_allreduce(tensors: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import traceback
 from collections import Counter
 from logging import DEBUG, ERROR, FATAL, INFO, WARN
 from types import FrameType
 from typing import Any
+
+from tfmini.library_log import library_logger, set_level
 
 __all__ = [
     "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "TaskLevelStatusMessage", "debug", "error", "fatal", "flush",
@@ -17,29 +18,13 @@ __all__ = [
     "warn", "warning",
 ]  # fmt: skip
 
-_lock = threading.Lock()
-_ready: list[logging.Logger] = []
 _calls: Counter[tuple[str, int]] = Counter()
 
 
 def get_logger() -> logging.Logger:
     """The logger "tensorflow" (``tf.get_logger``); it writes to stderr unless the root logger has handlers."""
-    with _lock:
-        if not _ready:
-            _ready.append(_set_up(logging.getLogger("tensorflow")))
-    return _ready[0]
-
-
-def _set_up(logger: logging.Logger) -> logging.Logger:
+    logger = library_logger()
     logger.findCaller = _find_caller  # type: ignore[method-assign] # reports the user's line, not one of this file
-    if logging.getLogger().handlers:
-        return logger
-    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
-    if interactive:
-        logger.setLevel(INFO)
-    handler = logging.StreamHandler(sys.stdout if interactive else sys.stderr)
-    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
-    logger.addHandler(handler)
     return logger
 
 
@@ -137,4 +122,4 @@ def get_verbosity() -> int:
 
 def set_verbosity(v: int | str) -> None:
     """Sets the lowest level that is logged (``tf.logging.set_verbosity``)."""
-    get_logger().setLevel(v)
+    set_level(v)

@@ -14,7 +14,7 @@ from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, SWITCH_OPS
 if TYPE_CHECKING:
     from tfmini.graph.operation import Operation
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 def output_context(op: Operation) -> Any:

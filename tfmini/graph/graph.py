@@ -14,7 +14,7 @@ from tfmini.graph.operation import Operation, Tensor, capture_stack, op_of
 from tfmini.graph.registry import OPS, OpHandle, R
 from tfmini.shapes import RawShape, format_raw
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _VERBS = {"eval": "evaluate tensor using `eval()`", "run": "execute operation using `run()`"}
 _NOUNS = {"eval": "evaluate tensor: the tensor's", "run": "execute operation: the operation's"}
 

@@ -22,7 +22,7 @@ from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
 from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.graph.registry import OPS
-from tfmini.graph.traits import MERGE_OPS, NEXT_OPS
+from tfmini.graph.traits import MERGE_OPS, NEXT_OPS, trait_of
 from tfmini.shapes import RawShape, as_raw, merge_raw
 
 _LOC = b"loc:@"
@@ -30,8 +30,6 @@ _LOC = b"loc:@"
 _LAST_PRODUCER_OF_SCALAR_PLACEHOLDERS = 21
 # Earlier producers stored wrong _output_shapes; TensorFlow ignores these if they contradict the inferred ones.
 _FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
-# Attrs of newer TensorFlow versions that have no effect.
-_NOTES = (("VarHandleOp", "debug_name"),)
 
 
 def import_graph_def(
@@ -69,7 +67,7 @@ def import_graph_def(
     check_versions(message.versions)
     if producer_op_list is not None:
         _drop_producer_defaults(message, producer_op_list)
-    _drop_notes(message)
+    _drop_hints(message)
     graph = get_default_graph()
     with graph.name_scope("import" if name is None else name), graph._lock:
         importer = _Importer(graph, message, _as_tensors(graph, name, mapping))
@@ -160,10 +158,10 @@ def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
                 del node_def.attr[attr]
 
 
-def _drop_notes(graph_def: Any) -> None:
+def _drop_hints(graph_def: Any) -> None:
     for node_def in graph_def.node:
-        for op_type, attr in _NOTES:
-            if node_def.op == op_type and attr in node_def.attr:
+        for attr in trait_of(node_def.op, "hints") or ():
+            if attr in node_def.attr:
                 del node_def.attr[attr]
 
 

@@ -16,7 +16,7 @@ from tfmini.graph.op_def_protos import stripped_op_list
 from tfmini.graph.scoped_names import strip_name_scope
 from tfmini.graph.traits import ENTER_OPS, ops_with
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 UNBOUND_INPUT_PREFIX = "$unbound_inputs_"
 
 

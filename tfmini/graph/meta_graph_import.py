@@ -13,7 +13,7 @@ from tfmini.graph.importing import import_graph_def
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 # TensorFlow stored lists of names before 1.0, and lists of messages since.
 _ONCE_NODE_LISTS = (GraphKeys.LOCAL_VARIABLES, GraphKeys.MODEL_VARIABLES, GraphKeys.METRIC_VARIABLES)
 _FIRST_VERSION_WITH_TRAINABLE = (1, 9)

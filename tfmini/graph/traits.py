@@ -56,6 +56,9 @@ class Traits(TypedDict, total=False):
       work: its arithmetic: ``none``, one operation per element of its first ``input``, or the multiply-adds of a
         ``matmul`` or a ``convolution``. Absent: one operation per element of its first output.
 
+    Files:
+      hints: attrs that later versions of TensorFlow write and that change no value; an import drops them.
+
     Python:
       raw_names: what `tf.raw_ops` calls inputs and attrs whose declared name it does not use.
     """
@@ -80,6 +83,7 @@ class Traits(TypedDict, total=False):
     looks_up: bool
     aggregates: bool
     work: Literal["none", "input", "matmul", "convolution"]
+    hints: tuple[str, ...]
     raw_names: Mapping[str, str]
 
 

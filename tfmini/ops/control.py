@@ -14,7 +14,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 noop: OpHandle[Operation] = op("NoOp()", shape=[], control_only=True)
 control_trigger_op: OpHandle[Operation] = op("ControlTrigger()", shape=[], control_only=True)

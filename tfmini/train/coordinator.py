@@ -12,7 +12,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.runtime.process import current_process
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 _POLL_S = 0.05  # maximum delay until `join` notices that all threads have ended without a stop
 

@@ -17,7 +17,7 @@ from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 # The collection with the single tensor from which hooks read the global step.
 GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"

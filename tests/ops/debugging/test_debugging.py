@@ -9,6 +9,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.debugging import rank_checks
 from tfmini.ops.debugging import value_checks as checks
+from tfmini.ops.math.reduce_functions import reduce_sum
 from tfmini.runtime.client.session import Session
 
 
@@ -155,3 +156,10 @@ def test_a_check_that_holds_statically_is_a_no_op():
     assert checks.is_numeric_tensor(y())
     assert not checks.is_numeric_tensor(constant("s"))
     assert not checks.is_numeric_tensor(1)
+
+
+def test_a_check_of_what_tensorflow_does_not_know_fails_in_the_step():
+    total = reduce_sum(constant([[4, 0], [0, 0]]), 1)
+    check = checks.assert_positive(total)
+    with Session() as session, pytest.raises(errors.InvalidArgumentError, match="Condition x > 0 did not hold"):
+        session.run(check)

@@ -45,7 +45,7 @@ def test_errors_are_tensorflows(theirs: Any, expression: str) -> None:
 
 
 def test_summaries_have_tensorflows_names_tags_and_collections(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tfmini")
+    caplog.set_level(logging.INFO, "tensorflow")
     with tf.name_scope("outer"):
         first = tf.summary.scalar("a b", 1.0)
         second = tf.summary.scalar("a b", 1.0, family="fam", collections=["mine"])

@@ -133,6 +133,7 @@ def test_scopes_apply_regularizers_and_creators() -> None:
     with tf.variable_scope("a", regularizer=lambda v: tf.identity(v, name="loss")):
         tf.get_variable("w", initializer=1.0)
         tf.get_variable("u", initializer=1.0, regularizer=tf.no_regularizer)
+        tf.get_variable("v", initializer=1.0, regularizer={})  # as libraries write it for none
     assert [t.name for t in scoping.get_collection("regularization_losses")] == ["a/w/Regularizer/loss:0"]
 
     def untrainable(following: Any, **kwargs: Any) -> Any:

@@ -236,7 +236,7 @@ def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
 
 def test_a_loop_that_grows_the_graph_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     v = tf.constant(1.0)
-    with caplog.at_level(logging.WARNING, logger="tfmini"), tf.Session() as session:
+    with caplog.at_level(logging.WARNING, logger="tensorflow"), tf.Session() as session:
         for _ in range(20):
             session.run(-v)
     warnings = [r for r in caplog.records if "The graph grows between runs" in r.getMessage()]

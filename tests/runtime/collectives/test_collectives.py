@@ -56,7 +56,7 @@ def test_shapes_that_differ_between_devices_are_refused() -> None:
         for i in range(2):
             with tf.device(f"/cpu:{i}"):
                 outs.append(collective_ops.all_reduce(tf.zeros([3 + i]), 2, 1, 1, "Add", "Id"))
-        wrong = pytest.raises(tf.errors.InvalidArgumentError, match=r"Shape mismatch.*\[[34]\].*\[[34]\]")
+        wrong = pytest.raises(tf.errors.FailedPreconditionError, match=r"Shape mismatch.*\[[34]\].*\[[34]\]")
         with tf.Session(config=local_config(2)) as session, wrong:
             session.run(outs)
 
@@ -134,7 +134,7 @@ def test_different_divisions_of_a_tensor_are_refused() -> None:
     def make(rank: int) -> Any:
         return collective_ops.all_reduce(tf.zeros([50_000]), 2, 1, 1, "Add", "Id", [0] * (1 + 2 * rank))
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Op mismatch.*all-reduce\(Add, Id, 3 pieces\)"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"Op mismatch.*all-reduce\(Add, Id, 3 pieces\)"):
         run_on_devices(make)
 
 
@@ -159,7 +159,7 @@ def test_different_roots_are_refused(roots: tuple[int, int], monkeypatch: Any) -
         return Ranks(2, rank, device=f"/cpu:{rank}").broadcast(tf.zeros([3]), roots[rank], "w")
 
     text = r"Op mismatch.*\"w\" broadcast\(from rank [01]\).*\"w\" broadcast\(from rank [01]\)"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=text):
         run_on_devices(make)
 
 

@@ -87,7 +87,7 @@ def outcomes(scenario: str, workers: int = 2, fifo: str = "-") -> tuple[list[str
 )
 def test_a_mismatch_between_ranks_shows_both_sides(scenario: str, parts: list[str]) -> None:
     lines, _ = outcomes(scenario)
-    errors = [line for line in lines if line.startswith("ERROR InvalidArgumentError")]
+    errors = [line for line in lines if line.startswith("ERROR FailedPreconditionError")]
     assert len(errors) == 2, lines
     for line in errors:
         for part in (*parts, "rank 0 (/job:worker/replica:0/task:0", "rank 1 (/job:worker/replica:0/task:1"):

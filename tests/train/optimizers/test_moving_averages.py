@@ -45,3 +45,16 @@ def test_an_average_without_its_zeros_is_the_average_of_the_values() -> None:
 def test_an_average_of_integers_is_refused() -> None:
     with pytest.raises(TypeError, match="The variables must be half, float, or double: Const:0"):
         tf.train.ExponentialMovingAverage(0.9).apply([tf.constant(1)])
+
+
+def test_the_average_of_a_variable_on_a_ps_stands_beside_it() -> None:
+    cluster = tf.train.ClusterSpec({"ps": ["localhost:2222"], "worker": ["localhost:2223"]})
+    with tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:0", cluster=cluster)):
+        variable = tf.Variable(tf.ones([3]), name="w")
+        average = tf.train.ExponentialMovingAverage(0.9)
+        average.apply([variable])
+    ops = {op.name: op for op in tf.get_default_graph().get_operations()}
+    # The initial value stays on the worker, where it is made; all else of the slot is with the variable.
+    switch = ops["w/ExponentialMovingAverage/cond/Switch_1"]
+    assert (switch.device, switch.colocation_groups()) == ("/job:worker/task:0", [b"loc:@ones"])
+    assert average.average(variable).device == ops["cond/Merge"].device == "/job:ps/task:0"

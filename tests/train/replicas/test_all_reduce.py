@@ -121,6 +121,19 @@ def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.
     assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
 
 
+def test_horovods_factors_hold_for_slices_and_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horovod, "world", lambda: World(["localhost"], 0, None))
+    rows = tf.IndexedSlices(tf.fill([1, 2], 3.0), tf.constant([0]), tf.constant([4, 2]))
+    bytes_ = tf.IndexedSlices(tf.fill([1, 2], tf.constant(7, tf.uint8)), tf.constant([0]), tf.constant([4, 2]))
+    sums = [
+        horovod.allreduce(rows, op=horovod.Sum, prescale_factor=10.0, postscale_factor=0.5).values,
+        horovod.allreduce(tf.constant([-3]), op=horovod.Sum, prescale_factor=0.5),
+        horovod.allreduce(bytes_).values,
+    ]
+    with tf.Session() as session:
+        assert [value.tolist() for value in session.run(sums)] == [[[15.0, 15.0]], [-1], [[7, 7]]]
+
+
 _SCRIPT = """
 import numpy as np
 import tensorflow as tf

@@ -108,5 +108,5 @@ def test_dtypes_of_equal_wire_format_are_distinguished() -> None:
     def make(ranks: Ranks) -> Any:
         return ranks.all_reduce(tf.zeros([2], tf.bfloat16 if ranks.rank else tf.float32), "x")
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Dtype mismatch.*(float32|bfloat16)\[2\]"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"Dtype mismatch.*(float32|bfloat16)\[2\]"):
         run_both(make)

@@ -54,7 +54,7 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def heard() -> Iterator[Heard]:
-    log, handler = logging.getLogger("tfmini"), Heard("Waiting for model to be ready.")
+    log, handler = logging.getLogger("tensorflow"), Heard("Waiting for model to be ready.")
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -111,13 +111,13 @@ def test_a_stop_request_ends_a_workers_wait(caplog: pytest.LogCaptureFixture) ->
         handler = logging.Handler()
         # The wait says so when it has looked for the first time.
         handler.emit = lambda line: sv.request_stop() if "Waiting for model" in line.getMessage() else None
-        caplog.set_level(logging.INFO, "tfmini")
-        logging.getLogger("tfmini").addHandler(handler)
+        caplog.set_level(logging.INFO, "tensorflow")
+        logging.getLogger("tensorflow").addHandler(handler)
         try:
             with pytest.raises(tf.errors.CancelledError, match="A stop was requested while waiting for the chief"):
                 sv.prepare_or_wait_for_session(server.target)
         finally:
-            logging.getLogger("tfmini").removeHandler(handler)
+            logging.getLogger("tensorflow").removeHandler(handler)
 
 
 def test_services_and_non_chief_replicas_are_checked(tmp_path: Path) -> None:

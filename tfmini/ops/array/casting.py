@@ -18,7 +18,7 @@ from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 _cast = op(
     "Cast(x: SrcT) -> y: DstT; SrcT: type; DstT: type; Truncate: bool = false",

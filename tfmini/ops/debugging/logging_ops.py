@@ -19,7 +19,7 @@ from tfmini.graph.shape_functions import same_shape
 from tfmini.numerics.value_text import edges_text, summary
 from tfmini.shapes import RawShape, with_rank
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 print_op = op(
     """Print(input: T, data: U) -> output: T

@@ -22,6 +22,12 @@ from tfmini.ops.math.elementwise import add, multiply, subtract
 
 Test = Callable[[Any, Any], Any]
 
+# The ops through which TensorFlow knows a value while it builds a graph; `constant_value` knows more.
+_OF_SHAPES = frozenset({"Const", "Rank", "Shape", "Size"})
+_STATIC_OPS = _OF_SHAPES | {
+    "Cast", "Concat", "ConcatOffset", "ConcatV2", "Equal", "Fill", "NotEqual", "Pack", "Range",
+}  # fmt: skip
+
 
 def reduce_all(x: Tensor) -> Tensor:
     """Whether all elements are true."""
@@ -48,14 +54,27 @@ def _binary(
         if message is not None:
             data = [message, *data]
         condition = reduce_all(test(x, y))
-        x_value, y_value = constant_value(x), constant_value(y)
+        x_value, y_value = _static_value(x), _static_value(y)
         if x_value is not None and y_value is not None and not np.all(static_test(x_value, y_value)):
             raise InvalidArgumentError.of("\n".join(map(_static_text, data)))
         return Assert(condition, data, summarize=summarize)
 
 
+def _static_value(tensor: Tensor) -> Any:
+    """The value, if TensorFlow knows it while the graph is built, else None: then the check fails in the step."""
+    pending, seen = [tensor.op], {tensor.op}
+    while pending:
+        op = pending.pop()
+        if op.type not in _STATIC_OPS:
+            return None
+        fresh = [t.op for t in op.inputs if t.op not in seen] if op.type not in _OF_SHAPES else []
+        seen.update(fresh)
+        pending += fresh
+    return constant_value(tensor)
+
+
 def _static_text(item: Any) -> str:
-    value = constant_value(item) if isinstance(item, Tensor) else None
+    value = _static_value(item) if isinstance(item, Tensor) else None
     return str(item if value is None else value)
 
 

@@ -19,7 +19,7 @@ from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.comparison import equal, less_equal
 from tfmini.ops.math.reduce_functions import reduce_sum
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 Branch = Callable[[], Any]
 Pair = tuple[Any, Branch]
 

@@ -20,7 +20,7 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow import tensor_array_ops as array_ops
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, merge_raw
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class TensorArray:

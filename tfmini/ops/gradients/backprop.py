@@ -32,7 +32,7 @@ from tfmini.ops.gradients.inputs import as_sources, as_targets, as_tensors, defa
 from tfmini.ops.gradients.sums import UnconnectedGradients, sum_gradients
 from tfmini.shapes import TensorShape, merge_raw
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 def gradients(

@@ -11,7 +11,7 @@ from typing import Any
 from tfmini import errors, protos
 from tfmini.ops.io.record_files import frame
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 FILE_VERSION = "brain.Event:2"
 
 

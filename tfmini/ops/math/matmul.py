@@ -23,14 +23,16 @@ from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_dims, merge
 _TYPES = "{bfloat16, half, float, double, int32, int64, complex64, complex128}"
 mat_mul_op = op(
     f"MatMul(a: T, b: T) -> product: T; transpose_a: bool = false; transpose_b: bool = false; T: {_TYPES}",
-    work="matmul",
+    work="matmul", hints=("grad_a", "grad_b"),
 )  # fmt: skip
 batch_mat_mul_op = op(
-    f"BatchMatMul(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false", work="matmul"
-)
+    f"BatchMatMul(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false",
+    work="matmul", hints=("grad_x", "grad_y"),
+)  # fmt: skip
 batch_mat_mul_v2_op = op(
-    f"BatchMatMulV2(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false", work="matmul"
-)
+    f"BatchMatMulV2(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false",
+    work="matmul", hints=("grad_x", "grad_y"),
+)  # fmt: skip
 sparse_mat_mul_op = op(
     """SparseMatMul(a: Ta, b: Tb) -> product: float
     transpose_a: bool = false; transpose_b: bool = false; a_is_sparse: bool = false; b_is_sparse: bool = false

@@ -16,7 +16,7 @@ from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
 from tfmini.ops.summary.media_ops import audio_summary_v2, image_summary
 from tfmini.ops.summary.summary_ops import histogram_summary, merge_summary, scalar_summary, tensor_summary_v2
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _NOT_IN_TAGS = re.compile(r"[^-/\w\.]")
 
 

@@ -30,10 +30,11 @@ def initialized_value(variable: Any) -> Tensor:
         identity(value_there, name="switch_t")
         identity(no_value, name="switch_f")
         chosen = identity(has_value, name="pred_id")
-        with colocate_with(variable.op):
+        # The variable may be a slot that is being made beside another one; a switch stands beside its own input.
+        with colocate_with(variable.op, ignore_existing=True):
             _, alive = handle_of("RefSwitch")(variable._ref(), chosen, name="read/Switch")
         present = identity(alive, name="read")
-        with colocate_with(variable.initial_value.op):
+        with colocate_with(variable.initial_value.op, ignore_existing=True):
             initial, _ = switch(variable.initial_value, chosen, name="Switch_1")
         return handle_of("Merge")([initial, present], name="Merge")[0]
 

@@ -27,7 +27,7 @@ var_handle = op(
         shape: shape""",
     stateful=True,
     shape=[()],
-    variable="resource", on_ps=True,
+    variable="resource", on_ps=True, hints=("debug_name",),
 )
 read_variable = op("ReadVariableOp(resource: resource) -> value: dtype; dtype: type", stateful=True, forwards="value")
 assign_variable: OpHandle[Operation] = op(

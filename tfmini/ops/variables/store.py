@@ -20,7 +20,7 @@ from tfmini.ops.variables import initializers
 from tfmini.ops.variables.functions import PartitionedVariable, SaveSliceInfo, Variable
 from tfmini.shapes import TensorShape, as_shape
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _STORE_KEY = "variable_store"
 
 
@@ -135,7 +135,7 @@ class VariableStore:
             aggregation=request.aggregation,
         )
         self._vars[request.name] = variable
-        if request.regularizer is not None:
+        if request.regularizer:
             _regularize(variable, request)
         return variable
 

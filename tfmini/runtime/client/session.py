@@ -34,7 +34,7 @@ from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.worker.worker import Worker
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _LOCAL_TASK = "/job:localhost/replica:0/task:0"
 # After so many runs that each found new ops, the loop is told that it grows the graph.
 _GROWTH_WARNING = 8

@@ -15,7 +15,7 @@ from typing import Any
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.master.step_waits import ASK_S, Told
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tfmini.runtime")
 
 FIRST_S = 10.0
 _ELEMENT = re.compile(r"elements? of \w*Queue ")

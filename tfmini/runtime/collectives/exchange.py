@@ -130,3 +130,15 @@ class Member:
     def oldest(self) -> Exchange | None:
         """The exchange that has waited longest."""
         return min(self.exchanges.values(), key=lambda e: e.began_at, default=None)
+
+    def waits_for(self, task: str) -> bool:
+        """Whether an exchange needs something from a task."""
+        missing = (rank for exchange in self.exchanges.values() for rank in exchange.schedule.missing())
+        return any(self.tasks[rank] == task for rank in missing)
+
+    def part_of(self, task: str) -> str:
+        """The ranks of a task and what this member waits for, for people."""
+        ranks = ", ".join(self.who(rank) for rank, other in enumerate(self.tasks) if other == task)
+        oldest = self.oldest()
+        doing = f" in {oldest.call.describe()}: {oldest.fingerprint}" if oldest else f" of group {self.group_key}"
+        return f"{ranks}{doing}"

@@ -24,6 +24,7 @@ from tfmini.runtime.collectives.watch import Watch
 from tfmini.runtime.process import Process
 
 _REMEMBERED_EPOCHS = 1000
+_LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
 _EARLY_LIMIT = 100_000  # messages of groups that this task does not know yet
 
 
@@ -228,8 +229,8 @@ class CollectiveExecutor:
 
     def send(self, member: Member, task: str, message: Any) -> None:
         def dropped(error: errors.OpError) -> None:
-            text = f"{self._involved(member, task)} cannot be reached by {member.device}: {error.message}"
-            self.fail(member, errors.UnavailableError.of(text, task=task), tell=True)
+            text = f"{member.part_of(task)} cannot be reached by {member.device}: {error.message}"
+            self._later(self.fail, member, errors.UnavailableError.of(text, task=task), True)
 
         self._peer(task).send(message, dropped)
 
@@ -298,9 +299,7 @@ class CollectiveExecutor:
 
     # ---- failures ---------------------------------------------------------------------------
 
-    def fail(
-        self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None
-    ) -> None:
+    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None:
         """Ends this life of the group here, and with ``tell`` everywhere."""
         with self.lock:
             was_over = member.over
@@ -352,22 +351,21 @@ class CollectiveExecutor:
         text = f"{call.about.device} has given up {call.describe()}: its step has ended."
         self.fail(member, errors.AbortedError.of(text, derived=True), tell=True)
 
-    def _involved(self, member: Member, task: str) -> str:
-        ranks = ", ".join(member.who(rank) for rank, other in enumerate(member.tasks) if other == task)
-        oldest = member.oldest()
-        doing = f" in {oldest.call.describe()}: {oldest.fingerprint}" if oldest else f" of group {member.group_key}"
-        return f"{ranks}{doing}"
-
     def peer_lost(self, task: str, why: str) -> None:
-        """A task is gone: exchanges that need something from it fail now, other groups with it at their next call."""
+        """A task is gone: exchanges that need something from it fail, other groups with it at their next call."""
         self.leader.lost(task)
+        self._later(self._fail_lost, task, why)
+
+    def _later(self, action: Callable[..., None], *args: Any) -> None:
+        if self._watch.call_later is not None:  # else this task has no peers
+            self._watch.call_later(_LAST_MESSAGE_S, action, *args)
+
+    def _fail_lost(self, task: str, why: str) -> None:
         with self.lock:
-            members = [member for member in self._by_epoch.values() if task in member.tasks]
-        for member in members:
-            text = f"Collective lost {self._involved(member, task)}; lost by {member.device}: {why}"
-            with self.lock:
-                waited = {member.tasks[r] for e in member.exchanges.values() for r in e.schedule.missing()}
-            if task in waited:
+            members = [(member, member.waits_for(task)) for member in self._by_epoch.values() if task in member.tasks]
+        for member, is_waiting in members:
+            text = f"Collective lost {member.part_of(task)}; lost by {member.device}: {why}"
+            if is_waiting:
                 self.fail(member, errors.UnavailableError.of(text, task=task), tell=True)
             else:
                 member.lost = text

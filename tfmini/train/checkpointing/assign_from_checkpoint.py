@@ -16,7 +16,7 @@ from tfmini.train.checkpointing.reader import load_checkpoint
 
 __all__ = ["assign_from_checkpoint", "assign_from_checkpoint_fn", "assign_from_values", "assign_from_values_fn"]
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 Feeds = dict[Any, Any]
 
 

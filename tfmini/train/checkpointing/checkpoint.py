@@ -82,7 +82,7 @@ class Checkpoint(Trackable):
         Returns:
           The checkpoint's prefix.
         """
-        prefix = os.fspath(file_prefix)
+        prefix = os.fsdecode(file_prefix)
         path = self.write(f"{prefix}-{self._next_number(session_or_default(session))}", session)
         directory = os.path.dirname(prefix)
         checkpoint_state.update_checkpoint_state(directory, path, [path], save_relative_paths=True)
@@ -98,7 +98,7 @@ class Checkpoint(Trackable):
 
     def write(self, file_prefix: Any, session: Any = None) -> str:
         """Saves all objects with the prefix ``file_prefix``, without number and state file; see `save`."""
-        prefix = os.fspath(file_prefix)
+        prefix = os.fsdecode(file_prefix)
         os.makedirs(os.path.dirname(local_path(prefix)) or ".", exist_ok=True)
         graph = ObjectGraph(self)
         saver = self._saver_of(graph.variables)
@@ -121,7 +121,7 @@ class Checkpoint(Trackable):
         """
         counter = self.save_counter  # creates the variable, so that a script's initializers include it
         assert counter is not None
-        return status_of(self, None if save_path is None else os.fspath(save_path))
+        return status_of(self, None if save_path is None else os.fsdecode(save_path))
 
     def _saver_of(self, variables: dict[str, Any]) -> Saver:
         """The cached saver of a set of variables by key."""

@@ -17,7 +17,7 @@ from tfmini.train.checkpointing.checkpoint import Checkpoint
 from tfmini.train.checkpointing.load_status import session_or_default
 from tfmini.train.global_steps import global_step as value_of_step
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class CheckpointManager:

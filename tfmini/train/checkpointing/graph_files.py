@@ -70,7 +70,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
       OpError: when the file system reports an error.
     """
     graph_def = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
-    path = os.path.join(logdir, name)
+    path = os.path.join(os.fsdecode(logdir), os.fsdecode(name))
     write_message(graph_def, path, as_text)
     return path
 
@@ -124,4 +124,4 @@ def as_meta_graph(meta_graph_or_file: Any) -> Any:
     descriptor = getattr(meta_graph_or_file, "DESCRIPTOR", None)
     if descriptor is not None and descriptor.name == "MetaGraphDef":
         return protos.MetaGraphDef.FromString(meta_graph_or_file.SerializeToString())
-    return read_message(os.fspath(meta_graph_or_file), protos.MetaGraphDef())
+    return read_message(os.fsdecode(meta_graph_or_file), protos.MetaGraphDef())

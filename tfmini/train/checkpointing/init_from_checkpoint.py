@@ -15,7 +15,7 @@ from tfmini.train.checkpointing.reader import load_checkpoint
 from tfmini.train.checkpointing.saveables import named_saveables, saveables_for
 from tfmini.train.checkpointing.state_file import checkpoint_file
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 Parts = list[Any]  # one variable, or the parts of one
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from tfmini.train.checkpointing.state_file import latest_checkpoint
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _INTERVAL_S = 1.0
 
 

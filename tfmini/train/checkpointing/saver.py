@@ -24,7 +24,7 @@ from tfmini.train.checkpointing.saveables import all_saveables
 from tfmini.train.checkpointing.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder
 from tfmini.train.global_steps import global_step as value_of_step
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class Saver:
@@ -279,14 +279,14 @@ class Saver:
         if not self._is_built:
             raise RuntimeError("`build()` should be called before save if defer_build==True")
         latest_filename = latest_filename or "checkpoint"
-        prefix = self._prefix(sess, os.fspath(save_path), global_step, latest_filename)
+        prefix = self._prefix(sess, os.fsdecode(save_path), global_step, latest_filename)
         if not isinstance(sess, BaseSession):
             raise TypeError(f"'sess' must be a Session; {sess}")
         saved = None
         if not self._is_empty:
-            saved = self._run_save(sess, os.fspath(save_path), prefix)
+            saved = self._run_save(sess, os.fsdecode(save_path), prefix)
             if write_state:
-                self._write_state(os.path.dirname(os.fspath(save_path)), saved, latest_filename, meta_graph_suffix)
+                self._write_state(os.path.dirname(os.fsdecode(save_path)), saved, latest_filename, meta_graph_suffix)
         if write_meta_graph:
             path = checkpoint_state.meta_graph_filename(prefix, meta_graph_suffix)
             with sess.graph.as_default():
@@ -337,7 +337,7 @@ class Saver:
             return
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
-        prefix = save_path.decode() if isinstance(save_path, bytes) else os.fspath(save_path)
+        prefix = os.fsdecode(save_path)
         if not checkpoint_state.checkpoint_exists(prefix):
             raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
         _log.info("Restoring parameters from %s", prefix)

@@ -12,7 +12,7 @@ from typing import Any
 from tfmini import errors, protos
 from tfmini.checkpoint import files
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _SHARD_SUFFIX = re.compile(r"-[\d?]+-of-\d+$")
 V2 = 2
 
@@ -115,7 +115,7 @@ def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None
     """
     from google.protobuf import text_format
 
-    checkpoint_dir = os.fspath(checkpoint_dir)
+    checkpoint_dir = os.fsdecode(checkpoint_dir)
     path = _state_file(checkpoint_dir, latest_filename)
     try:
         with open(path, encoding="utf-8") as file:
@@ -196,7 +196,7 @@ def checkpoint_file(ckpt_dir_or_file: Any) -> str:
     Raises:
       ValueError: when the directory has no checkpoint.
     """
-    text = files.local_path(os.fspath(ckpt_dir_or_file))
+    text = files.local_path(os.fsdecode(ckpt_dir_or_file))
     found = latest_checkpoint(text) if os.path.isdir(text) else text
     if found is None:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {text}")

@@ -21,7 +21,7 @@ from tfmini.train.checkpointing.init_from_checkpoint import init_from_checkpoint
 from tfmini.train.checkpointing.saveables import named_saveables
 from tfmini.train.checkpointing.state_file import checkpoint_file
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class _VocabInfo(NamedTuple):

@@ -17,7 +17,7 @@ from tfmini.train.hooks.stopping_hooks import global_step_read
 from tfmini.train.hooks.timers import SecondOrStepTimer
 from tfmini.train.summaries.summary_writer import FileWriterCache
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class CheckpointSaverListener:

@@ -9,7 +9,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class FinalOpsHook(SessionRunHook):

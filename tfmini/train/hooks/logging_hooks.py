@@ -16,7 +16,7 @@ from tfmini.train.hooks.stopping_hooks import global_step_read
 from tfmini.train.hooks.timers import HookTimer, NeverTriggerTimer, SecondOrStepTimer
 from tfmini.train.summaries.summary_writer import FileWriterCache
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _WARNINGS_OF_A_STANDING_STEP = 5
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tfmini.train.global_steps import _get_or_create_global_step_read
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 # How often a waiting worker reads the global step, and the number of steps after which it logs again.
 _POLL_S = 0.1
 _LOG_EVERY_STEPS = 1000

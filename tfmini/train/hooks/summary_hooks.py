@@ -13,7 +13,7 @@ from tfmini.train.hooks.timers import SecondOrStepTimer
 from tfmini.train.summaries.summary_writer import FileWriterCache
 from tfmini.train.summaries.timeline import Timeline
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class SummarySaverHook(SessionRunHook):

@@ -20,7 +20,7 @@ from tfmini.runtime.process import current_process
 if TYPE_CHECKING:
     from tfmini.train.coordinator import Coordinator
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class QueueRunner:

@@ -27,7 +27,7 @@ from tfmini.train.sessions.scaffold import Scaffold
 from tfmini.train.sessions.session_creators import ChiefSessionCreator
 from tfmini.train.summaries.summary_writer import FileWriterCache
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _USE_DEFAULT = 0
 _ALL_LOGGED_BELOW = 20  # with fewer evaluations each one is logged
 

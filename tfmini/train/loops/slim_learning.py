@@ -32,7 +32,7 @@ from tfmini.train.sessions.monitored_training import MonitoredTrainingSession
 from tfmini.train.sessions.supervisor import Supervisor
 from tfmini.train.summaries.timeline import Timeline
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _USE_DEFAULT = 0
 _POLL_SECS = 1.0
 

@@ -22,7 +22,7 @@ from tfmini.train.optimizers.optimizer import Optimizer
 
 GradsAndVars = list[tuple[Any, Any]]
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _USE_GLOBAL_STEP = 0  # the graph's global step; None means that no step is counted
 
 

@@ -11,7 +11,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
-from tfmini.graph.scoping import add_to_collection, colocate_with, get_collection, init_scope, name_scope
+from tfmini.graph.scoping import add_to_collection, colocate_with, device, get_collection, init_scope, name_scope
 from tfmini.graph.traits import VARIABLE_OPS
 from tfmini.ops import control
 from tfmini.ops.array.casting import cast
@@ -137,7 +137,8 @@ class ExponentialMovingAverage:
 
     def _make_shadow(self, var: Any) -> Any:
         if isinstance(var, Variable):
-            initial_value = var.initialized_value()  # type: ignore[attr-defined]
+            with device(var.device):
+                initial_value = var.initialized_value()  # type: ignore[attr-defined]
             shadow = slot_creator.create_slot(var, initial_value, self._name)
             add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
             return shadow

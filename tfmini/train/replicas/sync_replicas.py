@@ -38,7 +38,7 @@ from tfmini.train.replicas.sync_replicas_hook import SyncReplicasHook
 from tfmini.train.replicas.sync_state import SyncState
 from tfmini.train.sessions.run_state import add_run_state
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 # The attr of an accumulator's update that names the contributor of the gradient for the ledger.
 _CONTRIBUTOR = "_contributor"
 

@@ -15,7 +15,7 @@ from tfmini.train.sessions.readiness import ready
 if TYPE_CHECKING:
     from tfmini.train.replicas.sync_replicas import SyncReplicasOptimizer
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _REOPEN_WAIT_S = 10.0
 _POLL_S = 0.1
 # Errors at a worker's end that mean that other tasks have ended before.

@@ -11,7 +11,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.graph.graph import Graph
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
 

@@ -16,7 +16,7 @@ from tfmini.runtime.client.reachability import Reachability, chief_of, reach, un
 from tfmini.runtime.process import current_process
 from tfmini.train.sessions.readiness import with_places
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 # The pause between two probes, which doubles from the first to the last value.
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.02, 0.25
 _TICK_S = 0.1

@@ -28,7 +28,7 @@ from tfmini.ops.variables.resource_collections import (
 )
 from tfmini.train.checkpointing.saver import get_saver_or_default
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class Scaffold:

@@ -21,7 +21,7 @@ from tfmini.train.sessions.readiness import name_of, ready
 from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
 from tfmini.train.sessions.run_state import run_states
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 _CHECKPOINT_POLL_S = 0.25
 _CLEAR_S = 2.0
 _COLLECTIVES = ops_with("collective")

@@ -24,7 +24,7 @@ from tfmini.train.sessions.session_manager import SessionManager
 from tfmini.train.sessions.supervisor_threads import SVStepCounterThread, SVSummaryThread, SVTimerCheckpointThread
 from tfmini.train.summaries.summary_writer import FileWriter
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class Supervisor:

@@ -22,7 +22,7 @@ from tfmini.ops.variables.functions import (
 )
 from tfmini.train.checkpointing.saver import Saver
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 # Default of arguments for which None means "none".
 USE_DEFAULT = 0

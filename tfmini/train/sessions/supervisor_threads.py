@@ -13,7 +13,7 @@ from tfmini.train.global_steps import global_step
 if TYPE_CHECKING:
     from tfmini.train.sessions.supervisor import Supervisor
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 # The number of times that the step counter logs its value.
 _LOGGED_FIRST = 10
 

@@ -15,7 +15,7 @@ from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.sessions.run_options import merge_run_options
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 # A task was restarted or cannot be reached; a new session is needed.
 PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0

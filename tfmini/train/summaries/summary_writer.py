@@ -16,7 +16,7 @@ from tfmini.train.checkpointing.graph_files import export_meta_graph
 from tfmini.train.summaries.event_file_writer import EventFileWriter
 from tfmini.train.summaries.session_event_writer import SessionEventWriter
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class SummaryToEventTransformer:

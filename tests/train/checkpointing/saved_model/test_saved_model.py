@@ -110,3 +110,16 @@ def test_wrong_calls_of_a_builder_are_refused(tmp_path: Path) -> None:
             builder.add_meta_graph_and_variables(session, ["serve"], main_op=3)
         with pytest.raises(TypeError, match="Asset path tensor must be of type constant."):
             builder.add_meta_graph_and_variables(session, ["serve"], assets_collection=[tf.placeholder(tf.string)])
+
+
+def test_paths_may_be_bytes(tmp_path: Path) -> None:
+    x, y = build()
+    export = str(tmp_path / "model").encode()
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        tf.saved_model.simple_save(session, export, {"x": x}, {"y": y})
+        assert tf.saved_model.loader.maybe_saved_model_directory(export)
+        tf.saved_model.loader.load(session, [tf.saved_model.tag_constants.SERVING], export)
+        prefix = tf.train.Saver([tf.global_variables()[0]]).save(session, str(tmp_path / "m").encode())
+        assert tf.train.latest_checkpoint(str(tmp_path).encode()) == prefix
+        assert tf.train.write_graph(session.graph, str(tmp_path).encode(), "g") == str(tmp_path / "g")

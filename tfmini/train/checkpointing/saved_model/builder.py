@@ -30,7 +30,7 @@ class SavedModelBuilder:
 
     def __init__(self, export_dir: Any) -> None:
         self._saved_model = protos.SavedModel(saved_model_schema_version=constants.SAVED_MODEL_SCHEMA_VERSION)
-        self._export_dir = os.fspath(export_dir)
+        self._export_dir = os.fsdecode(export_dir)
         self._has_saved_variables = False
         if os.path.isdir(self._export_dir) and os.listdir(self._export_dir):
             raise AssertionError(

@@ -22,7 +22,7 @@ from tfmini.train.checkpointing.saved_model.assets import asset_feeds
 
 def maybe_saved_model_directory(export_dir: Any) -> bool:
     """Whether a directory holds a SavedModel's file (``tf.saved_model.loader.maybe_saved_model_directory``)."""
-    return _model_file(os.fspath(export_dir)) is not None
+    return _model_file(os.fsdecode(export_dir)) is not None
 
 
 def _model_file(export_dir: str) -> str | None:
@@ -37,10 +37,10 @@ def parse_saved_model(export_dir: Any) -> Any:
     Raises:
       OSError: when the file does not exist or cannot be read.
     """
-    path = _model_file(os.fspath(export_dir))
+    path = _model_file(os.fsdecode(export_dir))
     if path is None:
         names = f"{constants.SAVED_MODEL_FILENAME_PBTXT}|{constants.SAVED_MODEL_FILENAME_PB}"
-        raise OSError(f"SavedModel file does not exist at: {os.fspath(export_dir)}/{{{names}}}")
+        raise OSError(f"SavedModel file does not exist at: {os.fsdecode(export_dir)}/{{{names}}}")
     return read_message(path, protos.SavedModel())
 
 
@@ -62,7 +62,7 @@ def load(sess: Any, tags: Iterable[str], export_dir: Any, import_scope: str | No
       RuntimeError: when no meta graph has these tags.
       OpError: when the variables cannot be restored.
     """
-    directory = os.fspath(export_dir)
+    directory = os.fsdecode(export_dir)
     definition = _with_tags(parse_saved_model(directory), set(tags))
     with sess.graph.as_default():
         saver = import_meta_graph(definition, import_scope=import_scope, **saver_kwargs)

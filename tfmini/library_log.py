@@ -1,0 +1,41 @@
+"""The logger "tensorflow", to which the library itself logs, as `tf.logging` does."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+
+class StderrHandler(logging.Handler):
+    """Writes TensorFlow's format (``INFO:tensorflow:…``) to stderr, unless the program has handlers of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if any(not type(handler).__module__.startswith("absl.") for handler in logging.getLogger().handlers):
+            return  # they get the record, too
+        stream = sys.stdout if _is_interactive() else sys.stderr
+        stream.write(self.format(record) + "\n")
+        stream.flush()
+
+
+def _is_interactive() -> bool:
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def library_logger() -> logging.Logger:
+    """The logger "tensorflow", with its handler."""
+    logger = logging.getLogger("tensorflow")
+    if not any(isinstance(handler, StderrHandler) for handler in logger.handlers):
+        handler = StderrHandler()
+        handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+        logger.addHandler(handler)
+        if _is_interactive() and logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
+    return logger
+
+
+def set_level(level: int | str) -> None:
+    """Sets the lowest level that the library logs; of the runtime's own messages, warnings are always logged."""
+    library_logger().setLevel(level)
+    runtime = logging.getLogger("tfmini")
+    runtime.setLevel(level)
+    runtime.setLevel(min(runtime.level, logging.WARNING))
