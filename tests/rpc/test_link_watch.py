@@ -63,6 +63,8 @@ def test_a_task_that_computes_is_waited_for(tasks: Any, client: Endpoint, wedged
     peer = connect(client, tasks(route=route))
     call = held(peer, "computes")
     until(lambda: peer.link is None or peer.link.watch.doing == "computes Long (node a)", "the heartbeat that says so")
+    answer = Call(peer, m.GetStatus(), timeout_s=0.01).wait()
+    assert "GetStatus to" in answer.message and "; it computes Long (node a)." in answer.message
     pass_time(WEDGED_S + 2 * BEAT_AFTER_S)
     assert peer.state is State.READY
     assert not call.answers

@@ -51,7 +51,8 @@ class CallHandle:
     def expire(self, timeout_s: float) -> None:
         """Fails the request with `DeadlineExceededError`."""
         peer = self.peer
-        state = f"; {peer.why}" if peer.why else ""
+        doing = peer.link.watch.doing if peer.link is not None else ""
+        state = f"; {peer.why}" if peer.why else f"; it {doing}" if doing else ""
         self._give_up(
             errors.DeadlineExceededError.of(
                 f"{self.request.__name__} to {peer} had no answer within {timeout_s:g} s{state}."

@@ -1,8 +1,9 @@
-"""The way to a master: threads that use a new session at the same time."""
+"""The way to a master: threads that use a new session at the same time, and deadlines that the client keeps itself."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from tfmini.rpc import messages as m
 from tfmini.runtime.client import master_clients
 from tfmini.runtime.client.master_clients import RemoteMaster
 from tfmini.runtime.options import SessionOptions
+from tfmini.testing.process_cluster import ProcessCluster
 
 
 class Meeting:
@@ -65,3 +67,23 @@ def test_a_listing_beside_the_first_graph_opens_one_remote_session(monkeypatch: 
     monkeypatch.setattr(master, "_call", Meeting(answer))
     together(lambda: master.extend([]), master.list_devices)
     assert len([request for request in sent if isinstance(request, m.CreateSession)]) == 1
+
+
+def test_the_deadline_of_a_step_ends_it_if_its_master_is_stopped() -> None:
+    with ProcessCluster(ps=0, workers=1) as cluster, tf.Session(cluster.target("worker", 0)) as session:
+        one = tf.constant(1.0) + 1.0
+        assert session.run(one) == 2.0
+        cluster.kill("worker", 0, signal.SIGSTOP)
+        with pytest.raises(tf.errors.DeadlineExceededError, match="RunStep to .* had no answer within 1.3 s"):
+            session.run(one, options=tf.RunOptions(timeout_in_ms=300))
+
+
+def test_the_operation_timeout_ends_an_extension_if_the_master_is_stopped() -> None:
+    config = tf.ConfigProto(operation_timeout_in_ms=20_000)
+    with ProcessCluster(ps=0, workers=1) as cluster, tf.Session(cluster.target("worker", 0), config=config) as session:
+        one = tf.constant(1.0) + 1.0
+        assert session.run(one) == 2.0
+        session._master._options = SessionOptions(operation_timeout_s=0.3)  # from here on
+        cluster.kill("worker", 0, signal.SIGSTOP)
+        with pytest.raises(tf.errors.DeadlineExceededError, match="ExtendSession to .* had no answer within 0.3 s"):
+            session.run(one + 1.0)

@@ -34,7 +34,7 @@ class Respond:
 def test_a_step_that_its_client_has_cancelled_is_not_started() -> None:
     plans: list[Any] = []
     session: Any = types.SimpleNamespace(
-        handle="h", options=SessionOptions(), prepare=lambda signature, on_plan, traced: plans.append(on_plan)
+        handle="h", options=SessionOptions(), prepare=lambda signature, on_plan, *rest: plans.append(on_plan)
     )
     master: Any = types.SimpleNamespace(session=lambda handle: session)
     owners: Any = types.SimpleNamespace(check=lambda handle, peer: None)

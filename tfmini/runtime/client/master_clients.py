@@ -30,13 +30,14 @@ from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
 _TARGET_TIMEOUT_S = 60.0
 _ANSWER_S = 10.0
+_GRACE_S = 1.0  # a master that answers ends a step at its deadline, and says better what it waited for
 
 
 class MasterClient(Protocol):
     """What a session asks of its master. Every method blocks until it has the answer."""
 
     def extend(self, nodes: Sequence[Node]) -> None: ...
-    def prepare(self, signature: Signature) -> Any: ...
+    def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any: ...
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]: ...
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]: ...
     def list_devices(self) -> list[DeviceAttributes]: ...
@@ -71,12 +72,12 @@ class DirectMaster:
         self.session.extend_when_known(nodes, answer.done)
         answer.result(describe=_describe_extension)
 
-    def prepare(self, signature: Signature, traced: bool = False) -> Plan:
+    def prepare(self, signature: Signature, timeout_s: float | None = None, traced: bool = False) -> Plan:
         self._check()
         plan = self.session.find_plan(signature, traced)
         if plan is None:
             answer: Answer[Plan] = Answer(self._master.reactor)
-            self.session.prepare(signature, answer.done, traced)
+            self.session.prepare(signature, answer.done, traced, timeout_s)
             plan = answer.result()
         return plan
 
@@ -94,7 +95,7 @@ class DirectMaster:
         """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
         timeout_s = timeout_seconds(options) or self._options.operation_timeout_s
         traced = is_traced(options)
-        plan = self.prepare(signature, traced)
+        plan = self.prepare(signature, timeout_seconds(options), traced)
         if traced:
             found, trace = self._run_step(plan, values, timeout_s)
         else:
@@ -220,7 +221,8 @@ class RemoteMaster:
             handle.cancel()  # an interrupt: the master should not go on for nobody
             raise
 
-    def _run_step(self, request: m.RunStep) -> m.RunStepReply:
+    def _run_step(self, request: m.RunStep, timeout_s: float | None) -> m.RunStepReply:
+        limit_s = timeout_s or self._options.operation_timeout_s
         question = m.DescribeWait(self._handle, request.feeds, request.fetches, request.targets)
 
         def describe(told: Told) -> None:
@@ -229,14 +231,14 @@ class RemoteMaster:
 
             self._peer.call(question, answered, timeout_s=ASK_S + 1.0)
 
-        reply: m.RunStepReply = self._call(request, describe=describe)
+        reply: m.RunStepReply = self._call(request, limit_s and limit_s + _GRACE_S, describe=describe)
         return reply
 
     def extend(self, nodes: Sequence[Node]) -> None:
         graph = [n.to_wire() for n in nodes]
         if not self._open(graph):
             request = m.ExtendSession(self._handle, graph, self._version)
-            reply = self._call(request, describe=_describe_extension)
+            reply = self._call(request, self._options.operation_timeout_s, describe=_describe_extension)
             self._version = reply.new_graph_version
 
     def _open(self, graph: list[Any]) -> bool:
@@ -250,7 +252,7 @@ class RemoteMaster:
             self._let_go = hold(self._peer)
             return True
 
-    def prepare(self, signature: Signature) -> Any:
+    def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any:
         return signature
 
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]:
@@ -261,14 +263,14 @@ class RemoteMaster:
 
             options = protos.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000))).SerializeToString()
         request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options)
-        return [writable(v) for v in self._run_step(request).values]
+        return [writable(v) for v in self._run_step(request, timeout_s).values]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
         from tfmini import protos
 
         feeds, fetches, targets = signature
-        data = options.SerializeToString()
-        reply = self._run_step(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data))
+        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options.SerializeToString())
+        reply = self._run_step(request, timeout_seconds(options))
         return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:

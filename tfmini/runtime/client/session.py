@@ -179,7 +179,7 @@ class BaseSession:
                 found = self._run_with_metadata(call, values, options, run_metadata)
             else:
                 if call.plan is None:
-                    call.plan = self._master.prepare(call.signature)
+                    call.plan = self._master.prepare(call.signature, timeout_s)
                 found = self._master.run(call.plan, values, timeout_s)
                 if run_metadata is not None:
                     run_metadata.Clear()

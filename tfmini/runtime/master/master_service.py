@@ -108,7 +108,7 @@ class _MasterService:
             if respond.is_open:
                 respond.on_cancel(lambda: step.cancel(cancelled))
 
-        session.prepare(signature, prepared, traced)
+        session.prepare(signature, prepared, traced, timeout_seconds(asked))
 
     def close_session(self, session: MasterSession, request: m.CloseSession, respond: Any) -> None:
         self._owners.release(session.handle)

@@ -17,6 +17,7 @@ from tfmini.graph.node import Node, Nodes
 from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.runtime.master.plan import Plan, build_plan
+from tfmini.runtime.master.plan_wait import PlanWait
 from tfmini.runtime.master.registration import Registration
 from tfmini.runtime.master.step import OnDone, Step
 from tfmini.runtime.master.step_waits import Told
@@ -129,15 +130,20 @@ class MasterSession:
         """The plan of a signature, or None if it is not registered."""
         return self._plans.get((signature, traced))
 
-    def prepare(self, signature: _Signature, on_plan: OnPlan, traced: bool = False) -> None:
+    def prepare(
+        self, signature: _Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None
+    ) -> None:
         """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
 
         After a failure the next call tries again.
 
         Args:
           traced: asks for the plan whose programs record a trace, which is another plan than the usual one.
+          timeout_s: seconds until the callback gets DeadlineExceededError.
         """
         key = (signature, traced)
+        if timeout_s is not None and key not in self._plans:
+            on_plan = PlanWait(on_plan, timeout_s, self.master.reactor, self._describe_registrations).done
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
@@ -208,9 +214,12 @@ class MasterSession:
         if step is not None:
             step.describe(told)
             return
+        told(self._describe_registrations())
+
+    def _describe_registrations(self) -> str:
         with self._lock:
             registrations = list(self._registrations)
-        told("; ".join(text for r in registrations if (text := r.describe_wait())))
+        return "; ".join(text for r in registrations if (text := r.describe_wait()))
 
     def closing_error(self) -> errors.OpError:
         """The error of steps and registrations that the end of the session ends."""
