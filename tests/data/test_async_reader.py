@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tests.ops.fake_wait import FakeWait
+from tfmini.data.async_reader import AsyncReader
 
 Dataset = tf.data.Dataset
 
@@ -134,3 +136,29 @@ def test_an_endless_reduction_has_a_deadline() -> None:
     session.close()
     thread.join(60)
     assert [type(error) for error in raised] == [tf.errors.CancelledError]
+
+
+def test_an_element_whose_step_ends_before_the_answer_goes_to_the_next_step() -> None:
+    class Deaf(FakeWait):
+        def done(self, result: Any = None) -> bool:
+            return False
+
+    stage: Any = iter([(1,), (2,)])
+    reader = AsyncReader(_Ready(stage), "it")  # type: ignore[arg-type]
+    reader.ask(Deaf())
+    waits = [FakeWait(), FakeWait()]
+    for wait in waits:
+        reader.ask(wait)
+    assert [wait.value for wait in waits] == [(1,), (2,)]
+
+
+class _Ready:
+    """A stage whose next element is always available."""
+
+    ready = True
+
+    def __init__(self, elements: Iterator[Any]) -> None:
+        self._elements = elements
+
+    def __next__(self) -> Any:
+        return next(self._elements)

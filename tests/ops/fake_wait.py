@@ -21,11 +21,14 @@ class FakeWait:
         self.ended = False
         self._cancel: Callable[[], None] | None = None
 
-    def done(self, result: Any = None) -> None:
+    def done(self, result: Any = None) -> bool:
+        if self.ended:
+            return False
         self.answers.append(result)
+        return True
 
-    def fail(self, error: errors.OpError) -> None:
-        self.answers.append(error)
+    def fail(self, error: errors.OpError) -> bool:
+        return self.done(error)
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
         self.cause, self._cancel = cause, cancel

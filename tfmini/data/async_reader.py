@@ -28,13 +28,10 @@ def outcome_of(stage: Stage) -> Outcome:
         return None, errors.InternalError.of(f"{type(error).__name__}: {error}")
 
 
-def answer(wait: Wait, outcome: Outcome) -> None:
-    """Ends a wait with an element or an error."""
+def answer(wait: Wait, outcome: Outcome) -> bool:
+    """Ends a wait with an element or an error; returns whether the step took it."""
     element, error = outcome
-    if error is not None:
-        wait.fail(error)
-    else:
-        wait.done(element)
+    return wait.done(element) if error is None else wait.fail(error)
 
 
 class AsyncReader:
@@ -67,7 +64,7 @@ class AsyncReader:
                 elif self._stage.ready:
                     outcome = outcome_of(self._stage)
         if outcome is not None:
-            answer(wait, outcome)
+            self._give(wait, outcome)
         elif wait.on_cancel(f'an element of iterator "{self._name}"', lambda: self._forget(wait)):
             self._enqueue(wait)
 
@@ -104,7 +101,13 @@ class AsyncReader:
                     self._kept.append(outcome)
                     continue
                 del self._waiting[wait]
-            answer(wait, outcome)
+            self._give(wait, outcome)
+
+    def _give(self, wait: Wait, outcome: Outcome) -> None:
+        """Answers a wait; the outcome is for the next one if the step has ended."""
+        if not answer(wait, outcome):
+            with self._changed:
+                self._kept.appendleft(outcome)
 
     def close(self, why: str) -> None:
         """Ends the thread; the waiting steps get CancelledError."""

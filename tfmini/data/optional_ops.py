@@ -66,14 +66,13 @@ class _OptionalWait:
         self.step = wait.step
         self.on_cancel = wait.on_cancel
 
-    def done(self, result: Any = None) -> None:
-        self._wait.done(OptionalValue(tuple(result)))
+    def done(self, result: Any = None) -> bool:
+        return self._wait.done(OptionalValue(tuple(result)))
 
-    def fail(self, error: errors.OpError) -> None:
+    def fail(self, error: errors.OpError) -> bool:
         if isinstance(error, errors.OutOfRangeError):
-            self._wait.done(OptionalValue(None))
-        else:
-            self._wait.fail(error)
+            return self._wait.done(OptionalValue(None))
+        return self._wait.fail(error)
 
 
 @get_next_as_optional_op.async_kernel("CPU")

@@ -18,7 +18,8 @@ class Wait(Protocol):
 
     ``done`` or ``fail`` must be called once, from any thread, possibly before the kernel returns. The step then
     continues later or in the caller's thread. The runtime holds no lock meanwhile, and the caller must hold none of its
-    own. After the end of the step both calls have no effect.
+    own. After the end of the step both calls have no effect and return False, which matters to a kernel whose result
+    must not be lost.
 
     Attributes:
       step: the context of the running step, the same that kernels with a first parameter ``step`` receive.
@@ -26,12 +27,12 @@ class Wait(Protocol):
 
     step: Any
 
-    def done(self, result: Any = None) -> None:
-        """Answers with the result: the only output, or a tuple of all outputs."""
+    def done(self, result: Any = None) -> bool:
+        """Answers with the result: the only output, or a tuple of all outputs. Returns whether the step took it."""
         ...
 
-    def fail(self, error: errors.OpError) -> None:
-        """Ends the step with an error. The runtime adds the node's name to it."""
+    def fail(self, error: errors.OpError) -> bool:
+        """Ends the step with an error, to which the runtime adds the node's name; returns whether it still waited."""
         ...
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:

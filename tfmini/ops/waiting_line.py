@@ -5,12 +5,15 @@ cannot be answered at once becomes an `Attempt` at the end of a line; it holds n
 first attempt of a line is tried, so ops are answered in their order. In an unordered line, where
 each attempt waits for something else, all are tried.
 
-Three rules hold for all attempts:
+These rules hold for all attempts:
 
 * `Wait.done` and `Wait.fail` are called without the lock.
 * An attempt is *armed* (allowed to take elements) only after its wait has confirmed that the step
   is still running. So a step that ended while its op was starting gets nothing.
-* An attempt whose step ends gives back the elements that it has taken, for the next attempts.
+* An attempt whose step ends gives back the elements that it has taken, for the next attempts, also if the step ends
+  between the last element and the answer.
+* An exception while an attempt is advanced or answered ends the step of this attempt and no other, although another
+  step's thread may be at work.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ class Attempt:
         raise NotImplementedError
 
     def give_back(self) -> None:
-        """Returns the elements that it has taken, under the lock, because its step has ended."""
+        """Returns the elements that it has taken, under the lock, because its step has ended or it failed."""
 
     def cause(self) -> str:
         """A text that says what it waits for."""
@@ -60,15 +63,35 @@ class Attempt:
         self.error = error
         return OVER
 
-    def answer(self) -> None:
-        """Answers the waiting op, without the lock."""
+    def answer(self) -> bool:
+        """Answers the waiting op, without the lock; False: its step has ended, and it must give back its result."""
         if self.error is None:
-            self.wait.done(self.result)
-        else:
-            self.wait.fail(self.error)
+            return self.wait.done(self.result)
+        self.wait.fail(self.error)
+        return True
 
 
 Line = OrderedDict[Attempt, None]
+
+
+def _outcome(attempt: Attempt) -> int:
+    """Advances an attempt; whatever it raises is the error of its own step, not of the step that changes the state."""
+    try:
+        return attempt.advance()
+    except Exception as error:  # noqa: BLE001
+        attempt.give_back()
+        return attempt.fail(_failure(error))
+
+
+def _failure(error: BaseException) -> errors.OpError:
+    """The error of a step whose attempt raised."""
+    if isinstance(error, errors.OpError):
+        return error
+    if isinstance(error, MemoryError):
+        return errors.ResourceExhaustedError.of(f"out of memory: {error}")
+    if not isinstance(error, Exception):
+        return errors.CancelledError.of(f"{type(error).__name__} interrupted the thread that was to answer this op.")
+    return errors.InternalError.of(f"{type(error).__name__}: {error}")
 
 
 class WaitingState:
@@ -92,30 +115,31 @@ class WaitingState:
 
     def submit(self, line: Line, attempt: Attempt) -> None:
         """Answers at once if possible, or puts the attempt at the end of ``line``."""
-        with self.lock:
-            finished = self._start(line, attempt)
-        for one in finished:
-            one.answer()
-        if attempt.armed:
-            return
-        if not attempt.wait.on_cancel(attempt.cause(), lambda: self._forget(line, attempt)):
+        try:
+            self._start(line, attempt)
+            if attempt.armed:  # it has been answered
+                return
+            if attempt.wait.on_cancel(attempt.cause(), lambda: self._forget(line, attempt)):
+                attempt.armed = True
+                self.changed()
+            else:
+                self._forget(line, attempt)
+        except BaseException:  # Ctrl-C, say: an attempt that nothing arms or answers would block the line
             self._forget(line, attempt)
-            return
-        with self.lock:
-            attempt.armed = True
-            finished = self._advance_all()
-        for one in finished:
-            one.answer()
+            raise
 
-    def _start(self, line: Line, attempt: Attempt) -> list[Attempt]:
-        if line and not self._is_unordered(line):
-            line[attempt] = None
-            return []
-        attempt.armed = True
-        line[attempt] = None
-        finished = self._advance_all()
-        attempt.armed = attempt not in line
-        return finished
+    def _start(self, line: Line, attempt: Attempt) -> None:
+        finished: list[Attempt] = []
+        try:
+            with self.lock:
+                is_next = not line or self._is_unordered(line)
+                line[attempt] = None
+                if is_next:
+                    attempt.armed = True
+                    self._advance_all(finished)
+                    attempt.armed = attempt not in line
+        finally:
+            self._answer(finished)
 
     def _is_unordered(self, line: Line) -> bool:
         return any(line is one for one in self._unordered)
@@ -127,32 +151,51 @@ class WaitingState:
                 return
             del line[attempt]
             attempt.give_back()
-            finished = self._advance_all()
-        for one in finished:
-            one.answer()
+        self.changed()
 
     def changed(self) -> None:
-        """Tries the attempts again, after a subclass has changed the state."""
-        with self.lock:
-            finished = self._advance_all()
-        for one in finished:
-            one.answer()
-
-    def _advance_all(self) -> list[Attempt]:
-        """Tries the first attempt of each line until none makes progress; returns the finished ones."""
+        """Tries the attempts again, after the state has changed."""
         finished: list[Attempt] = []
+        try:
+            with self.lock:
+                self._advance_all(finished)
+        finally:
+            self._answer(finished)
+
+    def _answer(self, finished: list[Attempt]) -> None:
+        """Answers attempts, without the lock. What a step does not take any more goes to the next attempts."""
+        rest = iter(finished)
+        try:
+            for attempt in rest:
+                interrupt = None
+                try:
+                    taken = attempt.answer()
+                except BaseException as error:  # noqa: BLE001 - it belongs to the step of this attempt
+                    taken = not attempt.wait.fail(_failure(error))
+                    interrupt = None if isinstance(error, Exception) else error
+                if not taken:
+                    with self.lock:
+                        attempt.give_back()
+                        self._advance_all(finished)  # `rest` continues with those that finish now
+                if interrupt is not None:
+                    raise interrupt
+        except BaseException:  # the other steps get their answers all the same
+            self._answer(list(rest))
+            raise
+
+    def _advance_all(self, finished: list[Attempt]) -> None:
+        """Tries the first attempt of each line until none makes progress; adds the finished ones to ``finished``."""
         moved = True
         while moved:
             moved = False
             for line in self.lines:
                 advance = self._advance_each if self._is_unordered(line) else self._advance_line
                 moved |= advance(line, finished)
-        return finished
 
     def _advance_each(self, line: Line, finished: list[Attempt]) -> bool:
         moved = False
         for attempt in list(line):
-            outcome = attempt.advance() if attempt.armed else STUCK
+            outcome = _outcome(attempt) if attempt.armed else STUCK
             moved |= outcome != STUCK
             if outcome == OVER:
                 del line[attempt]
@@ -163,7 +206,7 @@ class WaitingState:
         moved = False
         while line:
             attempt = next(iter(line))
-            outcome = attempt.advance() if attempt.armed else STUCK
+            outcome = _outcome(attempt) if attempt.armed else STUCK
             if outcome != OVER:
                 return moved or outcome == MOVED
             del line[attempt]
@@ -180,9 +223,10 @@ class WaitingState:
                 attempt.error = error
             for line in lines or self.lines:
                 line.clear()
-            ended += self._advance_all()
-        for one in ended:
-            one.answer()
+        try:
+            self._answer(ended)
+        finally:
+            self.changed()
 
     def read(self) -> Any:
         """The value of a reference to this object."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import tfmini as tf
 from tests.ops.fake_wait import FakeWait
 from tfmini import dtypes, errors
 from tfmini.ops.queues.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
@@ -72,3 +75,11 @@ def test_a_renewed_accumulator_has_no_gradients_and_refuses_the_sessions_before(
     assert (state.step, state.count) == (3, 1)
     entries = state.ledger.as_plain()["entries"]
     assert [(e["step"], e["accepted"], e["stale"]) for e in entries] == [(7, {}, {"w0": 1}), (3, {"w0": 1}, {})]
+
+
+@pytest.mark.parametrize("kind", [tf.ConditionalAccumulator, tf.SparseConditionalAccumulator])
+@pytest.mark.parametrize("dtype", [tf.int32, tf.uint8])
+def test_accumulators_of_integers_are_refused_as_in_tensorflow(kind: Any, dtype: Any) -> None:
+    taken = kind(dtype).take_grad(1)
+    with tf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="No OpKernel was registered"):
+        session.run(taken)

@@ -155,20 +155,20 @@ class _Scalars:
         self.on_cancel = wait.on_cancel
         self._wait = wait
 
-    def done(self, result: Any = None) -> None:
+    def done(self, result: Any = None) -> bool:
         """Answers with key and value."""
-        self._wait.done(result[0])
+        return self._wait.done(result[0])
 
 
 class _Vectors(_Scalars):
     """The wait of ``ReaderReadUpTo``: answers with records as two arrays."""
 
-    def done(self, result: Any = None) -> None:
+    def done(self, result: Any = None) -> bool:
         """Answers with keys and values."""
         table = np.empty((len(result), 2), object)
         for i, record in enumerate(result):
             table[i] = record
-        self._wait.done((table[:, 0], table[:, 1]))
+        return self._wait.done((table[:, 0], table[:, 1]))
 
 
 @read.async_kernel("CPU")

@@ -106,12 +106,13 @@ class ReaderState(WaitingState):
 class _Turn(Attempt):
     """A read that waits for the reads before it."""
 
-    __slots__ = ("reader", "begin")
+    __slots__ = ("reader", "begin", "is_mine")
 
     def __init__(self, wait: Wait, reader: ReaderState, begin: Callable[[Wait], None]) -> None:
         super().__init__(wait)
         self.reader = reader
         self.begin = begin
+        self.is_mine = False
 
     def cause(self) -> str:
         return f'the read before it of {self.reader.kind} "{self.reader.name}"'
@@ -119,14 +120,19 @@ class _Turn(Attempt):
     def advance(self) -> int:
         if self.reader.busy:
             return STUCK
-        self.reader.busy = True
+        self.reader.busy = self.is_mine = True
         return OVER
 
-    def answer(self) -> None:
-        if self.error is None:
-            self.begin(self.wait)  # The read starts now; its answer follows.
-        else:
-            super().answer()
+    def give_back(self) -> None:
+        if self.is_mine:
+            self.is_mine = self.reader.busy = False
+
+    def answer(self) -> bool:
+        if self.error is not None:
+            return super().answer()
+        self.is_mine = False  # the read ends the turn
+        self.begin(self.wait)  # The read starts now; its answer follows.
+        return True
 
 
 class _Read:
@@ -178,7 +184,7 @@ class _Read:
 
     # The interface of a dequeue's wait:
 
-    def done(self, result: Any = None) -> None:
+    def done(self, result: Any = None) -> bool:
         """Called with a work unit."""
         value = result[0]
         self.reader.work = value if isinstance(value, bytes) else value.item()
@@ -186,14 +192,15 @@ class _Read:
             self.reader.start_unit()
         except errors.OpError as error:
             self.fail(error)
-            return
+            return True
         self.reader.units_started += 1
         self.go_on()
+        return True
 
-    def fail(self, error: errors.OpError) -> None:
+    def fail(self, error: errors.OpError) -> bool:
         """Called when the dequeue fails: there are no more records."""
         self.reader.end_turn()
-        self.wait.fail(error)
+        return self.wait.fail(error)
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
         """Registers with the read's own wait; a cancelled read also starts the next one."""

@@ -106,6 +106,12 @@ def _state_of(state: type[AccumulatorState], kind: str) -> Callable[..., Accumul
         resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape,
         reduction_type: bytes,
     ) -> AccumulatorState:  # fmt: skip
+        if not (dtype.is_floating or dtype.is_complex):
+            raise errors.InvalidArgumentError.of(
+                f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}} with"
+                f" dtype={dtype.name}: an accumulator averages floating-point gradients. Cast them, to float32 say."
+            )
+
         def create(name: str) -> AccumulatorState:
             return state(name, dtype, shape, reduction_type.decode())
 

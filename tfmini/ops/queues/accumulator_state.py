@@ -26,7 +26,10 @@ _log = logging.getLogger("tfmini.ops")
 
 
 class TakeGradient(Attempt):
-    """Waits for enough gradients and takes their reduction."""
+    """Waits for enough gradients and takes their reduction.
+
+    A reduction whose step ends before the answer is lost, as in TensorFlow: the gradients of the next step may be here.
+    """
 
     __slots__ = ("state", "required")
 
@@ -127,10 +130,11 @@ class AccumulatorState(WaitingState):
 
     def take(self) -> Any:
         """Returns the reduction of all gradients so far and removes them; called under the lock."""
+        result = self._reduced()  # first, because it may lack memory
+        self._drop()
         if self.applied_by:
             self.ledger.taken(self.step)
         self.step += 1
-        result = self._reduced()
         self.count = 0
         self.taken += 1
         return result
@@ -160,6 +164,10 @@ class AccumulatorState(WaitingState):
         raise NotImplementedError
 
     def _reduced(self) -> Any:
+        raise NotImplementedError
+
+    def _drop(self) -> None:
+        """Forgets the gradients."""
         raise NotImplementedError
 
 
@@ -193,11 +201,13 @@ class DenseAccumulatorState(AccumulatorState):
             self._is_own = isinstance(self._sum, np.ndarray)
 
     def _reduced(self) -> Any:
-        total, own = self._sum, self._is_own
-        self._sum = None
+        total = self._sum
         if self.reduction == "SUM" or self.count == 1:
             return total
-        return np.divide(total, self.dtype.numpy.type(self.count), out=total if own else None)
+        return np.divide(total, self.dtype.numpy.type(self.count), out=total if self._is_own else None)
+
+    def _drop(self) -> None:
+        self._sum = None
 
 
 class SparseAccumulatorState(AccumulatorState):
@@ -276,6 +286,9 @@ class SparseAccumulatorState(AccumulatorState):
         first = self.shape[0] if self.shape else None
         shape = np.array([-1 if first is None else first, *values.shape[1:]], np.int64)
         return self._indices, values, shape
+
+    def _drop(self) -> None:
+        self._indices = self._values = self._counts = None
 
 
 def _merge(a: Any, b: Any) -> tuple[Any, Any, Any]:

@@ -97,15 +97,24 @@ class Close(_QueueAttempt):
 class Dequeue(_QueueAttempt):
     """Takes one element."""
 
-    __slots__ = ()
+    __slots__ = ("has_taken",)
+
+    def __init__(self, wait: Wait, queue: QueueState) -> None:
+        super().__init__(wait, queue)
+        self.has_taken = False
 
     def cause(self) -> str:
         return self._cause("an element of")
 
+    def give_back(self) -> None:
+        if self.has_taken:
+            self.has_taken = False
+            self.queue.put_back([self.result])
+
     def advance(self) -> int:
         queue = self.queue
         if queue.available() > 0:
-            self.result = queue.pop()
+            self.result, self.has_taken = queue.pop(), True
             return OVER
         if queue.is_closed:
             return self.fail(queue.insufficient_error(1, queue.size()))
@@ -151,10 +160,10 @@ class DequeueMany(_QueueAttempt):
             return OVER
         return MOVED if count > 0 else STUCK
 
-    def answer(self) -> None:
+    def answer(self) -> bool:
         if self.error is None:
             self.result = self.queue.as_batch(self.taken)  # Outside of the lock, because it copies much.
-        super().answer()
+        return super().answer()
 
 
 class DequeueSorted(DequeueMany):

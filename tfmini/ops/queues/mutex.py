@@ -39,6 +39,10 @@ class LockToken:
         if mutex is not None:
             mutex.release()
 
+    def abandon(self) -> None:
+        """Makes the token meaningless, because nobody has received it."""
+        self._mutex = None
+
     def __del__(self) -> None:
         self.release()
 
@@ -61,6 +65,11 @@ class _Lock(Attempt):
         self.mutex.is_locked = True
         self.result = LockToken(self.mutex)
         return OVER
+
+    def give_back(self) -> None:
+        if self.result != ():
+            self.result.abandon()
+            self.mutex.is_locked = False
 
 
 class MutexState(WaitingState):

@@ -20,14 +20,17 @@ def size_in_bytes(values: Any) -> int:
 
 
 class _Try(Attempt):
-    """Waits until ``function`` returns something other than None."""
+    """Waits until ``function`` returns something other than None; ``undo`` puts back what it has returned."""
 
-    __slots__ = ("function", "text")
+    __slots__ = ("function", "text", "undo")
 
-    def __init__(self, wait: Wait, function: Callable[[], Any], text: str) -> None:
+    def __init__(
+        self, wait: Wait, function: Callable[[], Any], text: str, undo: Callable[[Any], None] | None = None
+    ) -> None:
         super().__init__(wait)
         self.function = function
         self.text = text
+        self.undo = undo
 
     def cause(self) -> str:
         return self.text
@@ -41,6 +44,11 @@ class _Try(Attempt):
             return STUCK
         self.result = result
         return OVER
+
+    def give_back(self) -> None:
+        if self.undo is not None and self.result:
+            self.undo(self.result)
+            self.result = ()
 
 
 class _Area(WaitingState):
@@ -130,11 +138,16 @@ class StageState(_Area):
         def get() -> Any:
             if not self._tuples:
                 return None
-            values = _checked(self._tuples.popleft(), count)
+            values = _checked(self._tuples[0], count)
+            del self._tuples[0]
             self.bytes -= size_in_bytes(values)
             return values
 
-        self.submit(self.takers, _Try(wait, get, f'a tuple in staging area "{self.name}"'))
+        def put_back(values: tuple[Any, ...]) -> None:
+            self._tuples.appendleft(values)
+            self.bytes += size_in_bytes(values)
+
+        self.submit(self.takers, _Try(wait, get, f'a tuple in staging area "{self.name}"', put_back))
 
     def peek(self, wait: Wait, index: int, count: int) -> None:
         """Returns the tuple at ``index`` without taking it."""
@@ -191,9 +204,10 @@ class MapStageState(_Area):
         if len(indices) == self.width:
             self.complete.setdefault(key, list(values))
             return
-        parts = self.incomplete.get(key) or [None] * self.width
+        parts = self.incomplete.get(key) or []
+        parts += [None] * (self.width - len(parts))  # an op with more types may have come since
         for index, value in zip(indices, values):
-            self._check_index(key, index)
+            self._check_index(key, index, self.width)
             if parts[index] is not None:
                 text = f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'."
                 raise errors.InvalidArgumentError.of(text)
@@ -204,15 +218,15 @@ class MapStageState(_Area):
             self.incomplete.pop(key, None)
             self.complete.setdefault(key, parts)
 
-    def _check_index(self, key: int, index: int) -> None:
-        if not 0 <= index < self.width:
-            text = f"Index '{index}' for key '{key}' was out of bounds '{self.width}'."
+    def _check_index(self, key: int, index: int, width: int) -> None:
+        if not 0 <= index < width:
+            text = f"Index '{index}' for key '{key}' was out of bounds '{width}'."
             raise errors.InvalidArgumentError.of(text)
 
     def _values(self, key: int, indices: list[int], remove: bool) -> tuple[Any, ...]:
         parts = self.complete[key]
         for index in indices:
-            self._check_index(key, index)
+            self._check_index(key, index, len(parts))  # the width when the tuple was put
             if parts[index] is None:
                 text = f"Tensor at index '{index}' for key '{key}' has already been removed."
                 raise errors.InvalidArgumentError.of(text)
@@ -225,6 +239,12 @@ class MapStageState(_Area):
             self.bytes -= size_in_bytes(found)
         return found
 
+    def _put_back(self, key: int, indices: list[int], values: Sequence[Any]) -> None:
+        parts = self.complete.setdefault(key, [None] * self.width)
+        for index, value in zip(indices, values):
+            parts[index] = value
+        self.bytes += size_in_bytes(values)
+
     def get(self, wait: Wait, key: int, indices: list[int], remove: bool) -> None:
         """Returns values of the tuple of a key, and removes them if requested; waits for the key."""
         _check_order(indices)
@@ -232,7 +252,11 @@ class MapStageState(_Area):
         def get() -> Any:
             return self._values(key, indices, remove) if key in self.complete else None
 
-        self.submit(self.takers if remove else self.peekers, _Try(wait, get, self._cause(f"key {key}")))
+        def put_back(values: tuple[Any, ...]) -> None:
+            self._put_back(key, indices, values)
+
+        line = self.takers if remove else self.peekers
+        self.submit(line, _Try(wait, get, self._cause(f"key {key}"), put_back if remove else None))
 
     def get_any(self, wait: Wait, indices: list[int]) -> None:
         """Takes values of some tuple; returns (key, list of values)."""
@@ -244,7 +268,10 @@ class MapStageState(_Area):
             key = min(self.complete) if self.ordered else next(iter(self.complete))
             return (np.int64(key), *self._values(key, indices, True))
 
-        self.submit(self.takers, _Try(wait, get, self._cause("any key")))
+        def put_back(found: tuple[Any, ...]) -> None:
+            self._put_back(int(found[0]), indices, found[1:])
+
+        self.submit(self.takers, _Try(wait, get, self._cause("any key"), put_back))
 
     def _cause(self, what: str) -> str:
         return f'{what} in staging area "{self.name}"'

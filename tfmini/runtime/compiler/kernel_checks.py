@@ -113,10 +113,9 @@ class _CheckedWait:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._wait, name)
 
-    def done(self, result: Any = None) -> None:
+    def done(self, result: Any = None) -> bool:
         try:
             self._check(result)
         except errors.InternalError as error:
-            self._wait.fail(error)
-            return
-        self._wait.done(result)
+            return bool(self._wait.fail(error))
+        return bool(self._wait.done(result))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.runtime.compiler.kernel_errors import node_error
+from tfmini.runtime.compiler.kernel_errors import kernel_error, node_error
 from tfmini.runtime.compiler.levels import Level
-from tfmini.runtime.executor.partition_run import Owner, PartitionRun, Path
+from tfmini.runtime.executor.partition_run import Aborted, Owner, PartitionRun, Path
 
 if TYPE_CHECKING:
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -140,16 +140,24 @@ class NodeWait:
         self.sleep = sleep if self._open else None
         self._run.wake()  # the thread may be driving the reactor by now
 
-    def done(self, result: Any = None) -> None:
-        if not self.forget():
-            return
+    def done(self, result: Any = None) -> bool:
+        run = self._run
+        is_over = isinstance(run.stopped, Aborted)  # and about to cancel this wait
+        if not self.forget() or is_over:
+            return False
         slots = self.step.level.arrivals[self._key][0]
-        self.step.complete(self._key, () if not slots else result if type(result) in (tuple, list) else (result,))
+        try:
+            self.step.complete(self._key, () if not slots else result if type(result) in (tuple, list) else (result,))
+        except Exception as error:  # noqa: BLE001 - it belongs to this step, not to the step of the caller
+            run.abort(kernel_error(error, run.owner.task, run.program.waits[self._key]))
+        return True
 
-    def fail(self, error: errors.OpError) -> None:
-        if self.forget():
-            run = self._run
-            run.abort(node_error(error, run.program.waits[self._key], run.owner.task))
+    def fail(self, error: errors.OpError) -> bool:
+        if not self.forget():
+            return False
+        run = self._run
+        run.abort(node_error(error, run.program.waits[self._key], run.owner.task))
+        return True
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
         run = self._run
