@@ -43,7 +43,7 @@ def has_room(count: int) -> bool:
 
 
 def at_limit() -> str:
-    """Says what the limit is and what to do, as the end of a sentence."""
+    """The limit and the remedy, as the end of a sentence."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"this process may open {soft} files and has (nearly) as many open, of which each connection takes some;"

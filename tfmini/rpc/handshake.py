@@ -1,4 +1,4 @@
-"""What two sides of a connection compare in the Hello, as pure functions."""
+"""The comparisons that two sides of a connection make in the Hello, as pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signs of life on one link: what this side's heartbeats say, and what the peer's say or do not say."""
+"""The signs of life on one link: the heartbeats of this side and of the peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operating system tells about a process on this host that sends nothing."""
+"""Asks the operating system about a process on this host that sends nothing."""
 
 from __future__ import annotations
 

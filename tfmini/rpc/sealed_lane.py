@@ -30,7 +30,7 @@ _LAST = 1 << 31
 
 
 def lane_name(token: bytes) -> bytes:
-    """Returns what the connecting side shows to the listener; it does not reveal the token."""
+    """Returns the proof that the connecting side sends to the listener; it does not reveal the token."""
     return _derive(token, b"tfmini lane name")
 
 
@@ -73,7 +73,7 @@ class RecordCipher:
           into: memory for it, of the right size; None: memory that the next call changes.
 
         Raises:
-          ValueError: the record is not what the peer sent next.
+          ValueError: the record is not the next one of the peer.
         """
         plain = self._buffer[: len(sealed) - _TAG_BYTES] if into is None else into
         try:
@@ -84,7 +84,7 @@ class RecordCipher:
 
 
 class SealedSendQueue(SendQueue):
-    """A send queue that encrypts what it writes. The queue holds plaintext, and one record that is being sent."""
+    """A send queue that encrypts its bytes. The queue holds plaintext, and one record that is being sent."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SealedSendQueue(SendQueue):
         self._record, self._record_size = self._cipher.seal(plain, is_last=not plain), len(plain)
 
     def write_last(self) -> None:
-        """Ends the stream after what is queued."""
+        """Ends the stream after the queued messages."""
         self._must_end = True
         self.flush()
         if self:

@@ -172,7 +172,7 @@ class Transport(ABC):
         """Returns a connection to ``address``; a failure to connect is reported to ``on_closed``."""
 
     def close(self) -> None:  # noqa: B027  a transport may hold nothing
-        """Releases what the transport itself holds."""
+        """Releases the resources of the transport itself."""
 
 
 def deliver(callback: Callable[[Any], None], item: Any) -> None:

@@ -14,7 +14,7 @@ from tfmini import errors
 
 
 def check_own(pid: int, what: str) -> None:
-    """Refuses what another process has made.
+    """Refuses an object that another process has made.
 
     Raises:
       FailedPreconditionError: this process is not ``pid``.

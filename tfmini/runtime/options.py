@@ -12,7 +12,7 @@ _DEFAULT_CONNECT_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """What tfmini honours of a ConfigProto.
+    """The fields of a ConfigProto that tfmini honours.
 
     Attributes:
       device_count: CPU devices of a local session.

@@ -1,4 +1,4 @@
-"""Resources: what outlives a step, by container, kind and name (TensorFlow's ResourceMgr).
+"""Resources: the state that outlives a step, by container, kind and name (TensorFlow's ResourceMgr).
 
 A container is a namespace that can be dropped as a whole (``Session.reset``). The default
 container of a device is called after its job: ``ps``, ``worker``, ``localhost``.
@@ -76,7 +76,7 @@ class ResourceManager:
         _forget(dropped)
 
     def for_session(self, session: str) -> SessionResources:
-        """These resources as a session sees them: with state of its own beside what is shared."""
+        """These resources as a session sees them: its own state beside the shared state."""
         return SessionResources(self, session)
 
     def end_session(self, session: str) -> None:
@@ -132,7 +132,7 @@ class SessionResources:
 
 
 def _forget(resources: Iterable[Any]) -> None:
-    """Tells what was dropped to end its waits. No lock is held: that runs what waited."""
+    """Tells the dropped resources to end their waits. Holds no lock, because continuations of the waits run here."""
     for resource in resources:
         forget = getattr(resource, "clear", None)
         if forget is not None:

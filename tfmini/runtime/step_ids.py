@@ -1,4 +1,4 @@
-"""Numbers for steps, by which the tasks of a cluster tell apart what belongs to which step.
+"""Numbers for steps, by which the tasks of a cluster tell messages of different steps apart.
 
 A process counts from a random start in steps of a random odd number, modulo 2**56: it never gives a number twice,
 and two processes meet with a probability of about 2**-56 per pair of steps. A forked child starts anew.

@@ -208,7 +208,8 @@ class RemoteMaster:
         except errors.DeadlineExceededError as error:
             if first:
                 text = (
-                    f"{error.message} Nobody answers at {self._address} ({self._peer.why or self._peer.state.value})."
+                    f"{error.message} No server answers at {self._address}"
+                    f" ({self._peer.why or self._peer.state.value})."
                     " Start a tf.train.Server there, or correct the session's target."
                 )
                 raise errors.UnavailableError.of(text) from None
@@ -218,7 +219,7 @@ class RemoteMaster:
         except BaseException:
             if describe is not None:
                 wait_reports.report_interrupt(describe, self._reactor)
-            handle.cancel()  # an interrupt: the master should not go on for nobody
+            handle.cancel()  # an interrupt: no client waits for the answer any more
             raise
 
     def _run_step(self, request: m.RunStep, timeout_s: float | None) -> m.RunStepReply:

@@ -24,7 +24,7 @@ Step = Callable[[list[Tensor], list[Operation], dict[Tensor, Any]], list[Any]]
 
 
 class PartialRun:
-    """What is known and what has run of one partial run.
+    """The state of one partial run: the values and ops that its calls so far have computed.
 
     Args:
       graph: of the session.
@@ -58,7 +58,7 @@ class PartialRun:
         """Takes some feeds and returns the values of ``fetches``, in their structure.
 
         Raises:
-          InvalidArgumentError: for what was not declared, comes twice, or needs what was not fed yet.
+          InvalidArgumentError: a feed or fetch was not declared or comes twice, or a fetch needs a tensor not fed yet.
           UnimplementedError: for a border that no value can cross.
         """
         wanted = Fetches(self._graph, fetches)
@@ -85,7 +85,7 @@ class PartialRun:
                 raise _invalid(f"The fetch {element.name} has already been fetched.")
 
     def _advance(self, wanted: Fetches) -> None:
-        """Runs what the fetches need and has not run."""
+        """Runs the ops that the fetches need and that have not run."""
         targets = [op for op in wanted.targets if op not in self._ran]
         new = _needed([t for t in wanted.tensors if t not in self._values], targets, self._values.keys())
         self._check_fed(new, wanted)

@@ -12,14 +12,14 @@ _CHIEF_JOBS = ("chief", "master", "worker")
 
 
 class Reachability(NamedTuple):
-    """What is known of a task.
+    """The reachability of a task.
 
     Attributes:
       task: its full name.
       address: ``host:port``.
       connected: there is a connection.
       was_connected: there has been one.
-      why: what is in the way, in words; "" when connected.
+      why: the reason why it cannot be reached, in words; "" when connected.
     """
 
     task: str

@@ -114,7 +114,7 @@ class BaseSession:
         Raises:
           RuntimeError: when the session is closed or its graph is empty.
           TypeError, ValueError: for fetches or feeds that make no sense.
-          errors.OpError: what the step failed with.
+          errors.OpError: the error of the step.
         """
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
@@ -263,7 +263,7 @@ class BaseSession:
 
         Raises:
           InvalidArgumentError: for a handle that is unknown or done, for feeds and fetches that were not
-            declared or come twice, and for a fetch that needs what has not been fed yet.
+            declared or come twice, and for a fetch that needs a tensor that has not been fed yet.
           UnimplementedError: an op of this call needs something of an earlier call that cannot be kept, such as
             a reference (see `client.partial_run`).
         """

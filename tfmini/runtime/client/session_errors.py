@@ -45,7 +45,7 @@ def _describe(name: str, space: str, graph: Graph) -> str:
 
 
 def _remedy(error: errors.OpError, graph: Graph) -> str:
-    """What to run first, and where the variable lies, after an error about one that has no value."""
+    """The op to run first, and the task of the variable, after an error about a variable without a value."""
     match = _UNINITIALIZED.search(error.message)
     if match is None:
         return ""

@@ -1,4 +1,4 @@
-"""What collective ops ask for: what is known of a node beforehand, and the `Call` of one run."""
+"""Calls of collectives: what all runs of a node share, and the `Call` of one run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _REMEMBERED_NODES = 10_000
 
 @dataclass(frozen=True)
 class About:
-    """What all calls of a node for values of one shape have in common.
+    """The common part of all calls of a node for values of one shape.
 
     Attributes:
-      device: of the op: who it is in the group.
+      device: of the op, which is a member of the group.
       fingerprint: without a step; ``text``: as stages show it.
-      cause: what is waited for, for people.
+      cause: the event that the call waits for, for people.
       reduction: (merge op, final op) of an all-reduce.
       pieces: the least number of pieces that each chunk travels in.
     """
@@ -70,7 +70,7 @@ class Call:
 
 
 class Calls:
-    """Makes calls, and remembers what is known of their nodes."""
+    """Makes calls, and keeps the common parts of their nodes."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Node, Any, About]] = {}

@@ -37,7 +37,7 @@ class Exchange:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """What this rank believes it is doing."""
+        """The collective that this rank takes part in, for other ranks to compare with theirs."""
         return self.call.about.fingerprint._replace(step=self.step)
 
     @cached_property
@@ -62,15 +62,15 @@ class Exchange:
 
 
 class Member:
-    """One device of this task in one life of a group.
+    """One device of this task in one epoch of a group.
 
     Attributes:
-      epoch: of this life, 0 until the leader has answered.
+      epoch: its number, 0 until the leader has answered.
       has_joined: whether a call has asked the leader, or is about to.
-      withdraw: tells the leader that nobody waits for that answer any more.
+      withdraw: tells the leader that this task no longer waits for that answer.
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
-      lost: who was lost while nothing was under way; the next call fails.
+      lost: the member that was lost while no call was under way; the next call fails.
       stages: where all ranks share memory; ``pids``: of all ranks, where they may read each other's.
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """

@@ -62,8 +62,8 @@ class CollectiveExecutor:
 
         Args:
           tasks: full task name -> address.
-          leader: who completes groups, as in ``ConfigProto.experimental.collective_group_leader``; "": the chief or
-            the first worker.
+          leader: the task that completes groups, as in ``ConfigProto.experimental.collective_group_leader``; "": the
+            chief or the first worker.
           peer_for: (task, address) -> peer.
           call_later: (seconds, function, arguments…): the clock.
         """
@@ -77,7 +77,7 @@ class CollectiveExecutor:
     # ---- calls ------------------------------------------------------------------------------
 
     def begin(self, wait: Any, node: Any, value: Any) -> None:
-        """What the kernels of collective ops call."""
+        """The functions that the kernels of collective ops call."""
         self.call(self._calls.make(wait, node, value))
 
     def call(self, call: Call) -> None:
@@ -131,7 +131,7 @@ class CollectiveExecutor:
         with self.lock:
             member.enter(group.epoch, list(group.members))
             left = member.over
-        if left:  # its step ended before the answer came: the others wait for it, and nobody else can tell them
+        if left:  # its step ended before the answer came; the other members wait, and only this task can tell them
             text = f"{member.device} has left collective group {member.group_key}: its step has ended."
             self._remember(group.epoch, member, error := errors.AbortedError.of(text, derived=True))
             self._tell(member, error)
@@ -168,7 +168,7 @@ class CollectiveExecutor:
             if self._shared.begin(member, call):
                 return
             schedule = call.schedule(member.rank, member.members)
-        except Exception as error:  # noqa: BLE001 - there is nobody else to answer the call
+        except Exception as error:  # noqa: BLE001 - no other code answers the call
             self.fail(member, begin_failure(error, call), tell=True, extra=call)
             return
         with self.lock:
@@ -240,7 +240,7 @@ class CollectiveExecutor:
         return self._peer_for(task, self._tasks[task])
 
     def receive(self, message: m.CollectiveData | m.CollectiveStage) -> None:
-        """Takes in a part of an exchange, or where it lies; what comes before the call or the group is kept."""
+        """Takes in a part of an exchange, or its place in shared memory; keeps one that comes before its call."""
         with self.lock:
             member = self._by_epoch.get((message.epoch, message.rank))
             if member is None:
@@ -261,7 +261,7 @@ class CollectiveExecutor:
         self._deliver(member, exchange, message)
 
     def rung(self, bell: m.CollectiveBell) -> None:
-        """Another rank has done what a collective here waits for."""
+        """Another rank has completed the data that a collective here waits for."""
         member = self._by_epoch.get((bell.epoch, bell.rank))
         if member is not None:
             self._shared.look(member, bell.instance)
@@ -276,8 +276,8 @@ class CollectiveExecutor:
                 exchange.present.add(message.sender)
                 sends = exchange.schedule.receive(message.sender, message.tag, message.values[0])
                 finished = exchange.finish()
-        except (ValueError, IndexError) as error:  # what does not fit: nobody else would end the exchange
-            text = f"{member.who(member.rank)} cannot use what {member.who(message.sender)} sent for"
+        except (ValueError, IndexError) as error:  # data that does not fit: no other code would end the exchange
+            text = f"{member.who(member.rank)} cannot use the data that {member.who(message.sender)} sent for"
             text = f"{text} {exchange.call.describe()}: {error}"
             self.fail(member, errors.InvalidArgumentError.of(text), tell=True)
             return
@@ -300,7 +300,7 @@ class CollectiveExecutor:
     # ---- failures ---------------------------------------------------------------------------
 
     def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None:
-        """Ends this life of the group here, and with ``tell`` everywhere."""
+        """Ends this epoch of the group here, and with ``tell`` everywhere."""
         with self.lock:
             was_over = member.over
             calls = [] if was_over else self._forget(member, error)

@@ -23,7 +23,7 @@ class Futex:
     """
 
     def __init__(self) -> None:
-        import ctypes  # costs some milliseconds, so only who shares memory pays for it
+        import ctypes  # takes some milliseconds: imported only where memory is shared
 
         number = _SYSCALL.get(platform.machine()) if sys.platform == "linux" else None
         if number is None or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -50,7 +50,7 @@ class Futex:
         self._wait(self._number, address, _WAIT, value & 0xFFFFFFFF, self._byref(timeout), None, 0)
 
     def wake(self, address: int) -> None:
-        """Wakes all who sleep on the number there."""
+        """Wakes all threads that sleep on the number there."""
         self._wake(self._number, address, _WAKE, _ALL, None, None, 0)
 
 

@@ -1,4 +1,4 @@
-"""Who belongs to a group of devices that compute collectives: the leader's table, and the order of the ring."""
+"""The members of groups of devices that compute collectives: the leader's table, and the order of the ring."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Respond = Callable[[Any], Any]
 class GroupLeader:
     """The table of one task, the leader: it answers all members at once when a group is complete.
 
-    A group that has answered is forgotten; who joins again (after a failure) begins its next life, with a new
-    number, the *epoch*, so that nothing of the old life can be mistaken for the new one's.
+    A group that has answered is forgotten; a member that joins again (after a failure) begins the next *epoch*, with
+    a new number, so that messages of the old epoch cannot be mistaken for those of the new one.
 
     Args:
       addresses: task -> ``host:port``, for the order of the ring.

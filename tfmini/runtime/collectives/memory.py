@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
     Attributes:
       host: equal for processes that can map each other's arenas.
-      descriptor: of its owner; ``nonce``: what stands at its beginning, in hexadecimal digits.
+      descriptor: of its owner; ``nonce``: the number at its beginning, in hexadecimal digits.
       address: where its owner has it; 0 if that may not read the memory of others (`other_memory`).
     """
 
@@ -125,7 +125,7 @@ class Arena:
         return self._memory[offset : offset + size]
 
     def close(self) -> None:
-        """Lets it go; who has it mapped may go on reading."""
+        """Gives the memory up; processes that have it mapped may go on reading."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

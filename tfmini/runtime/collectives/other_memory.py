@@ -24,7 +24,7 @@ class OtherMemory:
     """
 
     def __init__(self) -> None:
-        import ctypes  # costs some milliseconds, so only who shares memory pays for it
+        import ctypes  # takes some milliseconds: imported only where memory is shared
 
         class _Piece(ctypes.Structure):
             _fields_ = [("address", ctypes.c_void_p), ("nbytes", ctypes.c_size_t)]

@@ -28,7 +28,7 @@ from tfmini.runtime.collectives.stages import Channel, Stages
 
 
 class Owner(Protocol):
-    """What it needs of the executor."""
+    """The part of the executor that exchanges in shared memory use."""
 
     lock: Any
     closed: bool
@@ -66,7 +66,7 @@ class SharedCollectives:
         """The group is complete; maps the memory of all if it can be shared.
 
         Raises:
-          UnavailableError: another rank's cannot be mapped, or not be read. The next life of the group goes by
+          UnavailableError: another rank's cannot be mapped, or not be read. The next epoch of the group goes by
             messages, or by what is laid out.
         """
         if self._arena is None or not can_share(places):
@@ -118,13 +118,13 @@ class SharedCollectives:
         return True
 
     def _let_sleep(self, member: Member, exchange: Exchange) -> None:
-        """The thread that waits for an exchange, if there is one, may sleep on what that waits for now."""
+        """Lets the thread that waits for an exchange, if any, sleep on the word that the exchange waits for."""
         wait = patient(exchange.call.wait)
         if wait is not None and not exchange.finished:
             wait.offer_sleep(lambda timeout_s: self._sleep(member, exchange, timeout_s))
 
     def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
-        """Sleeps until an exchange may go on, and drives it; False: the reactor will bring what it waits for."""
+        """Sleeps until an exchange may go on, and drives it; False: a message that the reactor reads will drive it."""
         lag = exchange.schedule.sleep_condition()
         if lag is not None and not exchange.finished:
             if self._futex is None:
@@ -156,7 +156,7 @@ class SharedCollectives:
     def _drive(self, member: Member, exchange: Exchange) -> None:
         try:
             self._go_on(member, exchange)
-        except Exception as error:  # noqa: BLE001 - on whatever thread this is, nobody else would end the exchange
+        except Exception as error:  # noqa: BLE001 - on any thread: no other code would end the exchange
             text = f"{member.who(member.rank)} cannot go on with {exchange.call.describe()}: {error}"
             self._owner.fail(member, errors.UnavailableError.of(text), tell=True)
 
@@ -220,7 +220,7 @@ class SharedCollectives:
         self._owner.sent_messages += 1
         self._owner.send(member, member.tasks[message.rank], message)
 
-    # ---- what comes from others -------------------------------------------------------------
+    # ---- messages of other ranks ------------------------------------------------------------
 
     def placed(self, member: Member, message: m.CollectiveStage) -> None:
         """Another rank has moved its stage; the move applies from a given run on."""
@@ -261,14 +261,14 @@ class SharedCollectives:
     # ---- the end ----------------------------------------------------------------------------
 
     def leave(self, member: Member) -> None:
-        """This life of the group is over: gives its memory back as soon as nobody writes to it."""
+        """This epoch of the group is over: gives its memory back as soon as no thread writes to it."""
         with self._owner.lock:
             if member.stages is not None:
                 member.stages.invalidate(for_good=self._owner.closed)
             held = []
             for exchange in list(member.running.values()):
                 if not exchange.lock.acquire(False):
-                    break  # whoever drives it comes here afterwards
+                    break  # the thread that drives it comes here afterwards
                 held.append(exchange)
             else:
                 member.running = {}

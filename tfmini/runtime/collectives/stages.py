@@ -19,7 +19,7 @@ KEEP_BYTES = 64 << 20
 
 @dataclass
 class Channel:
-    """What a member knows of one collective.
+    """The state of one collective at a member.
 
     Attributes:
       stages: of all ranks, by rank, as the latest run here goes by them.
@@ -59,7 +59,7 @@ class Stages:
         self._bytes = 0
 
     def channel(self, instance: int) -> Channel:
-        """What is known of a collective."""
+        """The state of a collective at this member."""
         found = self._channels.get(instance)
         if found is None:
             found = self._channels[instance] = Channel([None] * len(self._neighbours))
@@ -139,7 +139,7 @@ class Stages:
         """Gives all back.
 
         Args:
-          for_good: the arena goes, too. Then nobody gets these blocks, and others may read to the end what is complete.
+          for_good: the arena is given up, too. Its blocks are not reused, so others may finish reading complete data.
         """
         for channel in self._channels.values():
             if channel.is_busy or not for_good:

@@ -22,7 +22,7 @@ _SLOW_S = 4.5
 
 
 class Executor(Protocol):
-    """What it needs of the executor."""
+    """The part of the executor that the watch uses."""
 
     task: str
     leader_task: str
@@ -44,7 +44,7 @@ class Watch:
 
     Attributes:
       ticking: it is at work.
-      call_later: (seconds, function, arguments…): the clock; None: nobody watches.
+      call_later: (seconds, function, arguments…): the clock; None: the watch is off.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -76,7 +76,7 @@ class Watch:
                 self._ask(member, exchange)
 
     def _ask(self, member: Member, exchange: Exchange) -> None:
-        """Asks those who are waited for whether they take part: this finds the dead, and who waits elsewhere."""
+        """Asks the awaited ranks whether they take part: finds dead ranks, and ranks that wait elsewhere."""
         missing = exchange.schedule.missing()
         for rank in missing:
             waited_ms = int(exchange.waited_s * 1000)

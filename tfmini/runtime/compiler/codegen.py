@@ -32,14 +32,14 @@ _counter = itertools.count(1)
 
 @dataclass
 class BlockContext:
-    """What the text of a block may refer to.
+    """The values that the text of a block may refer to.
 
     Attributes:
       constants: values known at compile time.
       states: namespace names of variables and other resources.
       slots: values that live in the step's slot list.
       namespace: receives the objects that the text names.
-      trace: for a traced program, what the numbers in its text stand for.
+      trace: for a traced program, the meaning of the numbers in its text.
       kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
         of a session share it.
     """
@@ -68,7 +68,7 @@ class BlockWriter:
     """The text of one function, line by line.
 
     Args:
-      units: what will be written, so that uses can be counted.
+      units: those that will be written, so that uses can be counted.
     """
 
     def __init__(self, context: BlockContext, units: list[Unit]) -> None:
@@ -87,7 +87,7 @@ class BlockWriter:
                 self.uses[endpoint] = self.uses.get(endpoint, 0) + 1
 
     def function(self, parameters: str) -> Callable[..., Any]:
-        """Compiles what was written."""
+        """Compiles the written text."""
         file_name = f"<tfmini segment {next(_counter)}>"
         source = f"def block({parameters}):\n    " + "\n    ".join(self.lines)
         scope: dict[str, Any] = {}
@@ -125,7 +125,7 @@ class BlockWriter:
     def write_unit(self, unit: Unit) -> None:
         """Writes one unit under its guard."""
         starts = unit.form in (Form.BEGIN, Form.BEGIN_LOOP)
-        guard = () if starts else unit.guard  # what is not begun must be reported
+        guard = () if starts else unit.guard  # a node that is not begun must be reported
         if guard != self.open:
             self._change_guard(guard, unit.node)
         line = _WRITERS[unit.form](self, unit)
@@ -306,7 +306,7 @@ class BlockWriter:
     # ---- values -----------------------------------------------------------------------------
 
     def value(self, endpoint: Endpoint, deref: bool) -> str:
-        """The text for a value; what lies in a slot is loaded once, unless a guard may skip the load."""
+        """The text for a value; a value in a slot is loaded once, unless a guard may skip the load."""
         context = self.context
         state = context.states.get(endpoint)
         if state is not None:

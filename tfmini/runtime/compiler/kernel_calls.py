@@ -13,7 +13,7 @@ from tfmini.graph.registry import OPS, Kernel, OpHandle, kernel_for
 
 
 class OpFacts(NamedTuple):
-    """What the compiler asks about an op type again and again.
+    """The facts about an op type that the compiler asks for again and again.
 
     Attributes:
       flat: neither inputs nor outputs are lists, so counts follow from the declaration.

@@ -36,7 +36,7 @@ def node_with_shapes(operation: Operation) -> Node:
 
 
 def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callable[..., Any]:
-    """The function of a kernel, which now refuses to return what ``node`` does not declare."""
+    """The function of a kernel, which raises an error for a result that ``node`` does not declare."""
     if kernel.makes_state:
         return function
     check = ResultCheck(node)
@@ -46,7 +46,7 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
 
 
 class ResultCheck:
-    """Compares what a kernel has returned with what its node declares, and hands it on.
+    """Compares the result of a kernel with the declaration of its node, and returns it.
 
     Raises:
       InternalError: naming the op and where its kernel stands.

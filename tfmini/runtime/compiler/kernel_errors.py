@@ -1,4 +1,4 @@
-"""What a kernel raised, as TensorFlow's error: the node, the device and the task named."""
+"""Turns exceptions of kernels into TensorFlow's errors, which name the node, the device and the task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmini.graph.node import DEFINED_AT, Node
 
 # The key in a program's namespace of: file name of generated code -> the node that each line computes.
 NODE_LINES = "node_lines"
-# What numpy says of two arrays that do not fit each other.
+# numpy's message about two arrays that do not fit each other.
 _BROADCAST = re.compile(r"operands could not be broadcast together with shapes \(([\d,]*)\) \(([\d,]*)\) ?$")
 
 
@@ -27,7 +27,7 @@ def failing_node(error: BaseException) -> Node | None:
 
 
 def kernel_error(error: Exception, task: str, node: Node | None = None) -> errors.OpError:
-    """What a kernel raised, as TensorFlow's error with the node named (default: the one whose line raised)."""
+    """Turns a kernel's exception into TensorFlow's error with the node named (default: of the line that raised)."""
     node = node or failing_node(error)
     if isinstance(error, errors.OpError):
         code, message = error.error_code, error.message
@@ -49,7 +49,7 @@ def node_error(error: errors.OpError, node: Node, task: str) -> errors.OpError:
 
 @contextlib.contextmanager
 def named_errors(node: Node) -> Iterator[None]:
-    """Names the node in what goes wrong while its kernel is made, before any step runs."""
+    """Names the node in errors that occur while its kernel is made, before any step runs."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever a kernel raises belongs to its node

@@ -20,7 +20,7 @@ _SLOW_IO = ops_with("slow_io")
 
 
 def context_of(lowering: Lowering) -> BlockContext:
-    """What generated text of a level may refer to."""
+    """The values that generated text of a level may refer to."""
     shared = lowering.compilation
     return BlockContext(
         shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type, shared.trace,
@@ -124,7 +124,7 @@ class _Layout:
         return found
 
     def _segments_behind(self, name: str, computed: set[str]) -> set[int]:
-        """The segments that compute or receive what a name stands for, seen through nodes without code."""
+        """The segments that compute or receive the value of a name, seen through nodes without code."""
         lowering, index = self.lowering, self.index
         found: set[int] = set()
         stack, seen = [name], {name}
@@ -132,7 +132,7 @@ class _Layout:
             current = stack.pop()
             node = lowering.nodes.get(current)
             if node is not None and node.op in NEXT_OPS:
-                continue  # what it hands on is of the iteration before
+                continue  # its value is of the iteration before
             if current in computed or current in lowering.arrival_nodes:
                 found.add(index[lowering.waves[current]])
                 continue

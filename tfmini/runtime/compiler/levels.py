@@ -1,4 +1,4 @@
-"""What the compiler makes: the level outside all while loops, and one level per loop that has to wait."""
+"""Levels, the output of the compiler: one outside all while loops, and one per loop that has to wait."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class _LoopLowering(Lowering):
         stays = self._stays(node)
         is_fixed = source in self.constants or source in self.compilation.state_names
         if stays and is_fixed and node.name not in self.merged_enters:
-            # Also for a variable that is read: who uses it reads it then, as outside of loops.
+            # Also for a variable that is read: its user reads it then, as outside of loops.
             self.alias[endpoint] = source
             return
         if node.op == "RefEnter":
@@ -200,11 +200,11 @@ class _LoopLowering(Lowering):
 
     @property
     def goes_on(self) -> Guard:
-        """What must hold for another iteration."""
+        """The condition for another iteration."""
         return next((guard for _, _, guard in self.next_sources.values()), ALWAYS)
 
     def _splits(self) -> bool:
-        """Whether what runs before the decision to go on needs nothing of what runs after it."""
+        """Whether the units before the decision to go on need no value of the units after it."""
         if not self.nexts:
             return True
         if not self.goes_on or any(way is None for _, way in self.goes_on):

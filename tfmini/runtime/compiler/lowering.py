@@ -41,7 +41,7 @@ _CONTROL_ONLY = ops_with("control_only")
 
 
 class Compilation:
-    """What all levels of one program share.
+    """The state that all levels of one program share.
 
     Args:
       task_of: full device name -> full task name.
@@ -49,7 +49,7 @@ class Compilation:
       feeds: tensor names of the client-terminated receives; their slots come first.
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
-      trace: for a traced program, what the numbers in its text stand for.
+      trace: for a traced program, the meaning of the numbers in its text.
       kernels: see `BlockContext`.
       threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
@@ -376,7 +376,7 @@ class Lowering:
         inline = facts.handle.inline_expression
         if inline is not None and inline(node) == "{0}":
             if not node.controls:
-                # Also for a reference: who uses `v/read` reads the variable when it starts, as in
+                # Also for a reference: a user of `v/read` reads the variable when it starts, as in
                 # TensorFlow, where the two share a buffer.
                 self.alias[node.name, 0] = inputs[0]
                 return True
@@ -427,7 +427,7 @@ class Lowering:
         try:
             with np.errstate(all="ignore"):
                 result = self._function(facts, node)(*values)
-        except Exception:  # noqa: BLE001 - whatever it is, it belongs to the step that runs the node
+        except Exception:  # noqa: BLE001 - any error belongs to the step that runs the node
             return False
         outputs = (result,) if facts.single else result
         if sum(np.asarray(o).nbytes for o in outputs) > _MAX_FOLDED_BYTES:

@@ -38,7 +38,7 @@ class Program(Level):
       waits: event -> the node that answers it.
       loops: event -> the loop that leads to it; ``loop_groups`` are received inside loops.
       uncertain: whether a fetch may be dead; ``uncertain_sends``: groups with values that may be.
-      trace: for a traced program, what the numbers in its text stand for.
+      trace: for a traced program, the meaning of the numbers in its text.
     """
 
     feeds: list[int]

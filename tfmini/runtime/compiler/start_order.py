@@ -49,7 +49,7 @@ def _links(lowering: Lowering) -> list[_Link]:
     units: dict[str, list[Unit]] = {}
     for unit in lowering.units:
         units.setdefault(unit.node.name, []).append(unit)
-    # What arrives is there when the wave begins, and a value that goes round is of the iteration before.
+    # Arrivals are there when the wave begins, and a loop variable has its value of the iteration before.
     within = {name: wave for name, wave in waves.items() if name not in arrivals}
     for name in [name for name in within if name in nodes and nodes[name].op in NEXT_OPS]:
         del within[name]
@@ -60,13 +60,13 @@ def _links(lowering: Lowering) -> list[_Link]:
         edges += node.controls
         if node.op == "_Send" and "_group" in node.attrs:
             group = senders.setdefault(node.attrs["_group"], [])
-            edges += group  # they leave together, after what each of them waits for
+            edges += group  # they leave in one message, after the inputs of all of them
             group.append(name)
         if (name, 0) in alias:
             edges.append(lowering.canonical((name, 0))[0])
         for unit in units.get(name, ()):
             wave = unit.wave
-            if unit.guard or unit.ways or unit.inputs != list(node.inputs):  # what it reads may lie elsewhere
+            if unit.guard or unit.ways or unit.inputs != list(node.inputs):  # it may read the value of another unit
                 edges = edges + [n for n, _ in unit.reads()]
             links.append((name, unit, [n for n in edges if within.get(n) == wave]))
         if name not in units:

@@ -1,4 +1,4 @@
-"""What a program is made of before its text is written: units, in the order in which they run."""
+"""Units: the pieces of a program before its text is written, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Unit:
     function: str = ""
 
     def reads(self) -> Iterator[Endpoint]:
-        """Every value that its text names: inputs, and what its conditions look at."""
+        """Every value that its text names: inputs, and the values of its conditions."""
         yield from self.inputs
         for endpoint, _ in self.guard:
             yield endpoint

@@ -105,7 +105,7 @@ class Master:
         return self._peer_for(task, self._tasks[task])
 
     def worker_name(self, task: str) -> str:
-        """What a task's worker is to be called in a session; "" for what it calls itself."""
+        """The name of a task's worker in a session; "" for the worker's own name."""
         return ""
 
     def peer_without_name(self, task: str, address: str) -> Any:

@@ -18,13 +18,13 @@ from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 @dataclass
 class Part:
-    """What one task does in a plan.
+    """The part of one task in a plan.
 
     Attributes:
       feeds, fetches: tensor names, in the order in which values go and come.
       feed_indices, fetch_indices: their positions among the plan's feeds and fetches.
       graph: registered on the master's own task, else None.
-      peer, graph_handle, incarnation: where and what to run otherwise.
+      peer, graph_handle, incarnation: of another task: where to run which registered graph.
     """
 
     task: str

@@ -158,7 +158,7 @@ class Registration:
             self._waiting.discard(part.task)
             part.graph_handle = answer.graph_handle
             is_late = self._on_done is None
-        if is_late:  # the plan has failed elsewhere, and what it had by then has been withdrawn
+        if is_late:  # the plan has failed on another task, and its registrations so far have been withdrawn
             self._deregister(part)
         else:
             self._one_done()
@@ -205,7 +205,7 @@ class Registration:
         return self._on_done is None
 
     def cancel(self, error: errors.OpError) -> None:
-        """The session was closed: nobody needs the plan any more."""
+        """The session was closed and needs the plan no more."""
         self._finish(error)
 
     # ---- the end ----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None) -> Any:
     """The RunMetadata of a run with these RunOptions.
 
     Args:
-      trace: what a traced step recorded.
+      trace: the record of a traced step.
     """
     from tfmini import protos
 

@@ -64,7 +64,7 @@ class StepState:
     def cancel(self, error: errors.OpError) -> list[Instruction]:
         """The client gave up, the session was closed, or the time is up: the step ends at once.
 
-        Parts that have not answered are told (again); what they answer is ignored.
+        Parts that have not answered are told (again); their answers are ignored.
         """
         if self.over:
             return []

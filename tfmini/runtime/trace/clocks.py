@@ -16,7 +16,7 @@ _TIMEOUT_S = 2.0
 
 @dataclass(frozen=True)
 class Alignment:
-    """What to subtract from a task's times, and how wrong that may be, in nanoseconds."""
+    """The offset to subtract from a task's times, and its largest error, in nanoseconds."""
 
     offset_ns: int
     error_ns: int

@@ -15,7 +15,7 @@ from tfmini.runtime.trace.stats import set_times
 
 @dataclass
 class TaskRecord:
-    """What one task reported.
+    """The report of one task.
 
     Attributes:
       stats: gives a serialized StepStats in the task's own time; called when it is needed.

@@ -61,7 +61,7 @@ def wire_label(size: int, seconds: float, edge: str, source: str, target: str) -
 
 
 def wire_of(label: str) -> Wire | None:
-    """What the label of a tensor under way says, or None for another label."""
+    """The content of the label of a tensor under way; None for another label."""
     found = _WIRE.match(label)
     return None if found is None else Wire(int(found["bytes"]), found["edge"], found["source"], found["target"])
 

@@ -19,7 +19,7 @@ import numpy as np
 from tfmini.graph.node import Node
 from tfmini.runtime.trace.labels import edge_number_and_producer
 
-EVENT_LIMIT = 1 << 20  # what a step, and what all kept steps of a task together, may record
+EVENT_LIMIT = 1 << 20  # events of one step, and events of all kept steps of a task
 _STEP_LIMIT = 64
 
 clock = time.perf_counter_ns
@@ -29,7 +29,7 @@ Size = tuple[np.dtype[Any], tuple[int, ...], int]
 
 
 def wall_offset_ns() -> int:
-    """What to add to `clock` for nanoseconds since 1970."""
+    """The difference between nanoseconds since 1970 and `clock`."""
     best: tuple[int, int] | None = None
     for _ in range(5):  # the process may be preempted between two readings: the closest pair counts
         before, wall, after = clock(), time.time_ns(), clock()
@@ -41,7 +41,7 @@ def wall_offset_ns() -> int:
 
 @dataclass
 class TraceTable:
-    """What the numbers in a traced program's text stand for.
+    """The meaning of the numbers in a traced program's text.
 
     Attributes:
       units: number -> the node, and which of its outputs are noted.
@@ -71,7 +71,7 @@ class TraceTable:
         return number
 
     def add_transfers(self, nodes: Iterable[Node]) -> None:
-        """Notes what travels in each group, in the order in which it does."""
+        """Notes the tensors of each group, in the order of its message."""
         for node in sorted(nodes, key=lambda node: bytes(node.attrs.get("tensor_name", b""))):
             if node.op == "_Send" and "_group" in node.attrs:
                 self.sends.setdefault(node.attrs["_group"], []).append(node)
@@ -162,7 +162,7 @@ class Trace:
         self._arrived[group, path] = when
 
     def completed(self, key: int, path: Any, values: Sequence[Any] | None) -> None:
-        """What a segment waited for is there: a group (0 and up) or an answer (below 0)."""
+        """Notes the arrival that a segment waited for: a group (0 and up) or an answer (below 0)."""
         event: Any = ArrivalEvent if key >= 0 else AnswerEvent
         start = (self._arrived if key >= 0 else self._begun).pop((key, path), None)
         if start is not None and values is not None:
@@ -178,7 +178,7 @@ def _sizes(values: Sequence[Any]) -> tuple[Size | None, ...]:
 
 
 class KeptTraces:
-    """What traced steps recorded on a task, until it is asked for or newer ones need the room."""
+    """The records of traced steps on a task. They are kept until a master fetches them or newer ones need the room."""
 
     def __init__(self) -> None:
         self._kept: collections.OrderedDict[int, tuple[Trace, Any]] = collections.OrderedDict()
@@ -203,14 +203,14 @@ class KeptTraces:
             return self._kept.pop(step_id, None)
 
     def forget_session(self, handle: str) -> None:
-        """Drops what nobody will ask for any more."""
+        """Drops the records that no master will fetch any more."""
         with self._lock:
             for step_id in [step for step, (_, graph) in self._kept.items() if graph.session_handle == handle]:
                 del self._kept[step_id]
 
 
 class StepLog:
-    """What the master of a traced step notes itself, in nanoseconds of `clock`.
+    """The times that the master of a traced step notes, in nanoseconds of `clock`.
 
     Attributes:
       called, answered: index of a part in the plan -> when RunGraph left, and when its answer came.

@@ -63,7 +63,7 @@ class _TaskStats:
         return self._add(node.device, node.name, label, scheduled, start, end, done, thread)
 
     def _inputs(self, node: Node) -> Iterator[str]:
-        """The inputs; for what was received, the node that made it on the other device."""
+        """The inputs; for a received tensor, the node on the other device that made it."""
         for name, index in node.inputs:
             source = self._table.producers.get(name, name)
             yield f"{source}:{index}" if index else source
@@ -86,7 +86,7 @@ class _TaskStats:
 
     @property
     def _home(self) -> str:
-        """The device for what belongs to the task as a whole: its first CPU, or the first that did something."""
+        """The device for entries of the task as a whole: its first CPU, else the first device that ran an op."""
         first = f"{self._task}/device:CPU:0"
         return first if first in self._devices or not self._devices else next(iter(self._devices))
 
@@ -130,7 +130,7 @@ class _TaskStats:
 
 
 class Gap(Enum):
-    """What ended a time in which a task ran nothing."""
+    """The event that ended a time in which a task ran nothing."""
 
     WAIT = "an arrival"
     UNIT = "a unit, which had been ready"

@@ -20,7 +20,7 @@ STEP_LIMIT = 10_000
 BYTE_LIMIT = 4 << 30  # bytes; the latest step may exceed it alone
 KEEP_S = 300.0  # seconds between two calls of `sweep`
 ORPHAN_S = 10.0  # seconds from the loss of a sender to `drop_from`
-ENTRY_BYTES = 256  # what an entry takes beside its values
+ENTRY_BYTES = 256  # the size of an entry beside its values
 
 
 class _Kept:
@@ -38,7 +38,7 @@ class EarlyTensors:
     """See the module. Not thread-safe: its worker holds a lock.
 
     Args:
-      task: who keeps them, for messages.
+      task: the one that keeps them, for messages.
     """
 
     def __init__(self, task: str, step_limit: int = STEP_LIMIT, byte_limit: int = BYTE_LIMIT) -> None:
@@ -111,7 +111,7 @@ class EarlyTensors:
             self._drop(step_id, errors.UnavailableError.of(text, task=task))
 
     def take(self, step_id: int) -> Iterable[Any]:
-        """Takes out what has come for a step."""
+        """Takes out the tensors of a step."""
         kept = self._steps.pop(step_id, None)
         if kept is None:
             return ()

@@ -104,7 +104,7 @@ class Worker:
         """Forgets a session and its graphs, and aborts its runs.
 
         Args:
-          error: of the runs that nobody has aborted yet.
+          error: of the runs that have not been aborted yet.
         """
         with self._lock:
             session = self.sessions.pop(handle, None)

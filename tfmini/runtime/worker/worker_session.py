@@ -1,4 +1,4 @@
-"""`WorkerSession`: what a worker keeps for one session of a master."""
+"""`WorkerSession`: the state that a worker keeps for one session of a master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a synchronous run keeps on the parameter servers beside its variables: accumulated gradients and tokens.
+"""The state of a synchronous run on the parameter servers beside its variables: accumulated gradients and tokens.
 
 Its ops are in a graph of their own, since the graphs of users have only TensorFlow's ops.
 """
