@@ -79,6 +79,8 @@ class OpError(Exception):
         self.task = task
         self.derived = derived
         self.node_name = ""
+        # Of a step that was cut off: the object that finds out what it has done (`runtime.client.unfinished_step`).
+        self.unfinished: Any = None
 
     @property
     def message(self) -> str:

@@ -241,6 +241,22 @@ class DescribeStep(Message):
     step_id: int
 
 
+@message(kind=71, direction=WORKER, is_reply=True)
+class GetStepOutcomeReply(Message):
+    """The names of updates (of variables and accumulators) that the step has made, or may have made."""
+
+    made: tuple[str, ...]
+    uncertain: tuple[str, ...]
+
+
+@message(kind=70, direction=WORKER, reply=GetStepOutcomeReply, retry=Retry.SAFE)
+class GetStepOutcome(Message):
+    """Ends this step, if it runs, and asks what it has done here. The session may be closed."""
+
+    session_handle: str
+    step_id: int
+
+
 # ---------------------------------------------------------------------------------------------
 # Worker -> worker
 # ---------------------------------------------------------------------------------------------

@@ -69,13 +69,14 @@ class SmallRun:
             self.takes = [accumulator.take_grad(1) for accumulator in accumulators]
             self.later = tf.group(*(v.assign(5.0) for v in self.variables), self.step.assign(3))
             self.init = tf.global_variables_initializer()
+            self.saver = tf.train.Saver()
 
-    def chief(self, manager: Any = None) -> tuple[Any, Any]:
+    def chief(self, manager: Any = None, directory: str | None = None) -> tuple[Any, Any]:
         """A manager, by default that of a chief that was restarted, and the session that it prepares."""
         if manager is None:
             with self.graph.as_default():
                 manager = tf.train.SessionManager(self.opt.chief_init_op, tf.report_uninitialized_variables())
-        session = manager.prepare_session(self.target, self.init)
+        session = manager.prepare_session(self.target, self.init, self.saver, directory)
         session.run(self.tokens)
         return manager, session
 
@@ -109,13 +110,14 @@ def test_a_chief_that_goes_on_adds_no_tokens_and_drops_no_gradients(server: Any)
     run.send(first, 4.0)  # as a worker that has lost nothing
 
 
-def test_a_chief_does_not_go_on_with_half_an_update(server: Any) -> None:
+def test_a_chief_does_not_go_on_with_half_an_update(server: Any, tmp_path: Path) -> None:
     run = SmallRun(server.target)
-    manager, first = run.chief()
+    manager, first = run.chief(directory=str(tmp_path))
+    run.saver.save(first, str(tmp_path / "model"))
     first.run(run.later)
-    _, chief = run.chief(manager)
+    _, chief = run.chief(manager, str(tmp_path))
     assert chief.run(run.variables) == [5.0, 5.0]
     run.send(chief, 4.0)
     chief.run(run.takes[0])
-    _, again = run.chief(manager)
+    _, again = run.chief(manager, str(tmp_path))
     assert again.run([*run.variables, *run.left]) == [1.0, 1.0, 3, 0, 0]

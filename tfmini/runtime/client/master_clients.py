@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from tfmini.runtime.client import wait_reports
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.call import Signature
 from tfmini.runtime.client.fetches import writable
+from tfmini.runtime.client.unfinished_step import UnfinishedStep
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
@@ -72,12 +74,15 @@ class DirectMaster:
         self.session.extend_when_known(nodes, answer.done)
         answer.result(describe=_describe_extension)
 
-    def prepare(self, signature: Signature, timeout_s: float | None = None, traced: bool = False) -> Plan:
+    def prepare(
+        self, signature: Signature, timeout_s: float | None = None, traced: bool = False,
+        omitted: frozenset[str] = frozenset(),
+    ) -> Plan:  # fmt: skip
         self._check()
-        plan = self.session.find_plan(signature, traced)
+        plan = None if omitted else self.session.find_plan(signature, traced)
         if plan is None:
             answer: Answer[Plan] = Answer(self._master.reactor)
-            self.session.prepare(signature, answer.done, traced, timeout_s)
+            self.session.prepare(signature, answer.done, traced, timeout_s, omitted)
             plan = answer.result()
         return plan
 
@@ -112,6 +117,10 @@ class DirectMaster:
         try:
             step.start(values)
             found, trace = answer.result(timeout_s, step.expire, step.describe)
+        except (errors.AbortedError, errors.UnavailableError) as error:
+            found_error = copy.copy(error)  # a lost connection gives several steps one error
+            found_error.unfinished = UnfinishedStep(step)
+            raise found_error from None
         except errors.OpError:
             raise
         except BaseException:  # Ctrl-C: the client will not take the values

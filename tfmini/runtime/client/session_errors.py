@@ -24,7 +24,7 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
     if error.error_code == errors.FAILED_PRECONDITION:
         message += _remedy(error, graph)
-    return errors.from_code(
+    found = errors.from_code(
         error.error_code,
         message,
         op=op,
@@ -33,6 +33,8 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
         task=error.task,
         derived=error.derived,
     )
+    found.unfinished = error.unfinished
+    return found
 
 
 def _describe(name: str, space: str, graph: Graph) -> str:

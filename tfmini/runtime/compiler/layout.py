@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from tfmini.graph.node import Node
+from tfmini.graph.omission import is_update
 from tfmini.graph.traits import NEXT_OPS, ops_with
 from tfmini.runtime.compiler.codegen import BlockContext, generate_block
 from tfmini.runtime.compiler.levels import Level, Segment
@@ -33,6 +35,10 @@ def lay_out(lowering: Lowering) -> Level:
     return _Layout(lowering).level()
 
 
+def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(node.name for node in nodes if is_update(node))
+
+
 class _Layout:
     def __init__(self, lowering: Lowering) -> None:
         self.lowering = lowering
@@ -57,7 +63,11 @@ class _Layout:
             for i in before:
                 successors[i].append(j)
         segments = [
-            Segment(self._segment_function(blocks[wave]), pending[i], successors[i], _first_guess(blocks[wave]))
+            Segment(
+                self._segment_function(blocks[wave]), pending[i], successors[i],
+                _updates(unit.node for block in blocks[wave] for unit in block if unit.form is Form.COMPUTE),
+                self._taken(wave), _first_guess(blocks[wave]),
+            )
             for i, wave in enumerate(self.order)
         ]
         return Level(segments, [None] * lowering.slot_count, arrivals, pending)
@@ -76,6 +86,10 @@ class _Layout:
                 for unit in block:
                     unit.block = number
         return blocks
+
+    def _taken(self, wave: int) -> tuple[str, ...]:
+        waits, arrivals = self.lowering.compilation.waits, self.lowering.arrival_waves.items()
+        return _updates(waits[key] for key, arrival in arrivals if arrival == wave and key in waits)
 
     def _assign_slots(self) -> None:
         """Gives a slot to every value that is used outside the block that computes it."""

@@ -17,12 +17,16 @@ class Segment:
       run: ``run(step, slots)``, the generated function.
       pending: how many arrivals and predecessor segments must come first.
       successors: indices of the segments that wait for this one.
+      updates: the nodes in it that change shared state, as `graph.omission` defines them.
+      taken: such nodes among those for whose answers it waits.
       seconds: a lower bound of the times of its latest runs; 0 before the first.
     """
 
     run: Callable[[Any, list[Any]], None]
     pending: int
     successors: list[int]
+    updates: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property

@@ -23,6 +23,7 @@ from tfmini import errors
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import kernel_error
 from tfmini.runtime.compiler.levels import WaitingLoop
+from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import Aborted, Done, Owner, Path
 from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
 from tfmini.runtime.trace.record import clock
@@ -37,7 +38,7 @@ class Activation(StepContext):
     """One run of one level: of the whole program, or of one iteration of a loop.
 
     Attributes:
-      pending: per segment, how many arrivals and other segments it still needs.
+      pending: per segment, how many arrivals and other segments it still needs; -1 once it has begun.
       unfinished: the segments that have not run.
     """
 
@@ -83,6 +84,7 @@ class Activation(StepContext):
     def run_segment(self, index: int) -> list[int]:
         """Runs one segment; returns the segments that are ready now."""
         run = self.run
+        self.pending[index] = -1  # before the look at `is_running`, so that `outcome` misses no segment that begins
         if not run.is_running:
             return []
         segment = self.level.segments[index]
@@ -211,6 +213,20 @@ class DataflowRun(WaitingRun, Activation):
             self._finish(Aborted(error))
         else:
             self._finish(_OVER, values)
+
+    def outcome(self) -> Outcome:
+        with self.lock:
+            unfinished, pending = set(self.unfinished), list(self.pending)
+        made: set[str] = set()
+        uncertain: set[str] = set()
+        for index, segment in enumerate(self.program.segments):
+            if pending[index] <= 0:
+                made.update(segment.taken)
+            if index not in unfinished:
+                made.update(segment.updates)
+            elif pending[index] < 0:  # it has failed half-way, or is still running
+                uncertain.update(segment.updates)
+        return Outcome(frozenset(made), frozenset(uncertain))
 
     def missing_groups(self) -> list[int]:
         return [*self.missing, *(group for group, _ in self._iterations)]

@@ -14,6 +14,7 @@ from numpy import errstate, ndarray
 from tfmini import errors
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import dead_fetch, kernel_error
+from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.ownership import make_private
 from tfmini.runtime.trace.record import Trace
 
@@ -197,6 +198,10 @@ class PartitionRun:
     def needs(self, task: str, peer: Any) -> bool:
         """Whether the run exchanges tensors with a task, known by its name or as a peer."""
         return False
+
+    def outcome(self) -> Outcome:
+        """What the run has done, after it has failed."""
+        return Outcome(uncertain=self.graph.complete.made)
 
     # ---- for the drivers --------------------------------------------------------------------
 

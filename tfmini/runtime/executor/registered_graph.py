@@ -10,6 +10,7 @@ from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.resources import Resources
 
@@ -25,6 +26,7 @@ class RegisteredGraph:
       peers: destination task -> an object with ``send(message)``.
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it.
+      complete: what a run that has come to its end has done.
     """
 
     handle: int
@@ -37,6 +39,11 @@ class RegisteredGraph:
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
+    complete: Outcome = field(init=False)
+
+    def __post_init__(self) -> None:
+        segments = self.program.segments
+        self.complete = Outcome(frozenset(name for each in segments for name in each.updates + each.taken))
 
     def describe_group(self, group: int) -> str:
         return self.labels.get(group, f"group {group}")

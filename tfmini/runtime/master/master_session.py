@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfmini import errors
 from tfmini.graph.node import Node, Nodes
+from tfmini.graph.omission import omit
 from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.runtime.master.plan import Plan, build_plan
@@ -31,7 +32,7 @@ _log = logging.getLogger("tfmini.runtime")
 
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-_PlanKey = tuple[_Signature, bool]  # with whether it is traced
+_PlanKey = tuple[_Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
 
@@ -128,11 +129,12 @@ class MasterSession:
 
     def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
         """The plan of a signature, or None if it is not registered."""
-        return self._plans.get((signature, traced))
+        return self._plans.get((signature, traced, frozenset()))
 
     def prepare(
-        self, signature: _Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None
-    ) -> None:
+        self, signature: _Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None,
+        omitted: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
 
         After a failure the next call tries again.
@@ -140,8 +142,9 @@ class MasterSession:
         Args:
           traced: asks for the plan whose programs record a trace, which is another plan than the usual one.
           timeout_s: seconds until the callback gets DeadlineExceededError.
+          omitted: the names of updates that the plan leaves out.
         """
-        key = (signature, traced)
+        key = (signature, traced, omitted)
         if timeout_s is not None and key not in self._plans:
             on_plan = PlanWait(on_plan, timeout_s, self.master.reactor, self._describe_registrations).done
         with self._lock:
@@ -157,7 +160,7 @@ class MasterSession:
             return
         try:
             self._check_open()
-            plan = self._build(signature)
+            plan = self._build(signature, omitted)
             plan.traced = traced
             registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
             with self._lock:  # either `close` sees the registration or it is never begun
@@ -172,12 +175,12 @@ class MasterSession:
             self._prepared(key, errors.InternalError.of(f"{type(error).__name__}: {error}"), None)
             raise
 
-    def _build(self, signature: _Signature) -> Plan:
+    def _build(self, signature: _Signature, omitted: frozenset[str]) -> Plan:
         feeds, fetches, targets = signature
         with self._lock:
             incarnations = {d.name: d.incarnation for d in self.master.devices(())}
             return build_plan(
-                self.nodes, self.placement, feeds, fetches, targets,
+                omit(self.nodes, omitted) if omitted else self.nodes, self.placement, feeds, fetches, targets,
                 client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 
@@ -209,7 +212,7 @@ class MasterSession:
 
     def describe_wait(self, signature: _Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""
-        plans = [plan for traced in (False, True) if (plan := self._plans.get((signature, traced))) is not None]
+        plans = [plan for traced in (False, True) if (plan := self.find_plan(signature, traced)) is not None]
         step = next((step for step in list(self._steps.values()) if step.plan in plans), None)
         if step is not None:
             step.describe(told)

@@ -32,6 +32,7 @@ from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace.record import KeptTraces, clock
 from tfmini.runtime.trace.stats import task_stats
 from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S, EarlyTensors
+from tfmini.runtime.worker.step_outcomes import StepOutcomes
 from tfmini.runtime.worker.worker_session import WorkerSession
 
 _log = logging.getLogger("tfmini.runtime")
@@ -79,6 +80,7 @@ class Worker:
         self._sweep_timer: Any = None
         self.cleanups = 0
         self.traces = KeptTraces()
+        self.outcomes = StepOutcomes()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: Any = None
         self._schedules = reactor is not None and process.has_threads
@@ -118,6 +120,7 @@ class Worker:
         for run in running:
             run.abort(error or _session_closed(run.step_id))
         self.resources.end_session(handle)
+        self.outcomes.end_session(handle)
         self.traces.forget_session(handle)
 
     def register_graph(
@@ -230,6 +233,8 @@ class Worker:
         def finished(error: errors.OpError | None, values: list[Any]) -> None:
             if run.trace is not None:
                 run.trace.finished = clock()
+            if graph.complete.made and loss is None:
+                self.outcomes.note(run, error)  # first: a step that does not run has its outcome
             with self._lock:
                 self.runs.pop(step_id, None)
                 if graph.program.arrivals:

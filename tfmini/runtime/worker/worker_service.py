@@ -12,6 +12,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
+from tfmini.runtime.worker.step_outcomes import final_outcome
 from tfmini.runtime.worker.worker import Worker
 
 _LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
@@ -32,6 +33,7 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
         m.CleanupAll: service.cleanup_all,
         m.Logging: service.logging,
         m.DescribeStep: service.describe_step,
+        m.GetStepOutcome: service.get_step_outcome,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
         m.CollectiveJoin: service.collective_join,
@@ -140,6 +142,12 @@ class _WorkerService:
     def describe_step(self, peer: Any, request: m.DescribeStep, respond: Any) -> None:
         run = self.worker.runs.get(request.step_id)
         respond(m.DescribeStepReply("" if run is None else run.describe_wait()))
+
+    def get_step_outcome(self, peer: Any, request: m.GetStepOutcome, respond: Any) -> None:
+        self._check_session(request.session_handle, peer)
+        self._check_step(request.step_id, peer)
+        outcome = final_outcome(self.worker, request.session_handle, request.step_id)
+        respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         step_id = request.step_id

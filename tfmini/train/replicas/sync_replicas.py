@@ -20,6 +20,7 @@ from typing import Any
 from tfmini import dtypes, errors
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.keys import GraphKeys
+from tfmini.graph.omission import STAND_IN
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 from tfmini.ops.array.filling import fill
@@ -173,6 +174,8 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         with device(global_step.device), name_scope(""):
             with control_dependencies(sent):
                 token = self._sync_token_queue.dequeue()
+            # Where a token got lost on its way, the present step stands for it.
+            token.op._set_attr(STAND_IN, global_step.op.name.encode())
             train_op = assign(self._local_step, token)
             with control_dependencies([update]):
                 tokens = fill([self._tokens_per_step], global_step)

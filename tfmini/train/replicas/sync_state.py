@@ -17,7 +17,7 @@ from tfmini.ops.control import group
 from tfmini.ops.queues import accumulator_ops, queue_ops
 from tfmini.runtime.client.session import Session
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tensorflow")
 
 
 class SyncState:

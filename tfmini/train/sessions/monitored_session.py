@@ -55,6 +55,11 @@ class CoordinatedSessionCreator(SessionCreator):
             raise
         return coordinated
 
+    @property
+    def model(self) -> str:
+        """An identifier of the values of the model in the latest session, "" if it is not known."""
+        return getattr(self._session_creator, "model", "")
+
     def end_run(self) -> None:
         """The run has ended in good order; a chief's creator notes that."""
         end_run = getattr(self._session_creator, "end_run", None)

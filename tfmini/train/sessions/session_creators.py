@@ -36,6 +36,11 @@ class _ScaffoldedCreator(SessionCreator):
         self._master = master
         self._config = config
 
+    @property
+    def model(self) -> str:
+        """`SessionManager.model` of the latest session."""
+        return "" if self._session_manager is None else self._session_manager.model
+
     def _get_session_manager(self) -> SessionManager:
         if self._session_manager is None:
             self._session_manager = SessionManager(

@@ -148,7 +148,9 @@ class SessionManager:
         # Somebody who empties the directory wants a new run.
         if not is_own and (found.run != run or not (file or directory and _is_used(directory))):
             return False
-        if not all(state.is_whole(sess, config) for state in run_states(self._graph)):
+        # A model without a checkpoint would lose more than an update.
+        can_restore = file or directory and _latest(directory)
+        if not all(state.is_whole(sess, config) for state in run_states(self._graph)) and can_restore:
             return False
         self.model = found.model
         _log.info(

@@ -13,11 +13,12 @@ from typing import Any
 from tfmini import errors, protos
 from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.sessions import repetition
 from tfmini.train.sessions.run_options import merge_run_options
 
 _log = logging.getLogger("tensorflow")
-# A task was restarted or cannot be reached; a new session is needed.
-PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
+# A new session is needed.
+PREEMPTION_ERRORS = repetition.PREEMPTION_ERRORS
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
 _LOG_AGAIN_S = 30.0
 MAX_RECOVERY_S = 7200.0
@@ -104,9 +105,14 @@ class _HookedSession(_WrappedSession):
         super().__init__(sess)
         self._hooks = hooks
         self._should_stop = False
+        self._omitted: frozenset[str] = frozenset()
 
     def _check_stop(self) -> bool:
         return self._should_stop
+
+    def omit(self, updates: frozenset[str]) -> None:
+        """Leaves updates out of the next step, because an earlier attempt at the step has made them."""
+        self._omitted = updates
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Runs the fetches of the caller and of all hooks in one step.
@@ -120,10 +126,16 @@ class _HookedSession(_WrappedSession):
         run_metadata = run_metadata or protos.RunMetadata()
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
         all_fetches = {"caller": fetches}
-        feed_dict = self._before_run(context, all_fetches, feed_dict, options)
-        outputs = super().run(all_fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
-        for hook in self._hooks:
-            hook.after_run(context, SessionRunValues(outputs.get(hook), options, run_metadata))
+        with repetition.of_no_step():
+            feed_dict = self._before_run(context, all_fetches, feed_dict, options)
+        omitted, self._omitted = self._omitted, frozenset()
+        if omitted:
+            outputs = repetition.run_without(self._sess, omitted, all_fetches, feed_dict, options)
+        else:
+            outputs = super().run(all_fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        with repetition.of_finished_step(self._sess, all_fetches, feed_dict, omitted):
+            for hook in self._hooks:
+                hook.after_run(context, SessionRunValues(outputs.get(hook), options, run_metadata))
         self._should_stop = self._should_stop or context.stop_requested
         return outputs["caller"]
 
@@ -182,6 +194,10 @@ class _CoordinatedSession(_WrappedSession):
             except Exception as error:  # a consequence of the exception that `join` raised
                 _log.debug("Closing a session failed: %s", error)
 
+    def omit(self, updates: frozenset[str]) -> None:
+        """`_HookedSession.omit`."""
+        self._sess.omit(updates)
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(self._sess.run, *args, **kwargs)
 
@@ -227,7 +243,8 @@ class _RecoverableSession(_WrappedSession):
         logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
         while True:
             try:
-                return self._sess_creator.create_session()
+                with repetition.of_no_step():
+                    return self._sess_creator.create_session()
             except PREEMPTION_ERRORS as error:
                 now = process.now()
                 if now - begin >= self._max_recovery_s:
@@ -270,14 +287,22 @@ class _RecoverableSession(_WrappedSession):
         return self._recovering(step)
 
     def _recovering(self, action: Callable[[], Any]) -> Any:
+        attempts = repetition.Attempts()
         while True:
             try:
                 if not self._sess:
                     self._sess = self._create_session()
+                updates = attempts.updates_made(self._model())
+                if updates:
+                    self._sess.omit(updates)
                 return action()
             except PREEMPTION_ERRORS as error:
+                attempts.failed(error, self._model())
                 self._note(error)
                 self._close_lost()
+
+    def _model(self) -> str:
+        return getattr(self._sess_creator, "model", "")
 
     def _close_lost(self) -> None:
         try:

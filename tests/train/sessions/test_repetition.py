@@ -1,0 +1,173 @@
+"""A step whose connection broke is repeated without what it has done: every update is made once."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tfmini.runtime.executor.outcome import Outcome
+
+STEPS, CUT_AT = 6, 3
+
+
+@contextmanager
+def servers(ps: int, workers: int = 1) -> Iterator[tuple[Any, list[Any], Any]]:
+    """(cluster, the servers of the ps tasks, the server of the last worker), all in this process."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(ps + workers)]
+    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    cluster = tf.train.ClusterSpec({"ps": addresses[:ps], "worker": addresses[ps:]})
+    started = [tf.train.Server(cluster, job_name="ps", task_index=i) for i in range(ps)]
+    started += [tf.train.Server(cluster, job_name="worker", task_index=i) for i in range(workers)]
+    try:
+        yield cluster, started[:ps], started[-1]
+    finally:
+        for server in reversed(started):
+            server.stop()
+
+
+class Cut:
+    """Breaks the connections of a server with the last worker at a moment of one step.
+
+    Attributes:
+      is_due: whether the next such moment is the one.
+    """
+
+    def __init__(self, server: Any, moment: str, client: str = "/job:worker/replica:0/task:0") -> None:
+        self.is_due = False
+        self._server, self._client = server, client
+        worker = server.worker
+        if moment == "done":  # the answer is not sent yet
+            worker.outcomes.note = self._after(worker.outcomes.note)
+        else:  # it waits for tensors, which cannot come any more
+            worker.run_graph = self._after(worker.run_graph)
+
+    def _after(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            found = function(*args)
+            if self.is_due:
+                self.is_due = False
+                for link in list(self._server._endpoint._links):
+                    if link.peer.task == self._client:
+                        link.end("cut by a test")
+            return found
+
+        return call
+
+
+def train(target: str, op: Any, cut: Cut, **arguments: Any) -> list[Any]:
+    """Runs the op so many times; returns the values of all global variables."""
+    options: dict[str, Any] = {"save_checkpoint_secs": None, "save_summaries_steps": None}
+    with tf.train.MonitoredTrainingSession(target, log_step_count_steps=None, **(options | arguments)) as session:
+        for step in range(STEPS):
+            cut.is_due = step == CUT_AT
+            session.run(op)
+        assert not cut.is_due
+        return session.run(tf.global_variables())
+
+
+@pytest.mark.parametrize("moment", ["begun", "done"])
+@pytest.mark.parametrize(("ps", "victim"), [(1, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize("resource", [False, True])
+def test_no_update_is_made_twice(ps: int, victim: int, moment: str, resource: bool) -> None:
+    with servers(ps) as (cluster, tasks, worker):
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            v, w = (tf.get_variable(name, initializer=0.0, use_resource=resource) for name in "vw")
+            loss = -(v + w) * tf.exp(tf.constant(0.0))
+            op = tf.train.GradientDescentOptimizer(1.0).minimize(loss, global_step=step)
+        assert train(worker.target, op, Cut(tasks[victim], moment)) == [STEPS, STEPS, STEPS]
+
+
+class Replica:
+    """A worker of a synchronous run; its k-th gradient is ``2**k`` times its factor."""
+
+    def __init__(self, cluster: Any, task: int, factor: float) -> None:
+        self.is_chief, self.factor = task == 0, factor
+        setter = tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{task}")
+        with tf.Graph().as_default() as self.graph, tf.device(setter):
+            self.step = tf.train.get_or_create_global_step()
+            self.variables = [tf.get_variable(name, initializer=0.0) for name in "vw"]
+            self.gradient = tf.placeholder(tf.float32, [])
+            opt = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(-1.0), 2)
+            self.train = opt.apply_gradients([(self.gradient, v) for v in self.variables], self.step)
+            self.hook = opt.make_session_run_hook(self.is_chief, num_tokens=0)
+
+    def run(self, target: str, before: Callable[[int], None], after: Callable[[], Any]) -> list[float]:
+        with self.graph.as_default(), tf.train.MonitoredTrainingSession(
+            target, self.is_chief, hooks=[self.hook], save_checkpoint_secs=None, save_summaries_steps=None,
+            log_step_count_steps=None,
+        ) as session:  # fmt: skip
+            for step in range(STEPS):
+                before(step)
+                session.run(self.train, {self.gradient: self.factor * 2**step})
+            after()
+            found = session.run([*self.variables, self.step])
+            after()
+            return found
+
+
+@pytest.mark.parametrize("moment", ["begun", "done"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_no_synchronous_gradient_counts_twice_and_no_token_gets_lost(victim: int, moment: str) -> None:
+    """The connection of a worker breaks while it waits for its token, or when it has got it."""
+    together = threading.Barrier(2, timeout=60)
+    with servers(2, workers=2) as (cluster, tasks, worker):
+        cut = Cut(tasks[victim], moment, "/job:worker/replica:0/task:1")
+        chief, other = Replica(cluster, 0, 1.0), Replica(cluster, 1, 100.0)
+        found: list[Any] = []
+
+        def before(step: int) -> None:
+            together.wait()  # else the chief might take the token that the other has not got yet
+
+        def before_with_cut(step: int) -> None:
+            cut.is_due = step == CUT_AT
+            before(step)
+
+        target = f"grpc://{cluster.task_address('worker', 0)}"
+        thread = threading.Thread(target=lambda: found.append(chief.run(target, before, together.wait)), daemon=True)
+        thread.start()
+        other.run(worker.target, before_with_cut, together.wait)
+        thread.join(60)
+        assert not cut.is_due
+    wanted = sum(101 * 2**step / 2 for step in range(STEPS))
+    assert found == [[wanted, wanted, STEPS]]
+
+
+class FailingOnce(tf.train.SessionRunHook):
+    """Runs a step of its own after the step, and breaks the connection in it."""
+
+    def __init__(self, op: Any, cut: Cut) -> None:
+        self.op, self.cut, self.is_due = op, cut, True
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self.is_due:
+            self.is_due, self.cut.is_due = False, True
+            run_context.session.run(self.op)
+
+
+def test_a_step_is_not_repeated_because_a_hook_failed_after_it() -> None:
+    with servers(1) as (cluster, tasks, worker):
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            v = tf.get_variable("v", initializer=0.0)
+            op = v.assign_add(tf.exp(tf.constant(0.0)))
+            other = tf.get_variable("other", initializer=0.0, collections=[]).initializer
+        cut = Cut(tasks[0], "done")
+        assert train(worker.target, op, cut, hooks=[FailingOnce(other, cut)]) == [STEPS]
+
+
+def test_an_update_of_which_a_ps_is_not_sure_is_an_error_that_names_both() -> None:
+    with servers(1) as (cluster, tasks, worker):
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            op = tf.get_variable("v", initializer=0.0).assign_add(tf.exp(tf.constant(0.0)), name="add")
+        cut = Cut(tasks[0], "done")
+        tasks[0].worker.outcomes.of = lambda session, step_id: Outcome(uncertain=frozenset({"add"}))
+        with pytest.raises(tf.errors.UnknownError, match="while /job:ps/replica:0/task:0 made its updates .add"):
+            train(worker.target, op, cut)

@@ -1,0 +1,55 @@
+"""What the latest steps of each session have done on one task, for a master that lost its connection meanwhile."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import TYPE_CHECKING
+
+from tfmini import errors
+from tfmini.runtime.executor.outcome import Outcome
+from tfmini.runtime.executor.partition_run import PartitionRun
+
+if TYPE_CHECKING:
+    from tfmini.runtime.worker.worker import Worker
+
+_STEPS, _ENDED_SESSIONS = 50, 100
+_Outcomes = collections.OrderedDict[int, Outcome]
+
+
+class StepOutcomes:
+    """The outcomes of the latest steps that had updates, per session; also of sessions that were closed lately."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, _Outcomes] = {}
+        self._ended: collections.OrderedDict[str, _Outcomes] = collections.OrderedDict()
+
+    def note(self, run: PartitionRun, error: errors.OpError | None) -> None:
+        """Notes the end of a run that has begun."""
+        outcome = run.graph.complete if error is None else run.outcome()
+        session = run.graph.session_handle
+        with self._lock:
+            steps = self._ended.get(session) or self._sessions.setdefault(session, collections.OrderedDict())
+            steps[run.step_id] = outcome
+            if len(steps) > _STEPS:
+                steps.popitem(last=False)
+
+    def end_session(self, session: str) -> None:
+        """A session was closed."""
+        with self._lock:
+            self._ended[session] = self._sessions.pop(session, collections.OrderedDict())
+            if len(self._ended) > _ENDED_SESSIONS:
+                self._ended.popitem(last=False)
+
+    def of(self, session: str, step_id: int) -> Outcome:
+        """The outcome of a step; one that has not begun here has done nothing."""
+        with self._lock:
+            steps = self._ended.get(session) or self._sessions.get(session)
+            return Outcome() if steps is None else steps.get(step_id, Outcome())
+
+
+def final_outcome(worker: Worker, session: str, step_id: int) -> Outcome:
+    """What a step has done on a worker's task; the step is aborted if it runs, and cannot begin any more."""
+    worker.abort_step(step_id, errors.CancelledError.of(f"Step {step_id} has failed elsewhere.", derived=True))
+    return worker.outcomes.of(session, step_id)
