@@ -70,6 +70,7 @@ class End:
 
     def start(self) -> End:
         self.connection.start(self._on_parts, self._on_closed)
+        self.connection.admit()
         return self
 
     def _on_parts(self, parts: list[Any]) -> None:

@@ -305,13 +305,14 @@ def test_version_mismatch_is_clear_on_both_sides(
     reactor = get_reactor()
     connection = ZmqTransport(reactor, server.keys).connect(server.address)
     got: list[Any] = []
+    other = PROTOCOL_VERSION + 1
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(Hello(9, "", 1, "", b"", False, "", 0), 1)
-    parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
+    parts = encode(Hello(other, "", 1, "", b"", False, "", 0), 1)
+    parts[0] = parts[0][:1] + bytes([other]) + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
-    assert b"protocol version 9, this process version %d" % PROTOCOL_VERSION in got[0][0]
-    assert "protocol version 9" in caplog.text
+    assert b"protocol version %d, this process version %d" % (other, PROTOCOL_VERSION) in got[0][0]
+    assert f"protocol version {other}" in caplog.text
     connection.close()
 
 

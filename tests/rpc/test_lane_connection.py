@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.rpc.conformance import LaneTransport
-from tfmini.rpc import lane_connection
+from tests.rpc.task_processes import until
+from tfmini.rpc import lane_connection, lane_wire
 from tfmini.rpc import transport as transport_module
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
@@ -72,3 +73,17 @@ def test_the_backlog_limit_is_lower_for_a_stalled_peer(monkeypatch: Any) -> None
     assert not backlog.excess()
     backlog.add(17 << 30)
     assert "does not read" in backlog.excess()  # however fast it reads
+
+
+def test_a_message_of_exactly_one_read_does_not_hide_the_next_one() -> None:
+    """The kernel reports bytes once, so a lane must not take a full read for the last one."""
+    mine, theirs = socket.socketpair()
+    for size in (lane_connection._READ - 32, 5):
+        theirs.send(lane_wire.pack_single(b"x" * size))
+    got: list[Any] = []
+    lane = lane_connection.LaneConnection(mine, None, get_reactor(), "test")
+    lane.start(got.append, lambda reason: None)
+    until(lambda: len(got) == 2, "the second message")
+    assert [len(part) for (part,) in got] == [lane_connection._READ - 32, 5]
+    lane.close()
+    theirs.close()

@@ -101,3 +101,12 @@ def test_a_side_that_handles_nothing_does_not_judge_the_other() -> None:
     watch, arrived = Attention(), iter(range(0, 1 << 20, 50))
     assert seconds_until(Verdict.WEDGED, lambda: watch.tick(TICK_S, 1, next(arrived))) == float("inf")
     assert not watch.is_bulk
+
+
+def test_a_task_that_ticks_late_sends_a_heartbeat_at_every_tick() -> None:
+    """Its peers count the time that really passes."""
+    liveness = Liveness()
+    liveness.tick(0.25, received=0, sent=0)
+    for sent in range(5):
+        assert liveness.tick(1.5, received=0, sent=sent) is Verdict.BEAT
+        liveness.tick(0.1, received=sent, sent=sent + 1)

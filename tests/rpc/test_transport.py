@@ -11,6 +11,7 @@ import pytest
 import zmq
 
 from tests.rpc.conformance import End, LaneTransport, TransportConformance
+from tests.rpc.task_processes import until
 from tfmini import errors
 from tfmini.rpc.inproc_transport import InprocTransport
 from tfmini.rpc.keys import Keys
@@ -165,3 +166,54 @@ def test_an_unknown_host_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     reactor = get_reactor()
     end = End(ZmqTransport(reactor).connect("tcp://no-such-host.invalid:1"), reactor).start()
     assert "was not found" in end.wait_end()
+
+
+def test_nothing_is_delivered_after_a_close_that_follows_a_failed_send() -> None:
+    """The client has gone, and its messages wait."""
+    transport = ZmqTransport(get_reactor())
+    accepted: list[End] = []
+    listener = transport.listen(
+        "tcp://127.0.0.1:0", lambda connection: accepted.append(End(connection, get_reactor()).start())
+    )
+    near = End(transport.connect(listener.address), get_reactor()).start()
+    near.connection.send([b"hello"])
+    until(lambda: accepted and accepted[0].messages, "the connection")
+    connection = accepted[0].connection
+    connection._fail("a send failed")
+    connection.close()
+    connection._deliver([b"late"])
+    accepted[0].wait_end()
+    assert accepted[0].messages == [[b"hello"]]
+    near.connection.close()
+    listener.close()
+
+
+class Frame(bytes):
+    """Stands in for a received frame."""
+
+    bytes = property(lambda self: bytes(self))
+
+    def get(self, option: object) -> Any:
+        return 10_000 if option == zmq.SRCFD else ""
+
+
+def test_messages_that_arrive_while_a_client_is_introduced_follow_its_first_one(monkeypatch: Any) -> None:
+    """Reading the end of a connection that had the same descriptor reads the new client's further messages."""
+    transport = ZmqTransport(get_reactor())
+    accepted: list[End] = []
+    listener: Any = transport.listen(
+        "tcp://127.0.0.1:0", lambda connection: accepted.append(End(connection, get_reactor()).start())
+    )
+
+    def read_monitor() -> None:
+        monkeypatch.undo()
+        listener._on_message([b"new", Frame(b"two")])
+        listener._on_message([b"new", Frame(b"three")])
+
+    monkeypatch.setattr(listener._pump, "read_monitor", read_monitor)
+    listener._on_message([b"new", Frame(b"one")])
+    listener._deliver_inboxes()
+    (end,) = accepted
+    assert end.messages == [[b"one"], [b"two"], [b"three"]]
+    end.connection._end("over")
+    listener.close()

@@ -25,7 +25,7 @@ from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.lane_memory import LaneMemory
 from tfmini.rpc.lane_wire import SHARE_FROM, SINGLE
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
+from tfmini.rpc.receive_buffers import memory_for
 from tfmini.rpc.send_queue import SendQueue
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
@@ -183,7 +183,7 @@ class LaneConnection(Connection):
             if total == size and count == 1 and not notes and length <= size - 32:  # exactly one usual message
                 if self._end_reason is None:
                     deliver(self._on_parts, [data[32 : 32 + length]])
-                return not self._source.hung_up
+                return size < _READ and not self._source.hung_up
         elif not size:
             raise ConnectionResetError("end of file")
         self._rest = self._rest + data if self._rest else data
@@ -213,7 +213,7 @@ class LaneConnection(Connection):
                 total = prefix[2]
                 have = len(data) - offset
                 if have < total:
-                    self._partial = memory, _ = _memory_for(total)
+                    self._partial = memory, _ = memory_for(total)
                     memory[:have] = memoryview(data)[offset:]
                     self._have, offset = have, len(data)
                     return
@@ -289,11 +289,3 @@ def peer_credentials(sock: socket.socket) -> tuple[int, int]:
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(credentials)
     return pid, uid
-
-
-def _memory_for(total: int) -> tuple[memoryview, Any]:
-    """Allocates memory for a message that arrives in pieces; returns it and a read-only view."""
-    if total >= POOL_FROM:
-        return RECEIVE_BUFFERS.take(total)
-    memory = memoryview(bytearray(total))
-    return memory, memory.toreadonly()

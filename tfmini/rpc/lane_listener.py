@@ -10,17 +10,15 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from typing import Any
 
 from tfmini.rpc.descriptors import AT_LIMIT, has_room
 from tfmini.rpc.lane_connection import LaneConnection, peer_credentials
+from tfmini.rpc.pending import PendingConnections
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Listener
 
 TOKEN_BYTES = 32
-_AUTH_S = 5.0
-_PENDING_LIMIT = 256  # connections that have not sent a token yet
 _PER_LANE = 2  # descriptors
 _RETRY_S = 0.25  # seconds until the next attempt to accept when there are no descriptors
 
@@ -62,7 +60,7 @@ class TokenListener(Listener):
         self.address = address
         self._reactor = reactor
         self._expected: dict[bytes, tuple[bytes, bool, OnLane]] = {}  # by what the peer shows
-        self._pending: dict[int, tuple[socket.socket, Source, Any]] = {}
+        self._pending: PendingConnections[socket.socket, Source] = PendingConnections(reactor, self._end)
         self._is_closed = False
         self._sock = sock
         self._source = reactor.source(self._sock.fileno(), self._accept)
@@ -105,20 +103,21 @@ class TokenListener(Listener):
                 if not has_room(_PER_LANE + len(self._pending)):
                     raise OSError(errno.EMFILE, "")
                 sock, _ = self._sock.accept()
-            except (BlockingIOError, ConnectionError):
+            except BlockingIOError:
                 return
+            except ConnectionError:  # the peer has gone already
+                continue
             except OSError as error:
                 if error.errno not in AT_LIMIT:
                     raise
                 self._reactor.call_later(_RETRY_S, self._accept_later)
                 return
             sock.setblocking(False)
-            if len(self._pending) >= _PENDING_LIMIT or not self._is_trusted(sock):
+            if not self._is_trusted(sock):
                 sock.close()
                 continue
-            fd = sock.fileno()
-            source = self._reactor.source(fd, functools.partial(self._authenticate, fd))
-            self._pending[fd] = (sock, source, self._reactor.call_later(_AUTH_S, self._reject, fd, sock))
+            source = self._reactor.source(sock.fileno(), functools.partial(self._authenticate, sock))
+            self._pending.add(sock, source)
             self._reactor.watch(source)
 
     def _accept_later(self) -> None:
@@ -126,25 +125,24 @@ class TokenListener(Listener):
         if not self._is_closed:
             self._source.ready()
 
-    def _authenticate(self, fd: int) -> None:
-        entry = self._pending.get(fd)
-        if entry is None:
+    def _authenticate(self, sock: socket.socket) -> None:
+        if sock not in self._pending:
             return
-        sock = entry[0]
         try:
             shown, fd_sock = self._read_token(sock)
         except BlockingIOError:
             return
         except OSError:
-            self._reject(fd, sock)
+            self._reject(sock)
             return
         expected = self._take_expected(shown)
-        if expected is None:
+        source = self._pending.pop(sock) if expected is not None else None
+        if expected is None or source is None:
             if fd_sock is not None:
                 fd_sock.close()
-            self._reject(fd, sock)
+            self._reject(sock)
             return
-        self._forget(fd)
+        self._reactor.unwatch(source)
         token, _, on_connection = expected
         on_connection(self._make_lane(sock, fd_sock, token))
 
@@ -156,22 +154,20 @@ class TokenListener(Listener):
                 return expected
         return None
 
-    def _reject(self, fd: int, sock: socket.socket) -> None:
-        if fd in self._pending and self._pending[fd][0] is sock:
-            self._forget(fd)
-            sock.close()
+    def _reject(self, sock: socket.socket) -> None:
+        source = self._pending.pop(sock)
+        if source is not None:
+            self._end(sock, source)
 
-    def _forget(self, fd: int) -> None:
-        _, source, timer = self._pending.pop(fd)
-        timer.cancel()
+    def _end(self, sock: socket.socket, source: Source) -> None:
         self._reactor.unwatch(source)
+        sock.close()
 
     def close(self) -> None:
         self._is_closed = True
         self._reactor.unwatch(self._source)
         self._sock.close()
-        for fd, (sock, _, _) in list(self._pending.items()):
-            self._reject(fd, sock)
+        self._pending.close()
 
 
 class LaneListener(TokenListener):

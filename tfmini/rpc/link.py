@@ -266,6 +266,7 @@ class Link:
 
     def _established(self, hello: Hello | HelloReply) -> None:
         self._deadline.cancel()
+        self._first_connection.admit()
         self._in_handshake = False
         self._handle = self.dispatch
         assert self.peer is not None

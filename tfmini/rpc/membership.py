@@ -40,8 +40,8 @@ class Verdict(enum.Enum):
 class Liveness:
     """Detects a silent peer from the counters of one connection, so that the hot path only counts.
 
-    A late tick counts as two ticks at most: if this process was stopped or busy, the peer's messages
-    may be waiting unread, so the peer is not silent.
+    For the peer's silence, a late tick counts as two ticks at most: if this process was stopped or busy, the peer's
+    messages may be waiting unread. A heartbeat of this side is the more urgent then.
 
     Args:
       computes: asks the operating system whether the peer's process computes. If it does, a kernel may hold the
@@ -59,8 +59,7 @@ class Liveness:
 
     def tick(self, elapsed_s: float, received: int, sent: int) -> Verdict:
         """Checks the connection, ``elapsed_s`` seconds after the last tick."""
-        elapsed_s = min(elapsed_s, 2 * TICK_S)
-        self.silence_s = 0.0 if received != self._received else self.silence_s + elapsed_s
+        self.silence_s = 0.0 if received != self._received else self.silence_s + min(elapsed_s, 2 * TICK_S)
         self._quiet_s = 0.0 if sent != self._sent else self._quiet_s + elapsed_s
         self._received, self._sent = received, sent
         # The process is looked at before the bound is reached, since it takes two looks to see it compute.

@@ -12,6 +12,7 @@ from typing import Any
 from tfmini.rpc import codec, messages
 from tfmini.rpc.connection_messages import CONNECTION, HANDSHAKE
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
+from tfmini.rpc.zmq_pieces import PIECE_BYTES
 
 _TITLES = {
     CONNECTION: "On every connection",
@@ -42,6 +43,10 @@ The connecting side sends Hello first. Until the handshake is complete, a peer m
 most {codec.HANDSHAKE_LIMIT >> 10} KiB. A peer of another version is refused with a Goodbye that names both versions.
 No message is larger than {codec.MESSAGE_LIMIT >> 30} GiB; the last column limits frame 0. *Retry*: if the connection
 breaks before the reply, a `safe` request may be sent again; a `never` request is refused when it arrives twice.
+
+Over ZeroMQ, a message of more than {PIECE_BYTES >> 10} KiB travels in pieces, since no frame may be larger: each is a
+ZeroMQ message of two empty frames and then up to {PIECE_BYTES >> 10} KiB, in any number of frames. The pieces of a
+message follow each other. Together they have the format of a lane (`tfmini/rpc/lane_wire.py`).
 """
 
 

@@ -126,9 +126,8 @@ class Reactor:
                 self._epoll.modify(source.fd, self._mask(writable))
 
     def handle_again(self, fd: int) -> None:
-        """Runs the callback of a source once more, after other sources. From any thread."""
-        # Not in the queued call itself: the callback may take long, and queued calls run one at a time.
-        self.call_soon(self._ready.append, (fd, 0))
+        """Runs the callback of a source once more, after other sources. Called by a queued call."""
+        self._ready.append((fd, 0))
 
     def unwatch(self, source: Source) -> None:
         """Stops watching a source; call it before closing the descriptor."""

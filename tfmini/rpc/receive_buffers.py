@@ -79,3 +79,11 @@ class ReceiveBuffers:
 
 
 RECEIVE_BUFFERS = ReceiveBuffers()
+
+
+def memory_for(total: int) -> tuple[memoryview, Any]:
+    """Allocates memory for a message that arrives in pieces; returns it and a read-only view."""
+    if total >= POOL_FROM:
+        return RECEIVE_BUFFERS.take(total)
+    memory = memoryview(bytearray(total))
+    return memory, memory.toreadonly()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from _thread import allocate_lock
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 _log = logging.getLogger("tfmini.rpc")
 
 
 class _Loop(Protocol):
+    def call_soon(self, call: Callable[..., Any], *args: Any) -> None: ...
     def handle_again(self, fd: int) -> None: ...
 
 
@@ -21,7 +22,7 @@ class Source:
     meanwhile. ``hung_up`` turns true when the peer has closed its end; reading then ends with end of file.
     """
 
-    __slots__ = ("_callback", "_lock", "_pending", "_reactor", "after", "fd", "hung_up")
+    __slots__ = ("_callback", "_is_queued", "_lock", "_pending", "_reactor", "_stopped", "after", "fd", "hung_up")
 
     def __init__(self, fd: int, callback: Callable[[], None], reactor: _Loop) -> None:
         self.fd = fd
@@ -29,6 +30,8 @@ class Source:
         self.after: Callable[[], None] | None = None
         self._callback = callback
         self._pending = False
+        self._is_queued = False  # whether the reactor has a call of `_go_on`
+        self._stopped = False  # whether the callback left work for later
         self._lock = allocate_lock()
         self._reactor = reactor
 
@@ -39,16 +42,35 @@ class Source:
             if not self._lock.acquire(False):
                 return
             try:
-                self._pending = False
+                self._pending = self._stopped = False
                 self._callback()
+                if not self._stopped:
+                    self._is_queued = False  # nothing is left; an interrupt may have lost the queued call
             except Exception:  # noqa: BLE001 - see below
                 # A bug in one handler must not end the loop.
                 _log.exception("a handler of descriptor %d failed", self.fd)
+            except BaseException:  # KeyboardInterrupt: the kernel does not report again what is left unread
+                self.again()
+                raise
             finally:
                 self._lock.release()
             if self.after is not None:
+                if self._pending:
+                    self.again()
                 self.after()
 
     def again(self) -> None:
-        """Schedules the callback even if no new event arrives. From any thread."""
+        """Schedules the callback, once, even if no new event arrives. From any thread.
+
+        A callback that stops after a while, to let other sources and timers have their turn, calls it to go on.
+        More than one scheduled call would multiply: each of them schedules the next ones.
+        """
+        self._stopped = True
+        if not self._is_queued:
+            self._is_queued = True
+            self._reactor.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_queued = False
+        # Not here itself: the callback may take long, and queued calls run one at a time.
         self._reactor.handle_again(self.fd)

@@ -104,6 +104,9 @@ class Connection(ABC):
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         """Begins delivery."""
 
+    def admit(self) -> None:  # noqa: B027  most connections have no limits before the handshake
+        """The handshake has succeeded. Before it, an accepted connection may be limited in time and bytes."""
+
     @abstractmethod
     def send(self, parts: Sequence[Any]) -> None:
         """Queues one message; from any thread. Does nothing on a closed connection."""

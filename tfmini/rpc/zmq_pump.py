@@ -16,13 +16,16 @@ import zmq
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Backlog
+from tfmini.rpc.zmq_pieces import cut, is_large
 
 LINGER_MS = 1000
 _RETRY_S = 0.002
+TURN = 32  # messages received before the reactor serves other sources
 _EVENT = struct.Struct("=hi")
 _RECEIVED = struct.Struct("=128xQ")  # tcpi_bytes_received of Linux's tcp_info
 _WATCHED = (
-    zmq.EVENT_CLOSED
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_CLOSED
     | zmq.EVENT_DISCONNECTED
     | zmq.EVENT_CONNECTED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -134,7 +137,7 @@ class Pump:
     def _on_ready(self) -> None:
         if self._has_events:
             self.read_monitor()
-        self.drain(self._may_read)
+        self.drain(TURN)
 
     def _receive(self) -> list[Any]:
         sock = self.sock
@@ -146,16 +149,26 @@ class Pump:
             parts.append(frame)
         return parts
 
-    def drain(self, may_read: Callable[[], bool] | None = None) -> None:
-        """Delivers the messages that have arrived. Called in the source's callback."""
+    def drain(self, turn: int = 0) -> None:
+        """Delivers the messages that have arrived. Called in the source's callback.
+
+        Args:
+          turn: after so many messages, and where `may_read` says so, stop and go on later; 0: deliver all.
+        """
+        left = turn
         while True:
             with self.lock:
                 if self.closed or not self.sock.getsockopt(zmq.EVENTS) & zmq.POLLIN:
                     return
                 parts = self._receive()
             self._on_message(parts)
-            if may_read is not None and not may_read():
-                return
+            if turn:
+                if self._may_read is not None and not self._may_read():
+                    return
+                left -= 1
+                if not left:
+                    self.again()
+                    return
 
     def again(self) -> None:
         """Schedules another read of the socket."""
@@ -229,22 +242,25 @@ class Outbox:
         return self._backlog.bytes
 
     def send(self, parts: Sequence[Any]) -> None:
+        """Sends a message, a large one in pieces."""
         with self._lock:
-            try:
-                if not self._queue and self._push(parts):
-                    return
-            except zmq.ZMQError as error:
-                self._fail(_lost(error))
-                return
-            excess = self._backlog.excess()
+            excess = self._backlog.excess() if self._queue else ""
             if excess:
                 self._fail(excess)
                 return
-            size = sum(len(p) for p in parts)
-            self._queue.append((parts, size))
-            self._backlog.add(size)
-            if len(self._queue) == 1:
-                self._reactor.call_later(_RETRY_S, self.flush)
+            try:
+                for piece in cut(parts) if is_large(parts) else (parts,):
+                    if self._queue or not self._push(piece):
+                        self._enqueue(piece)
+            except zmq.ZMQError as error:
+                self._fail(_lost(error))
+
+    def _enqueue(self, parts: Sequence[Any]) -> None:
+        size = sum(len(p) for p in parts)
+        self._queue.append((parts, size))
+        self._backlog.add(size)
+        if len(self._queue) == 1:
+            self._reactor.call_later(_RETRY_S, self.flush)
 
     def flush(self) -> None:
         """Sends the queued messages that ZeroMQ accepts."""

@@ -8,8 +8,10 @@ The inboxes of a listener have a common limit; beyond it, reading stops, which i
 from __future__ import annotations
 
 import collections
+import contextlib
 import errno
 import ipaddress
+import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -20,10 +22,11 @@ import zmq
 from tfmini import errors, listen_fd
 from tfmini.rpc.addresses import Address, parse_address, port_busy
 from tfmini.rpc.forks import zmq_not_for_children
+from tfmini.rpc.pending import PendingConnections
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
 from tfmini.rpc.zap import ZapHandler
 from tfmini.rpc.zmq_connection import ZmqConnection
-from tfmini.rpc.zmq_pump import Pump, get_context, payload
+from tfmini.rpc.zmq_pump import TURN, Pump, get_context, payload
 
 if TYPE_CHECKING:
     from tfmini.rpc.zmq_transport import ZmqTransport
@@ -44,6 +47,7 @@ class _RouterConnection(ZmqConnection):
         self._listener = listener
         self._inbox: collections.deque[list[Any] | str] = collections.deque()  # messages; a str: the reason of the end
         self._delivering = threading.Lock()
+        self._is_admitted = False
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed
@@ -52,31 +56,46 @@ class _RouterConnection(ZmqConnection):
         """Queues a message, or the reason of the connection's end."""
         self._inbox.append(item)
 
-    def deliver_queued(self) -> None:
-        """Delivers the queued messages, unless another thread is already delivering them."""
-        while self._inbox and self._delivering.acquire(False):
+    @property
+    def has_queued(self) -> bool:
+        return bool(self._inbox)
+
+    def deliver_queued(self, limit: int) -> int:
+        """Delivers up to ``limit`` queued messages, unless another thread is delivering them; returns their number."""
+        done = 0
+        while self._inbox and done < limit and self._delivering.acquire(False):
             try:
-                while self._inbox:
+                while self._inbox and done < limit:
                     item = self._inbox.popleft()
+                    done += 1
                     self._listener.on_dequeued(item)
                     self._deliver(item)
             finally:  # also on KeyboardInterrupt in a handler
                 self._delivering.release()
+        return done
 
     def _deliver(self, item: list[Any] | str) -> None:
         if isinstance(item, str):
             self._end(item)
-        elif self._on_parts is not None and not self._ended and not self._closed_here:
-            deliver(self._on_parts, item)
+        elif not self._ended and not self._closed_here:
+            self._deliver_message(item)
+
+    def admit(self) -> None:
+        self._is_admitted = True
+        self._listener.admitted(self)
+
+    def _add_piece(self, frames: list[Any]) -> list[Any] | None:
+        return super()._add_piece(frames) if self._is_admitted else frames  # the link refuses it
 
     def _push(self, parts: Sequence[Any]) -> bool:
         return self._listener.push([self.routing_id, *parts])
 
     def close(self, reason: str = "closed here") -> None:
-        if not self._ended and self._failed is None:
+        if not self._ended:
             self._closed_here = True
-            self._outbox.send([b"", reason.encode()])
-            self._fail(reason)
+            if self._failed is None:
+                self._outbox.send([b"", reason.encode()])
+                self._fail(reason)
 
     def _release(self, reason: str) -> None:
         self._listener.forget(self)
@@ -92,7 +111,9 @@ class RouterListener(Listener):
         self._on_connection = on_connection
         self._clients: dict[bytes, _RouterConnection | None] = {}  # None: closed here, still connected
         self._by_fd: dict[int, bytes] = {}
+        self._pending: PendingConnections[int, int] = PendingConnections(self.reactor, _shut_down)  # inodes, by fd
         self._nonempty: collections.deque[_RouterConnection] = collections.deque()  # clients with queued messages
+        self._deferred: list[list[Any]] | None = None  # of new clients, while one of them is introduced
         self._count_lock = threading.Lock()
         self._inbox_bytes = 0
         self._is_full = False
@@ -140,6 +161,10 @@ class RouterListener(Listener):
         if self._clients.get(connection.routing_id) is connection:
             self._clients[connection.routing_id] = None
 
+    def admitted(self, connection: _RouterConnection) -> None:
+        if self._by_fd.get(connection.fd) == connection.routing_id:
+            self._pending.pop(connection.fd)
+
     def _on_message(self, parts: list[Any]) -> None:
         routing_id, frames = parts[0], parts[1:]
         if not frames:
@@ -147,11 +172,27 @@ class RouterListener(Listener):
         try:
             client = self._clients[routing_id]
         except KeyError:
-            # The descriptor may be reused: then the end of its previous connection is among the events.
-            self._pump.read_monitor()
-            client = self._admit(_RouterConnection(self, routing_id, frames[0]))
+            if self._deferred is None:
+                self._introduce(parts)
+            else:
+                self._deferred.append(parts)
+            return
         if client is not None:
             self._put(client, [payload(frame) for frame in frames])
+
+    def _introduce(self, parts: list[Any]) -> None:
+        """Handles the first message of a client."""
+        # The descriptor may be reused: then the end of its previous connection is among the events. To read them may
+        # read further messages.
+        self._deferred = later = list[list[Any]]()
+        try:
+            self._pump.read_monitor()
+        finally:
+            self._deferred = None
+        client = self._admit(_RouterConnection(self, parts[0], parts[1]))
+        self._put(client, [payload(frame) for frame in parts[1:]])
+        for message in later:
+            self._on_message(message)
 
     def _put(self, client: _RouterConnection, item: list[Any] | str) -> None:
         client.enqueue(item)
@@ -174,15 +215,23 @@ class RouterListener(Listener):
             self._pump.again()
 
     def _deliver_inboxes(self) -> None:
-        """Delivers the queued messages of all clients; another thread may read the socket meanwhile."""
-        while self._nonempty:
+        """Delivers up to a turn of the queued messages; another thread may read the socket meanwhile."""
+        left = TURN
+        while self._nonempty and left > 0:
             try:
                 client = self._nonempty.popleft()
             except IndexError:  # another thread took the last one
                 return
             if self._nonempty:
                 self._pump.again()  # if this handler takes long, another thread delivers the rest
-            client.deliver_queued()
+            done = -1
+            try:
+                done = client.deliver_queued(left)
+                left -= done
+            finally:  # also on KeyboardInterrupt in a handler
+                if done and client.has_queued:
+                    self._nonempty.append(client)
+                    self._pump.again()
 
     def _admit(self, client: _RouterConnection) -> _RouterConnection:
         self._clients[client.routing_id] = client
@@ -191,7 +240,10 @@ class RouterListener(Listener):
         return client
 
     def _on_event(self, event: int, value: int) -> None:
-        if event == zmq.EVENT_DISCONNECTED:
+        if event == zmq.EVENT_ACCEPTED:
+            self._pending.add(value, _inode(value))
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._pending.pop(value)
             routing_id = self._by_fd.get(value)
             if routing_id is not None:
                 # Its last messages are delivered first. They may include one of a new client with the same
@@ -213,12 +265,36 @@ class RouterListener(Listener):
             self._pump.wait_unbound()
 
         self._pump.close(unbind)
+        self._pending.close()
         if self._zap is not None:
             self._zap.remove(self._domain)
 
 
 def _size(item: list[Any] | str) -> int:
     return 0 if isinstance(item, str) else sum(map(len, item)) + 1024  # with Python's overhead
+
+
+def _inode(fd: int) -> int:
+    """Identifies the socket of a descriptor, which ZeroMQ may close at any time; 0: there is none."""
+    try:
+        return os.fstat(fd).st_ino
+    except OSError:
+        return 0
+
+
+def _shut_down(fd: int, inode: int) -> None:
+    """Makes ZeroMQ close a connection, unless the descriptor means another socket by now."""
+    with contextlib.suppress(OSError):
+        copy = os.dup(fd)
+        try:
+            if _inode(copy) == inode:
+                sock = socket.socket(fileno=copy)
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                finally:
+                    sock.detach()
+        finally:
+            os.close(copy)
 
 
 def _interface(address: Address) -> str:

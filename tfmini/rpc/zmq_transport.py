@@ -23,20 +23,21 @@ import zmq
 
 from tfmini import errors
 from tfmini.rpc.addresses import Address, parse_address
-from tfmini.rpc.codec import MESSAGE_LIMIT
 from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.forks import zmq_not_for_children
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, RefusedConnection, Transport, deliver
+from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, RefusedConnection, Transport
 from tfmini.rpc.zmq_connection import ZmqConnection
 from tfmini.rpc.zmq_handshake import FAULTS, explain, greets
+from tfmini.rpc.zmq_pieces import FRAME_LIMIT
 from tfmini.rpc.zmq_pump import LINGER_MS, Pump, get_context, payload
 from tfmini.rpc.zmq_router import RouterListener, is_numeric
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
 _PER_LISTENER, _PER_CONNECTION = 16, 8  # descriptors, with a few to spare
 _CONNECT_MS = 4000
+_BACKLOG = 1024
 _NEVER_MS = 24 * 3600 * 1000
 # ZMTP's own heartbeat only removes half-open connections. It is slow, because after a stall of this
 # process its timers would disconnect a live peer.
@@ -103,8 +104,8 @@ class _DealerConnection(ZmqConnection):
     def _on_message(self, parts: list[Any]) -> None:
         if not parts[0] and len(parts) == 2:
             self._end(f"closed by the other side: {payload(parts[1])!r}")
-        elif self._on_parts is not None and not self._ended and not self._closed_here:
-            deliver(self._on_parts, [parts[0], *map(payload, parts[1:])])
+        elif not self._ended and not self._closed_here:
+            self._deliver_message([parts[0], *map(payload, parts[1:])])
 
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_CONNECTED:
@@ -152,14 +153,11 @@ class ZmqTransport(Transport):
 
     Args:
       keys: CURVE keys; None: connections are open and not encrypted.
-      max_message_bytes: refuse larger frames before they are allocated; -1: no limit. ZeroMQ has one limit for
-        all clients of a listener; `Link` has a lower one for unauthenticated peers.
     """
 
-    def __init__(self, reactor: Reactor, keys: Keys | None = None, max_message_bytes: int = MESSAGE_LIMIT) -> None:
+    def __init__(self, reactor: Reactor, keys: Keys | None = None) -> None:
         self.reactor = reactor
         self.keys = keys
-        self._max_message_bytes = max_message_bytes
 
     def new_socket(self, kind: int) -> zmq.Socket[Any]:
         """Creates a socket with the options that all sockets share."""
@@ -168,9 +166,10 @@ class ZmqTransport(Transport):
         sock.ipv6 = True
         sock.reconnect_ivl = _NEVER_MS
         sock.connect_timeout = _CONNECT_MS
+        sock.backlog = _BACKLOG
         sock.handshake_ivl = 2 * _CONNECT_MS  # later than `Link`'s deadline, whose error is more precise
         sock.heartbeat_ivl, sock.heartbeat_timeout = _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS
-        sock.maxmsgsize = self._max_message_bytes
+        sock.maxmsgsize = FRAME_LIMIT  # larger frames end the connection before memory is allocated for them
         sock.copy_threshold = COPY_BELOW
         return sock
 
