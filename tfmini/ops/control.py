@@ -6,7 +6,7 @@ import builtins
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, overload
 
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.graph import handle_of
@@ -104,6 +104,10 @@ def _flatten(value: Any) -> Iterator[Any]:
         yield value
 
 
+@overload
+def with_dependencies(dependencies: Iterable[Any], output_tensor: Tensor, name: str | None = None) -> Tensor: ...
+@overload
+def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any: ...
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
     """``output_tensor``, available only after ``dependencies`` have run."""
     dependencies = list(dependencies)

@@ -64,8 +64,8 @@ def confusion_matrix(
 
 def _checked(values: Tensor, what: str) -> Tensor:
     message = f"`{what}` contains negative values"
-    return control.with_dependencies([assert_non_negative(values, message=message)], values)  # type: ignore[no-any-return]
+    return control.with_dependencies([assert_non_negative(values, message=message)], values)
 
 
 def _below(values: Tensor, count: Tensor, what: str) -> Tensor:
-    return control.with_dependencies([assert_less(values, count, message=f"`{what}` out of bound")], values)  # type: ignore[no-any-return]
+    return control.with_dependencies([assert_less(values, count, message=f"`{what}` out of bound")], values)

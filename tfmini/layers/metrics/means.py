@@ -129,7 +129,7 @@ def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
     if labels.dtype != predictions.dtype:
         predictions = cast(predictions, labels.dtype)
-    return cast(equal(predictions, labels), dtypes.float32)  # type: ignore[no-any-return]
+    return cast(equal(predictions, labels), dtypes.float32)
 
 
 @_mean_of_errors

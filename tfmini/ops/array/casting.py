@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -90,6 +90,10 @@ _bitcast.not_differentiable()
 # ---- public functions -------------------------------------------------------------------------
 
 
+@overload
+def cast(x: Tensor, dtype: Any, name: str | None = None) -> Tensor: ...
+@overload
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any: ...
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """``x`` with another element type (``tf.cast``); sparse arguments stay sparse.
 

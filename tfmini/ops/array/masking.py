@@ -122,4 +122,4 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, na
         bound = cast(maxlen, lengths.dtype)
         row = handle_of("Range")(constant(0, bound.dtype), bound, constant(1, bound.dtype))
         result = handle_of("Less")(row, expand_dims(lengths, -1))
-        return cast(result, dtype)  # type: ignore[no-any-return]
+        return cast(result, dtype)

@@ -29,7 +29,7 @@ def verify_tensor_all_finite(
         tensor = convert_to_tensor(value, name="t")
         with colocate_with(tensor):
             check = check_numerics(tensor, message=text)
-            return with_dependencies([check], tensor)  # type: ignore[no-any-return]
+            return with_dependencies([check], tensor)
 
 
 def add_check_numerics_ops() -> Operation:

@@ -138,7 +138,7 @@ class CondContext(ControlFlowContext):
 
     def _branch_output(self, value: Any) -> Tensor:
         if isinstance(value, Operation):
-            return with_dependencies([value], self._pivot)  # type: ignore[no-any-return]
+            return with_dependencies([value], self._pivot)
         if isinstance(value, TensorArray):
             value = value.flow
         tensor = convert_to_tensor(value)

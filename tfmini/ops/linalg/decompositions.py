@@ -285,7 +285,7 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 def _real_part(values: Tensor) -> Tensor:
     if not values.dtype.is_complex:
         return values
-    return cast(values, values.dtype.real_dtype)  # type: ignore[no-any-return]
+    return cast(values, values.dtype.real_dtype)
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:

@@ -127,7 +127,7 @@ for _rank in (1, 2, 3):
 
 def _count(value: Tensor, rank: int, dtype: Any) -> Tensor:
     """The number of elements of one transform of ``value``."""
-    return cast(reduce_prod(array_shape.shape(value)[-rank:]), dtype)  # type: ignore[no-any-return]
+    return cast(reduce_prod(array_shape.shape(value)[-rank:]), dtype)
 
 
 def _register_real_gradients(rank: int) -> None:

@@ -71,7 +71,7 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
     rows, ids, weights = candidate_sampling.compute_accidental_hits(labels, sampled, num_true)
     indices = concat([array_shape.reshape(rows, [-1, 1]), array_shape.reshape(cast(ids, dtypes.int32), [-1, 1])], 1)
     found = to_dense_op(indices, array_shape.shape(like), weights, 0.0, validate_indices=False)
-    return cast(found, like.dtype.base_dtype)  # type: ignore[no-any-return]
+    return cast(found, like.dtype.base_dtype)
 
 
 def nce_loss(

@@ -56,7 +56,7 @@ class ConditionalAccumulatorBase:
 
 
 def _as_int64(value: Any) -> Tensor:
-    return cast(convert_to_tensor(value), dtypes.int64)  # type: ignore[no-any-return]
+    return cast(convert_to_tensor(value), dtypes.int64)
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):

@@ -117,7 +117,7 @@ class BaseSaverBuilder:
     # ---- saving -------------------------------------------------------------------------------
 
     def _save(self, target: Tensor, saveables: list[Saveable]) -> Tensor:
-        return with_dependencies([self.save_op(target, saveables)], target)  # type: ignore[no-any-return]
+        return with_dependencies([self.save_op(target, saveables)], target)
 
     def _save_shards(self, target: Tensor, per_device: PerDevice) -> Tensor:
         """Lets each device's task write its variables; V2 then merges the shards into one checkpoint."""

@@ -255,5 +255,5 @@ def _as_position(boundary: Tensor, dtype: dtypes.DType) -> Tensor:
     if own == dtype:
         return boundary
     if own == dtypes.int32 and dtype == dtypes.int64:
-        return cast(boundary, dtype)  # type: ignore[no-any-return]
+        return cast(boundary, dtype)
     raise ValueError(f"Boundaries ({own}) must have the same dtype as x ({dtype}).")
