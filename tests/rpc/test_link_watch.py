@@ -16,7 +16,7 @@ from tfmini.rpc.membership import BEAT_AFTER_S, TICK_S
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 
-WEDGED_S = 3.0
+WEDGED_S = 6.0  # more than two seconds to notice and one to tell
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from tfmini.rpc.membership import LOST_AFTER_S, TICK_S, WEDGED_AFTER_S, Attentio
 @pytest.mark.parametrize("variable", ["TFMINI_LOST_AFTER", "TFMINI_WEDGED_AFTER"])
 def test_the_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.delenv(variable, raising=False)
-    assert membership._seconds(variable, 4) == 4.0
+    assert membership._seconds(variable, 4, least=2) == 4.0
     monkeypatch.setenv(variable, "30.5")
-    assert membership._seconds(variable, 4) == 30.5
+    assert membership._seconds(variable, 4, least=2) == 30.5
 
 
 @pytest.mark.parametrize("text", ["soon", "1", "nan", "-3", "1e9"])
 def test_a_bound_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TFMINI_LOST_AFTER", text)
     with pytest.raises(ValueError, match="TFMINI_LOST_AFTER must be a number of seconds from 2 to 86400"):
-        membership._seconds("TFMINI_LOST_AFTER", 4)
+        membership._seconds("TFMINI_LOST_AFTER", 4, least=2)
 
 
 def seconds_until(verdict: Verdict, tick) -> float:

@@ -9,20 +9,21 @@ from collections.abc import Callable
 LOST_AFTER_ENV, WEDGED_AFTER_ENV = "TFMINI_LOST_AFTER", "TFMINI_WEDGED_AFTER"
 
 
-def _seconds(variable: str, default: float) -> float:
+def _seconds(variable: str, default: float, least: float) -> float:
     text = os.environ.get(variable, "") or f"{default:g}"
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 2 <= seconds <= 86400:
-        raise ValueError(f"{variable} must be a number of seconds from 2 to 86400, got {text!r}.")
+    if not least <= seconds <= 86400:
+        raise ValueError(f"{variable} must be a number of seconds from {least:g} to 86400, got {text!r}.")
     return seconds
 
 
 BEAT_AFTER_S = 1.0
-LOST_AFTER_S = _seconds(LOST_AFTER_ENV, 4)
-WEDGED_AFTER_S = max(_seconds(WEDGED_AFTER_ENV, 60), LOST_AFTER_S)
+LOST_AFTER_S = _seconds(LOST_AFTER_ENV, 4, least=2)
+# A peer reports its progress every `_REPORT_AFTER_S`, and what holds it up within a few seconds.
+WEDGED_AFTER_S = max(_seconds(WEDGED_AFTER_ENV, 60, least=20), LOST_AFTER_S)
 TICK_S = 0.25
 _REPORT_AFTER_S = 10.0  # a side that always has something else to send sends a heartbeat so often
 _BULK = 4096  # bytes per tick: a message that is this fast under way is not waited for in vain

@@ -5,9 +5,12 @@ from __future__ import annotations
 from threading import get_ident
 
 import numpy as np
+import pytest
 
 import tfmini as tf
+from tfmini.rpc import link_watch, membership
 from tfmini.runtime.worker.computing import describe_computing
+from tfmini.testing.process_cluster import ProcessCluster
 
 
 def test_the_node_that_a_thread_computes_is_named() -> None:
@@ -25,3 +28,16 @@ def test_the_node_that_a_thread_computes_is_named() -> None:
 
 def test_a_thread_outside_steps_computes_nothing() -> None:
     assert describe_computing([get_ident()]) == ""
+
+
+def test_a_task_that_computes_a_step_for_long_is_not_wedged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first run is usually in the handler of RunGraph: no message of this master is handled meanwhile."""
+    for module in (membership, link_watch):
+        monkeypatch.setattr(module, "WEDGED_AFTER_S", 6.0)
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster, tf.Graph().as_default():
+        with tf.device("/job:ps/task:0"):
+            forever = tf.while_loop(lambda i: i >= 0, lambda i: i * 1, [tf.constant(1)])
+        with tf.Session(cluster.server.target) as session:
+            session.run(tf.constant(1.0))
+            with pytest.raises(tf.errors.DeadlineExceededError, match="/job:ps/replica:0/task:0"):
+                session.run(forever, options=tf.RunOptions(timeout_in_ms=15_000))
