@@ -89,9 +89,9 @@ _AccumulatorLedgerV1(handle=ConditionalAccumulator(dtype=float32, shape=[2]))
 q = FIFOQueueV2(component_types=[int32]); QueueEnqueueV2(handle=q, components=[int32(1)]); _QueueRenew(handle=q);
     QueueSizeV2(handle=q)
 a = ResourceConditionalAccumulator(dtype=float32, shape=[2]);
-    ResourceAccumulatorApplyGradient(handle=a, local_step=0, gradient=[1, 2]); _AccumulatorRenew(handle=a, step=3);
+    ResourceAccumulatorApplyGradient(handle=a, local_step=0, gradient=f32([1, 2])); _AccumulatorRenew(handle=a, step=3);
     ResourceAccumulatorNumAccumulated(handle=a); _AccumulatorStep(handle=a)
 a = ConditionalAccumulator(dtype=float32, shape=[2]);
-    AccumulatorApplyGradient(handle=a, local_step=0, gradient=[1, 2]); _AccumulatorRenewV1(handle=a, step=3);
+    AccumulatorApplyGradient(handle=a, local_step=0, gradient=f32([1, 2])); _AccumulatorRenewV1(handle=a, step=3);
     AccumulatorNumAccumulated(handle=a); _AccumulatorStepV1(handle=a)
 """

@@ -52,7 +52,7 @@ class SyncState:
 
     def _renewal(self, step: int) -> Any:
         accumulators = [_renewed(copy, step) for copy in self._copies()]
-        return group(queue_ops.queue_renew(_copy(self._tokens), name="renew"), *accumulators)
+        return group(*accumulators, queue_ops.queue_renew(_copy(self._tokens), name="renew"))
 
     def _copies(self) -> list[Tensor]:
         return [_copy(handle) for handle in self._accumulators]
