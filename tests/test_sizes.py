@@ -19,18 +19,17 @@ DATA = {"tfmini/public_names.py": "one row for each public name"}
 GENERATED = "_pb2.py"
 # file -> how many lines it may have
 LONG_FILES = {
-    "tfmini/graph/importing.py": 447,
+    "tfmini/graph/importing.py": 445,
     "tfmini/graph/operation.py": 437,
-    "tfmini/ops/array/joining.py": 490,
     "tfmini/ops/array/shape.py": 431,
     "tfmini/ops/array/slicing.py": 412,
     "tfmini/ops/gradients/backprop.py": 402,
     "tfmini/ops/math/elementwise.py": 421,
-    "tfmini/ops/nn/dilated.py": 434,
+    "tfmini/ops/nn/dilated.py": 432,
     "tfmini/ops/sparse/math.py": 448,
     "tfmini/ops/variables/base.py": 404,
     "tfmini/runtime/collectives/executor.py": 405,
-    "tfmini/runtime/compiler/lowering.py": 484,
+    "tfmini/runtime/compiler/lowering.py": 482,
 }
 # file:function -> how many lines it may have
 LONG_FUNCTIONS = {"tfmini/train/loops/slim_learning.py:train": 100}

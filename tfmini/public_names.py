@@ -48,7 +48,8 @@ NAMES: dict[str, dict[str, str]] = {
             "check_numerics ensure_shape guarantee_const identity identity_n is_tensor placeholder "
             "placeholder_with_default stop_gradient"
         ),
-        "ops.array.joining": "concat split stack unstack",
+        "ops.array.joining": "concat stack unstack",
+        "ops.array.splitting": "split",
         "ops.array.layout": "meshgrid repeat reverse reverse_sequence reverse_v2 roll tile",
         "ops.array.masking": "boolean_mask sequence_mask where",
         "ops.array.padding": "pad",

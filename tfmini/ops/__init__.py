@@ -13,7 +13,7 @@ ROOMS = {
     "array": (
         "bands blocks casting constant constant_value diagonals filling gather identity index_sets inplace "
         "inplace_functions joining kernel_arguments layout masking padding parallel_stack partition scatter shape "
-        "slicing tensor_protos transpose"
+        "slicing splitting tensor_protos transpose"
     ),
     "debugging": "assertion check_numerics logging_ops rank_checks shape_checks value_checks",
     "flow": (

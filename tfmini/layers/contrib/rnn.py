@@ -10,8 +10,9 @@ from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.layers import layer_norm
 from tfmini.layers.rnn.cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
 from tfmini.layers.rnn.unrolling import bidirectional_dynamic_rnn, check_cell
-from tfmini.ops.array.joining import concat, split
+from tfmini.ops.array.joining import concat
 from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.splitting import split
 from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.unary import sigmoid, tanh
 from tfmini.ops.nn.bias import bias_add

@@ -15,8 +15,9 @@ from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros
-from tfmini.ops.array.joining import concat, split, stack
+from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.splitting import split
 from tfmini.ops.math.clip import clip_by_value
 from tfmini.ops.math.elementwise import add, multiply
 from tfmini.ops.math.matmul import matmul

@@ -21,6 +21,7 @@ from tfmini.ops import collectives as collective_ops
 from tfmini.ops import control
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.splitting import split
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import global_variables
@@ -194,7 +195,7 @@ class AllReduceOptimizer(OptimizerWrapper):
             return [self.ranks.all_reduce(grads[0], names, mean=self._mean)]
         flat = array_joining.concat([array_shape.reshape(grad, [-1]) for grad in grads], 0)
         total = self.ranks.all_reduce(flat, names, mean=self._mean)
-        parts = array_joining.split(total, [grad.shape.num_elements() for grad in grads], 0)
+        parts = split(total, [grad.shape.num_elements() for grad in grads], 0)
         return [array_shape.reshape(part, grad.shape.as_list()) for part, grad in zip(parts, grads)]
 
     def _reduce_sparse(self, grad: IndexedSlices, variable: Any) -> IndexedSlices:
