@@ -25,7 +25,6 @@ LONG_FILES = {
     "tfmini/ops/array/slicing.py": 412,
     "tfmini/ops/gradients/backprop.py": 402,
     "tfmini/ops/math/elementwise.py": 421,
-    "tfmini/ops/nn/dilated.py": 432,
     "tfmini/ops/sparse/math.py": 448,
     "tfmini/ops/variables/base.py": 404,
     "tfmini/runtime/collectives/executor.py": 405,

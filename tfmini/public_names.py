@@ -866,10 +866,7 @@ NAMES: dict[str, dict[str, str]] = {
             "softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits_v2 "
             "sparse_softmax_cross_entropy_with_logits weighted_cross_entropy_with_logits"
         ),
-        "ops.nn.dilated": (
-            "atrous_conv2d_transpose avg_pool1d avg_pool_v2 conv1d_transpose conv_transpose convolution "
-            "max_pool1d max_pool_v2 pool with_space_to_batch"
-        ),
+        "ops.nn.dilated": "avg_pool1d avg_pool_v2 convolution max_pool1d max_pool_v2 pool with_space_to_batch",
         "ops.nn.embedding": "embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse",
         "ops.nn.global_norm": "batch_norm_with_global_normalization",
         "ops.nn.max_argmax": "max_pool_with_argmax",
@@ -881,6 +878,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn.pooling": "avg_pool avg_pool2d=avg_pool avg_pool3d max_pool max_pool2d max_pool3d",
         "ops.nn.sampled_losses": "nce_loss sampled_softmax_loss",
+        "ops.nn.transposed": "atrous_conv2d_transpose conv1d_transpose conv_transpose",
         "ops.math.topk": "in_top_k top_k",
     },
     "nn.rnn_cell": {

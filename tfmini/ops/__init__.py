@@ -36,7 +36,7 @@ ROOMS = {
     "nn": (
         "activation arguments batch_norm bias candidate_sampling conv convolution cross_entropy ctc_decoding "
         "ctc_loss dilated embedding global_norm max_argmax morphology normalization pooling pooling_dynamic "
-        "sampled_losses softmax window_attrs"
+        "sampled_losses softmax transposed window_attrs"
     ),
     "queues": (
         "accumulator_ledger accumulator_ops accumulator_state accumulators attempts barrier component_arguments "

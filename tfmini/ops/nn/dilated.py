@@ -343,13 +343,13 @@ def _pool1d(function: Any, name: str, input: Any, ksize: Any, strides: Any, padd
     first = _is_channels_first(data_format)
     if data_format not in ("NWC", "NCW", None):
         raise ValueError(f"data_format must be NWC or NCW, got {data_format!r}")
-    window, steps = (_one(v, first) for v in (ksize, strides))
+    window, steps = (with_axis(v, first) for v in (ksize, strides))
     lifted = array_shape.expand_dims(input, 2 if first else 1)
     found = function(lifted, window, steps, padding, "NCHW" if first else "NHWC")
     return array_shape.squeeze(found, [2 if first else 1], name=name)
 
 
-def _one(values: Any, first: bool) -> list[int]:
+def with_axis(values: Any, first: bool) -> list[int]:
     """The four values of a 2-D op, from one value or from three in the layout of the data."""
     values = [int(v) for v in np.ravel(values)]
     if len(values) == 3:
@@ -373,60 +373,3 @@ def avg_pool1d(
     """The mean of each window of sequences [batch, width, channels] (``tf.nn.avg_pool1d``)."""
     with name_scope(name, "AvgPool1D", [input]) as scope:
         return _pool1d(nn_pooling.avg_pool, scope, input, ksize, strides, padding, data_format)
-
-
-# ---- transposed convolution -----------------------------------------------------------------
-
-
-def conv1d_transpose(
-    input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str = "NWC",
-    dilations: Any = None, name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """The transpose of `conv1d` (``tf.nn.conv1d_transpose``).
-
-    Args:
-      input: [batch, width, channels in].
-      filters: [width, channels out, channels in].
-      output_shape: the shape of the result.
-    """
-    with name_scope(name, "conv1d_transpose", [input, filters, output_shape]) as scope:
-        if data_format not in ("NWC", "NCW"):
-            raise ValueError(f"`data_format` must be 'NWC' or 'NCW'. Received: data_format={data_format}")
-        first = data_format == "NCW"
-        axis = 2 if first else 1
-        sizes = convert_to_tensor(output_shape, dtypes.int32)
-        before, after = getitem(sizes, slice(None, axis)), getitem(sizes, slice(axis, None))
-        lifted = concat([before, constant([1], dtypes.int32), after], 0)
-        found = nn_convolution.conv2d_transpose(
-            array_shape.expand_dims(input, axis), array_shape.expand_dims(filters, 0), lifted, _one(strides, first),
-            padding, "NCHW" if first else "NHWC", dilations=_one(1 if dilations is None else dilations, first),
-        )  # fmt: skip
-        return array_shape.squeeze(found, [axis], name=scope)
-
-
-def conv_transpose(
-    input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str | None = None,
-    dilations: Any = None, name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """The transpose of `convolution`; the length of ``output_shape`` gives the rank (``tf.nn.conv_transpose``)."""
-    with name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
-        rank = convert_to_tensor(output_shape).shape.as_list()[0]
-        if rank not in (3, 4, 5):
-            raise ValueError(f"output_shape must have 3, 4 or 5 values, got {rank}")
-        layout = data_format or ("NWC", "NHWC", "NDHWC")[rank - 3]
-        if rank == 3:
-            return conv1d_transpose(input, filters, output_shape, strides, padding, layout, dilations, scope)
-        function: Any = nn_convolution.conv2d_transpose if rank == 4 else nn_convolution.conv3d_transpose
-        return function(  # type: ignore[no-any-return]
-            input, filters, output_shape, strides, padding, layout, name=scope, dilations=dilations
-        )
-
-
-def atrous_conv2d_transpose(
-    value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
-) -> Tensor:
-    """The transpose of `atrous_conv2d` (``tf.nn.atrous_conv2d_transpose``)."""
-    return nn_convolution.conv2d_transpose(
-        value, filters, output_shape, [1, 1, 1, 1], padding, name=name or "atrous_conv2d_transpose",
-        dilations=[1, rate, rate, 1],
-    )  # fmt: skip
