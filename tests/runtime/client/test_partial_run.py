@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -80,3 +81,15 @@ def test_a_control_edge_to_an_earlier_call_is_refused_by_name() -> None:
         session.partial_run(handle, first, {x: 1})
         with pytest.raises(tf.errors.UnimplementedError, match="control edge from 'first'"):
             session.partial_run(handle, second, {"y:0": 2})
+
+
+def test_arrays_of_one_call_may_be_changed_before_the_next() -> None:
+    x, y = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.float32, [2])
+    first = x + 1
+    second = x * 10 + y * first
+    with tf.Session() as session:
+        handle = session.partial_run_setup([first, second, x], [x, y])
+        fed = np.ones(2, np.float32)
+        result, again = session.partial_run(handle, [first, x], {x: fed})
+        fed[:] = result[:] = again[:] = 1000
+        assert session.partial_run(handle, second, {y: np.ones(2, np.float32)}).tolist() == [12, 12]

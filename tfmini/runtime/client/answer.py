@@ -9,12 +9,13 @@ from typing import Any, Generic, TypeVar
 from tfmini import errors
 from tfmini.rpc.waiter import Clock, Waiter, unlock
 from tfmini.runtime.client import wait_reports
+from tfmini.runtime.executor.dispatch import this_thread
 
 T = TypeVar("T")
 
 
 class Answer(Generic[T]):
-    """Turns a callback into a wait. The waiting thread drives the reactor.
+    """Turns a callback into a wait. The waiting thread drives the reactor, or runs segments of its local step.
 
     Args:
       reactor: None for a master without a network, whose answer another thread of this process gives.
@@ -85,5 +86,5 @@ class Answer(Generic[T]):
     def _sleep(self, seconds: float | None) -> bool:
         if self._reactor is None:
             assert self._gate is not None
-            return self._gate.acquire(True, -1 if seconds is None else seconds)
+            return this_thread().sleep(self._gate, lambda: self._waiter.done, seconds)
         return self._reactor.drive(self._waiter, None if seconds is None else self._reactor.now() + seconds)

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.runtime.client.feeds import flatten_feed
+from tfmini.runtime.client.feeds import converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 
 # (tensors to fetch, ops to run, feeds) -> values of the tensors
@@ -65,10 +67,11 @@ class PartialRun:
         fed = [pair for key, value in (feed_dict or {}).items() for pair in flatten_feed(self._graph, key, value)]
         self._check_feeds([tensor for tensor, _ in fed])
         self._check_fetches([*wanted.tensors, *wanted.targets])
-        self._values.update(fed)
+        # Copies: the client may write into its arrays between two calls.
+        self._values.update((tensor, _copy(converter(tensor)(value))) for tensor, value in fed)
         self._advance(wanted)
         self._unfetched -= {*wanted.tensors, *wanted.targets}
-        return wanted.build([self._values[tensor] for tensor in wanted.tensors])
+        return wanted.build([_copy(self._values[tensor]) for tensor in wanted.tensors])
 
     def _check_feeds(self, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:
@@ -131,6 +134,10 @@ class PartialRun:
             if tensor.op._control_flow_context is not None or not self._graph.is_fetchable(tensor):
                 raise _cannot_cross(f"{tensor.name!r}, which is inside a loop or conditional,")
         return kept
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _needed(

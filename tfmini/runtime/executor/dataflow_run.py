@@ -4,15 +4,11 @@ The events are the start, the arrival of a group of tensors, the answer of a nod
 that it makes ready. Between two events a `DataflowRun` is a few counters. Tensors may arrive before the step has begun
 here: the worker then keeps them and delivers them before `start`.
 
-Segments that become ready inside a running segment (a node answers another step's wait, a loop begins) run when that
-segment has ended, in the same thread: `_dispatch` queues them, so that neither the stack nor the set of held locks
-grows with the length of the chain.
+`dispatch` chooses the thread that runs a segment.
 """
 
 from __future__ import annotations
 
-import collections
-import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +19,7 @@ from tfmini import errors
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import kernel_error
 from tfmini.runtime.compiler.levels import WaitingLoop
+from tfmini.runtime.executor.dispatch import WaitingThread, dispatch, drive, this_thread
 from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import Aborted, Done, Owner, Path
 from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
@@ -79,7 +76,7 @@ class Activation(StepContext):
             self.pending[segment] -= 1
             ready = self.pending[segment] == 0 and run.is_running
         if ready:
-            _dispatch(self, [segment])
+            dispatch(self, [segment])
 
     def run_segment(self, index: int) -> list[int]:
         """Runs one segment; returns the segments that are ready now."""
@@ -110,7 +107,7 @@ class Activation(StepContext):
 
     def run_later(self, segment: int) -> None:
         """Runs a segment in the worker's pool, and the segments that it makes ready."""
-        _drive(self, [segment], scheduled=True)
+        drive(self, [segment], scheduled=True)
 
     def over(self) -> None:
         """All segments have run."""
@@ -123,10 +120,11 @@ class DataflowRun(WaitingRun, Activation):
     Attributes:
       missing: groups that have not arrived, outside loops.
       is_running: between `start` and the end.
+      home: the thread that waits for a run of a worker without a network, or None.
     """
 
-    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "_early", "_iterations",
-                 "_on_done")  # fmt: skip
+    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "_early",
+                 "_iterations", "_on_done")  # fmt: skip
     is_blocking = False
 
     def __init__(
@@ -138,6 +136,7 @@ class DataflowRun(WaitingRun, Activation):
         self.unfinished = set(range(len(self.pending)))
         self.missing = {key for key in self.program.arrivals if key >= 0}
         self.is_running = False
+        self.home: WaitingThread | None = None
         self._early: dict[tuple[int, Path], Sequence[Any]] = {}
         self._iterations: dict[tuple[int, Path], Activation] = {}
         self._on_done: Done | None = None
@@ -147,6 +146,8 @@ class DataflowRun(WaitingRun, Activation):
         return self
 
     def start(self, on_done: Done) -> None:
+        if self.owner.reactor is None:
+            self.home = this_thread()
         with self.lock:
             self._on_done = on_done
             self.is_running = True
@@ -158,7 +159,7 @@ class DataflowRun(WaitingRun, Activation):
             self.over()
         else:
             # At once, even inside another step's segment: a py_func may run a session and wait for it.
-            _drive(self, ready)
+            drive(self, ready)
 
     def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
         if self.trace is not None:
@@ -245,8 +246,11 @@ class DataflowRun(WaitingRun, Activation):
             if done is None:
                 return
             self.stopped, self.is_running = why, False
-            self._iterations.clear()
-            self._early.clear()
+            # Emptied after the lock: the destructor of a value may release a mutex, which answers waits.
+            iterations, self._iterations = self._iterations, {}
+            early, self._early = self._early, {}
+        iterations.clear()
+        early.clear()
         if self.waits:
             self.release()
         if why is _OVER:
@@ -290,7 +294,7 @@ class _LoopRun:
                 slots[slot] = before[source]
         ready = [i for i, count in enumerate(iteration.pending) if count == 0]
         self.outer.run.expect(iteration)
-        _dispatch(iteration, ready)
+        dispatch(iteration, ready)
 
     def iteration_over(self, slots: list[Any]) -> None:
         """Starts the next iteration if any loop variable has a value; otherwise completes the loop."""
@@ -319,36 +323,3 @@ class Iteration(Activation):
 
     def over(self) -> None:
         self.loop_run.iteration_over(self.slots)
-
-
-class _Queue(threading.local):
-    """Per thread, the work that waits for the running segment to end; None when none runs."""
-
-    work: collections.deque[tuple[Activation, list[int]]] | None = None
-
-
-_queue = _Queue()
-
-
-def _dispatch(activation: Activation, ready: list[int]) -> None:
-    """Runs these segments and those that become ready, now or after the segment that runs in this thread."""
-    if _queue.work is not None:
-        _queue.work.append((activation, ready))
-    else:
-        _drive(activation, ready)
-
-
-def _drive(activation: Activation, ready: list[int], scheduled: bool = False) -> None:
-    """Runs segments now; ``scheduled``: the first one has been given to this thread already."""
-    outer = _queue.work
-    work = _queue.work = collections.deque([(activation, ready)])
-    try:
-        while work:
-            activation, ready = work.popleft()
-            while ready:
-                segment = ready.pop()
-                if scheduled or not activation.run.owner.schedule(activation, segment):
-                    scheduled = False
-                    ready.extend(activation.run_segment(segment))
-    finally:
-        _queue.work = outer
