@@ -19,6 +19,7 @@ from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Listener
 
 TOKEN_BYTES = 32
+_TURN = 64  # lanes accepted before the reactor serves other sources
 _PER_LANE = 2  # descriptors
 _RETRY_S = 0.25  # seconds until the next attempt to accept when there are no descriptors
 
@@ -97,7 +98,7 @@ class TokenListener(Listener):
         raise NotImplementedError
 
     def _accept(self) -> None:
-        while True:
+        for _ in range(_TURN):
             try:
                 # The lanes that have not sent a token yet will need one for the socket that comes with it.
                 if not has_room(_PER_LANE + len(self._pending)):
@@ -119,6 +120,7 @@ class TokenListener(Listener):
             source = self._reactor.source(sock.fileno(), functools.partial(self._authenticate, sock))
             self._pending.add(sock, source)
             self._reactor.watch(source)
+        self._source.again()  # whoever connects all the time must not starve others
 
     def _accept_later(self) -> None:
         """Tries again: peers wait, and the kernel does not report them a second time."""
