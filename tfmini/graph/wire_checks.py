@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
+from tfmini.graph.op_def import OpDef
 from tfmini.graph.registry import OPS
 
 # What a value of each kind of attr is in a node (`Operation.attrs`).
@@ -23,6 +24,7 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
     "func": lambda value: not isinstance(value, (list, dict, int, float, bytes)),
 }
 # Attrs that no op declares and whose type the runtime relies on; those of sends and receives, which are no ops.
+_OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
 _UNDECLARED = {"_group": "int", "_may_be_dead": "bool"}
 _TRANSFERS = {
     **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
@@ -52,6 +54,27 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
         if kind is not None and not _is_of_kind(kind, value):
             raise InvalidArgumentError.of(
                 f"Attr {key!r} of node {name!r} ({op}) must be of kind {kind}, got {value!r:.80}"
+            )
+    if handle is not None:
+        _check_counts(f"node {name!r} ({op})", handle.op_def, len(inputs), attrs)
+
+
+def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) -> None:
+    """Refuses a node with other inputs than its attrs say, or with more outputs than one attr may ask for."""
+    lists = {arg.number_attr or arg.type_list_attr for arg in (*op_def.inputs, *op_def.outputs) if arg.is_list}
+    if lists - set(attrs):
+        raise InvalidArgumentError.of(f"The {node} has no attr {sorted(lists - set(attrs))[0]!r}")
+    counts = {attr: value if type(value := attrs[attr]) is int else len(value) for attr in lists}
+    if any(count < 0 for count in counts.values()):
+        raise InvalidArgumentError.of(f"The {node} has a list of negative length among {counts}")
+    expected = sum(counts[arg.number_attr or arg.type_list_attr] if arg.is_list else 1 for arg in op_def.inputs)
+    if inputs != expected:
+        raise InvalidArgumentError.of(f"The {node} has {inputs} inputs; by its attrs it has {expected}")
+    for arg in op_def.outputs:
+        if arg.number_attr is not None and counts[arg.number_attr] > _OUTPUT_LIMIT:
+            raise InvalidArgumentError.of(
+                f"Attr {arg.number_attr!r} of the {node} asks for {counts[arg.number_attr]} outputs; at most"
+                f" {_OUTPUT_LIMIT} are possible"
             )
 
 

@@ -12,6 +12,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import decode, encode
+from tfmini.runtime.compiler import codegen
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.resources import ResourceManager
 
@@ -63,3 +64,33 @@ def test_fields_and_attrs_of_wrong_types_are_refused(change: dict[str, Any], mat
 
 def test_every_attr_of_a_real_graph_is_accepted() -> None:
     assert [Node.from_wire(fields).attrs.keys() for fields in sent(graph(3))] == [n.attrs.keys() for n in graph(3)]
+
+
+def test_the_text_of_a_node_names_the_outputs_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of a few bytes may have many outputs; the work for it must not grow with them."""
+    texts: list[str] = []
+
+    def compile_text(text: str, *args: Any) -> Any:
+        texts.append(text)
+        return compile(text, *args)
+
+    monkeypatch.setattr(codegen, "compile", compile_text, raising=False)
+    attrs = {"num": 1 << 16, "T": dtypes.float32, "axis": 0}
+    feed = {"tensor_type": dtypes.float32, "tensor_name": b"x:0", "client_terminated": True}
+    fetch = {"T": dtypes.float32, "client_terminated": True}
+    nodes = [
+        Node("x", "_Recv", PS, attrs=feed),
+        Node("u", "Unpack", PS, [("x", 0)], attrs=attrs),
+        *(Node(f"s{i}", "_Send", PS, [("u", i)], attrs={**fetch, "tensor_name": b"u:%d" % i}) for i in (7, 65535)),
+        Node("n", "Neg", PS, [("u", 9)], attrs={"T": dtypes.float32}),
+        Node("s", "_Send", PS, [("n", 0)], attrs={**fetch, "tensor_name": b"n:0"}),
+    ]
+    program = compile_program(
+        nodes, task_of=lambda device: device, resources=ResourceManager("ps"), feeds=["x:0"],
+        fetches=["u:7", "u:65535", "n:0"],
+    )  # fmt: skip
+    slots = list(program.template)
+    slots[program.feeds[0]] = np.arange(1 << 16, dtype=np.float32)
+    program.segments[0].run(None, slots)
+    assert [float(slots[slot]) for slot in program.fetches] == [7.0, 65535.0, -9.0]
+    assert max(map(len, texts)) < 1000

@@ -28,6 +28,7 @@ from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.trace.record import TraceTable, clock
 
 _counter = itertools.count(1)
+_FEW_OUTPUTS = 64  # beyond, the text of a node names only the outputs that somebody takes
 
 
 @dataclass
@@ -82,6 +83,7 @@ class BlockWriter:
         self.indent = 0
         self.open: Condition = ()
         self.uses: dict[Endpoint, int] = {}
+        self._indices: dict[str, set[int]] | None = None
         for unit in units:
             for endpoint in unit.reads():
                 self.uses[endpoint] = self.uses.get(endpoint, 0) + 1
@@ -134,22 +136,21 @@ class BlockWriter:
         sent = self._arguments(unit) if unit.form is Form.SEND and self.context.trace is not None else []
         for endpoint in unit.reads():
             self._release(endpoint)
-        targets = self._targets(unit) if unit.outputs else None
-        self.emit(line if targets is None else f"{targets} = {line}", unit.node)
+        wanted = self._wanted(unit) if unit.outputs else ()
+        self._write_targets(unit, wanted, line)
         if self.context.trace is not None:
-            self.emit(self._stamp(self.context.trace, unit, sent), unit.node)
-        for i in range(unit.outputs):
+            self.emit(self._stamp(self.context.trace, unit, sent, wanted), unit.node)
+        for i in wanted:
             endpoint = (unit.node.name, i)
-            if endpoint in self.context.slots and endpoint in self.local:
+            if endpoint in self.context.slots:
                 self.emit(f"s[{self.context.slots[endpoint]}] = {self.local[endpoint]}", unit.node)
                 if not self.uses.get(endpoint):
                     self._drop(endpoint)
 
-    def _stamp(self, trace: TraceTable, unit: Unit, sent: list[str]) -> str:
+    def _stamp(self, trace: TraceTable, unit: Unit, sent: list[str], wanted: tuple[int, ...]) -> str:
         """The line that notes when a unit ran and how large its values are."""
         if unit.form in (Form.BEGIN, Form.BEGIN_LOOP):
             return "t = clock()"  # it is noted when it answers
-        wanted = self._wanted(unit)
         group = unit.key if unit.form is Form.SEND else None
         names = sent if group is not None else [self.local[unit.node.name, i] for i in wanted]
         values = ", ".join([*names, ""])
@@ -224,7 +225,16 @@ class BlockWriter:
     def _wanted(self, unit: Unit) -> tuple[int, ...]:
         """The outputs that somebody takes."""
         name, uses, slots = unit.node.name, self.uses, self.context.slots
-        return tuple(i for i in range(unit.outputs) if uses.get((name, i)) or (name, i) in slots)
+        named = range(unit.outputs) if unit.outputs <= _FEW_OUTPUTS else sorted(self._named(name))
+        return tuple(i for i in named if i < unit.outputs and (uses.get((name, i)) or (name, i) in slots))
+
+    def _named(self, name: str) -> set[int]:
+        """The outputs of a node that other units or the slots name: their number, unlike the node's, is bounded."""
+        if self._indices is None:
+            self._indices = {}
+            for node, index in (*self.uses, *self.context.slots):
+                self._indices.setdefault(node, set()).add(index)
+        return self._indices.get(name, set())
 
     def _begin(self, unit: Unit) -> str:
         node = unit.node
@@ -288,20 +298,24 @@ class BlockWriter:
         parts = grouped(list_lengths(facts.op_def, unit.node), arguments)
         return ["[" + ", ".join(part) + "]" if isinstance(part, list) else part for part in parts]
 
-    def _targets(self, unit: Unit) -> str | None:
-        """The left-hand side: a local per output that somebody wants."""
-        wanted = self._wanted(unit)
-        for i in wanted:
-            self.local[unit.node.name, i] = self._new_local()
-        names = [self.local[unit.node.name, i] if i in wanted else "_" for i in range(unit.outputs)]
-        if not wanted:
-            return None
-        if unit.form is Form.SELECT:
-            return ", ".join(self.local[unit.node.name, i] for i in wanted)
+    def _write_targets(self, unit: Unit, wanted: tuple[int, ...], line: str) -> None:
+        """Emits the unit's expression, with a local per output that somebody wants."""
+        made = [self._new_local() for _ in wanted]
+        self.local.update(((unit.node.name, i), name) for i, name in zip(wanted, made))
         facts = op_facts(unit.node.op, self.context.device_type)
-        if facts is not None and facts.single:
-            return names[0]
-        return ", ".join(names) + ","
+        if not wanted:
+            self.emit(line, unit.node)
+        elif unit.form is Form.SELECT:
+            self.emit(f"{', '.join(made)} = {line}", unit.node)
+        elif facts is not None and facts.single:
+            self.emit(f"{made[0]} = {line}", unit.node)
+        elif len(wanted) == unit.outputs or unit.outputs <= _FEW_OUTPUTS:
+            names = dict(zip(wanted, made))
+            self.emit(f"{', '.join(names.get(i, '_') for i in range(unit.outputs))}, = {line}", unit.node)
+        else:
+            self.emit(f"_ = {line}", unit.node)
+            self.emit(f"{', '.join(made)}, = {', '.join(f'_[{i}]' for i in wanted)},", unit.node)
+            self.emit("_ = None", unit.node)
 
     # ---- values -----------------------------------------------------------------------------
 

@@ -94,10 +94,14 @@ class _Layout:
     def _assign_slots(self) -> None:
         """Gives a slot to every value that is used outside the block that computes it."""
         lowering = self.lowering
-        block_of = {(u.node.name, i): u.block for u in lowering.units for i in range(u.outputs)}
+        makers: dict[str, list[Unit]] = {}
+        for unit in lowering.units:
+            makers.setdefault(unit.node.name, []).append(unit)
         for unit in lowering.units:
             for endpoint in unit.reads():
-                if block_of.get(endpoint, unit.block) != unit.block:
+                name, index = endpoint
+                blocks = [maker.block for maker in makers.get(name, ()) if index < maker.outputs]
+                if blocks and blocks[-1] != unit.block:
                     lowering.slot_for(endpoint)
         for endpoint in lowering.kept:
             lowering.slot_for(endpoint)
