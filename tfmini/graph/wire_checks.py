@@ -61,13 +61,13 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
 
 def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) -> None:
     """Refuses a node with other inputs than its attrs say, or with more outputs than one attr may ask for."""
-    lists = {arg.number_attr or arg.type_list_attr for arg in (*op_def.inputs, *op_def.outputs) if arg.is_list}
+    lists = {attr for arg in (*op_def.inputs, *op_def.outputs) if (attr := arg.number_attr or arg.type_list_attr)}
     if lists - set(attrs):
         raise InvalidArgumentError.of(f"The {node} has no attr {sorted(lists - set(attrs))[0]!r}")
     counts = {attr: value if type(value := attrs[attr]) is int else len(value) for attr in lists}
     if any(count < 0 for count in counts.values()):
         raise InvalidArgumentError.of(f"The {node} has a list of negative length among {counts}")
-    expected = sum(counts[arg.number_attr or arg.type_list_attr] if arg.is_list else 1 for arg in op_def.inputs)
+    expected = sum(counts.get(arg.number_attr or arg.type_list_attr or "", 1) for arg in op_def.inputs)
     if inputs != expected:
         raise InvalidArgumentError.of(f"The {node} has {inputs} inputs; by its attrs it has {expected}")
     for arg in op_def.outputs:

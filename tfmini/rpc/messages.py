@@ -5,7 +5,7 @@ below. A reply is a message of the request's reply kind, or `Status`, with the r
 messages have id 0. The layout of the first three entries, and of `Goodbye`, is the same in all
 versions, so that both sides can report a version mismatch.
 
-Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-111 worker to worker.
+Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-127 worker to worker.
 Within a service requests are even and the reply of a request is the next odd number.
 """
 
@@ -373,6 +373,19 @@ class CollectiveBell(Message):
     instance: int
 
 
+@message(kind=113, direction=PEER, is_reply=True)
+class LostTensorsReply(Message):
+    pass
+
+
+@message(kind=112, direction=PEER, reply=LostTensorsReply, retry=Retry.SAFE)
+class LostTensors(Message):
+    """The sender's part of these steps was over before its connection broke. ``message``: the cause, for people."""
+
+    step_ids: Structure
+    message: str
+
+
 def status_of(error: BaseException, task: str) -> Status:
     """Converts an error to a message; ``task`` is the reporting task, used if the error names none."""
     if not isinstance(error, errors.OpError):
@@ -383,11 +396,5 @@ def status_of(error: BaseException, task: str) -> Status:
 
 def error_of(status: Status | CollectiveFailure) -> errors.OpError:
     """Converts a failure message to an exception."""
-    return errors.from_code(
-        status.code,
-        status.message,
-        device=status.device,
-        task=status.task,
-        derived=status.derived,
-        node_name=status.node,
-    )
+    where = {"device": status.device, "task": status.task, "node_name": status.node}
+    return errors.from_code(status.code, status.message, derived=status.derived, **where)

@@ -233,12 +233,15 @@ class DataflowRun(WaitingRun, Activation):
         return [*self.missing, *(group for group, _ in self._iterations)]
 
     def needs(self, task: str, peer: Any) -> bool:
-        program, graph = self.program, self.graph
+        graph = self.graph
         return (
-            task in program.sends.values()
+            task in self.program.sends.values()
             or peer is not None and peer in graph.peers.values()  # a session may give the task another name
-            or any(graph.senders.get(group) == task for group in self.missing | program.loop_groups)
+            or self.awaits_from(task, peer)
         )
+
+    def awaits_from(self, task: str, peer: Any) -> bool:
+        return any(self.graph.comes_from(group, task, peer) for group in self.missing | self.program.loop_groups)
 
     def _finish(self, why: Aborted, values: Sequence[Any] = ()) -> None:
         with self.lock:

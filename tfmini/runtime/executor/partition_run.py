@@ -199,6 +199,10 @@ class PartitionRun:
         """Whether the run exchanges tensors with a task, known by its name or as a peer."""
         return False
 
+    def awaits_from(self, task: str, peer: Any) -> bool:
+        """Whether the run needs tensors that have not arrived from a task, known by its name or as a peer."""
+        return False
+
     def outcome(self) -> Outcome:
         """What the run has done, after it has failed."""
         return Outcome(uncertain=self.graph.complete.made)

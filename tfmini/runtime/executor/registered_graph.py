@@ -25,7 +25,8 @@ class RegisteredGraph:
       is_private: whether a client in this process gets the fetched arrays themselves and may write into them.
       peers: destination task -> an object with ``send(message)``.
       labels: group -> its tensors and their sender, for people.
-      senders: group -> the task that sends it.
+      senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
+        incarnation, 0 if the master did not know it.
       complete: what a run that has come to its end has done.
     """
 
@@ -39,6 +40,7 @@ class RegisteredGraph:
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
+    incarnations: dict[int, int] = field(default_factory=dict)
     complete: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,6 +50,12 @@ class RegisteredGraph:
     def describe_group(self, group: int) -> str:
         return self.labels.get(group, f"group {group}")
 
+    def comes_from(self, group: int, task: str, peer: Any) -> bool:
+        """Whether a task sends a group; the peer identifies it where a session gives it another name."""
+        if self.senders.get(group) == task:
+            return True
+        return peer is not None and bool(peer.incarnation) and self.incarnations.get(group) == peer.incarnation
+
     def add_receives(self, nodes: Iterable[Node]) -> None:
         """Notes the label and the sender of each group that the nodes receive."""
         names: dict[int, list[str]] = {}
@@ -55,6 +63,7 @@ class RegisteredGraph:
             if node.op == "_Recv" and "_group" in node.attrs:
                 group = node.attrs["_group"]
                 names.setdefault(group, []).append(node.attrs["tensor_name"].decode().split("_", 2)[-1])
+                self.incarnations[group] = node.attrs.get("send_device_incarnation", 0)
                 self.senders[group] = task_of_device(node.attrs["send_device"].decode())
         for group, found in names.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")

@@ -66,7 +66,7 @@ class EarlyTensors:
         self.bytes += size
         while len(self._steps) > self._step_limit or self.bytes > self._byte_limit and len(self._steps) > 1:
             oldest = next(iter(self._steps)) if len(self._steps) > self._step_limit else self._victim(step_id)
-            self._drop(oldest, self._over_limit(oldest))
+            self.drop(oldest, self._over_limit(oldest))
 
     def _victim(self, latest: int) -> int:
         """The oldest step of the sender that takes most bytes, but not the latest step."""
@@ -81,7 +81,8 @@ class EarlyTensors:
             " of the step overloaded or cut off?"
         )
 
-    def _drop(self, step_id: int, error: errors.OpError) -> None:
+    def drop(self, step_id: int, error: errors.OpError) -> None:
+        """Drops what has come for a step; if the step starts after all, it gets the error."""
         self.take(step_id)
         self._dropped[step_id] = error
         while len(self._dropped) > self._step_limit:
@@ -94,7 +95,7 @@ class EarlyTensors:
                 f"Tensors for step {step_id} came to {self._task} more than {KEEP_S:g} s before the step did and were"
                 " dropped. Is the master of the step overloaded or cut off?"
             )
-            self._drop(step_id, errors.ResourceExhaustedError.of(text))
+            self.drop(step_id, errors.ResourceExhaustedError.of(text))
         for kept in self._steps.values():
             kept.is_old = True
         return bool(self._steps)
@@ -108,7 +109,7 @@ class EarlyTensors:
         """
         for step_id in [step_id for step_id, kept in self._steps.items() if sender in kept.bytes]:
             text = f"{task} was lost by {self._task} after it had sent tensors for step {step_id}, not begun yet: {why}"
-            self._drop(step_id, errors.UnavailableError.of(text, task=task))
+            self.drop(step_id, errors.UnavailableError.of(text, task=task))
 
     def take(self, step_id: int) -> Iterable[Any]:
         """Takes out the tensors of a step."""

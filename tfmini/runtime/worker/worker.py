@@ -7,22 +7,18 @@ directly; `worker_service` calls them for messages.
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tfmini import errors
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.rpc.messages import SendTensors
+from tfmini.rpc.messages import LostTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.compiler.blocking_kernels import several_may_block
-from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.drivers import choose_driver
 from tfmini.runtime.executor.partition_run import Done, PartitionRun, Path
@@ -32,13 +28,14 @@ from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace.record import KeptTraces, clock
 from tfmini.runtime.trace.stats import task_stats
 from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S, EarlyTensors
+from tfmini.runtime.worker.ended_steps import EndedSteps
 from tfmini.runtime.worker.step_outcomes import StepOutcomes
+from tfmini.runtime.worker.tensor_messages import packed, unpacked
 from tfmini.runtime.worker.worker_session import WorkerSession
 
 _log = logging.getLogger("tfmini.runtime")
 
-_REMEMBERED_STEPS = 10_000
-_NOTHING = np.zeros((0,), np.float32)
+_REPORT_LOSS_S = 60.0  # seconds for which a worker tries to tell a peer of tensors that may be lost
 
 
 class Worker:
@@ -81,7 +78,7 @@ class Worker:
         self.cleanups = 0
         self.traces = KeptTraces()
         self.outcomes = StepOutcomes()
-        self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
+        self._ended = EndedSteps()
         self._pool: Any = None
         self._schedules = reactor is not None and process.has_threads
         self._pool_size = pool_size
@@ -237,8 +234,8 @@ class Worker:
                 self.outcomes.note(run, error)  # first: a step that does not run has its outcome
             with self._lock:
                 self.runs.pop(step_id, None)
-                if graph.program.arrivals:
-                    self._remember(step_id)
+                if graph.program.arrivals or graph.peers:
+                    self._ended.add(step_id, graph.peers)
             on_done(error, values)
 
         if loss is not None:
@@ -257,7 +254,7 @@ class Worker:
         with self._lock:
             loss: errors.OpError | None = self._early.loss(step_id)
             early = self._early.take(step_id)
-            over = step_id in self._over
+            over = step_id in self._ended
             self.runs[step_id] = run
         for group, values, path, arrived_ns in early:
             run.deliver(group, values, path, arrived_ns)
@@ -270,14 +267,11 @@ class Worker:
         sender: Any = None,
     ) -> None:  # fmt: skip
         """Takes in tensors from another task; tensors of a step that is over are dropped."""
-        path = tuple(map(int, iteration.split("."))) if iteration else ()
-        if dead:
-            bits = int.from_bytes(dead, "little")
-            values = [DEAD if bits >> i & 1 else value for i, value in enumerate(values)]
+        values, path = unpacked(values, dead, iteration)
         with self._lock:
             run = self.runs.get(step_id)
             if run is None:
-                if step_id not in self._over:
+                if step_id not in self._ended:
                     self._early.add(step_id, (group, values, path, clock()), values, sender)
                     if self._sweep_timer is None and self.reactor is not None and not self._closed:
                         self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep)
@@ -305,7 +299,7 @@ class Worker:
         """Drops the tensors that have arrived for a step, and those that arrive later."""
         with self._lock:
             self._early.take(step_id)
-            self._remember(step_id)
+            self._ended.add(step_id, {})
 
     def step_stats(self, step_id: int) -> bytes:
         """The serialized StepStats of a traced step on this task, in its wall-clock time; b"" when asked again."""
@@ -325,23 +319,31 @@ class Worker:
         if len(self._early) and self.reactor is not None:  # the step of a task that has done its part may start soon
             self.reactor.call_later(ORPHAN_S, self._drop_orphans, task, why, peer)
 
-    def _remember(self, step_id: int) -> None:
-        self._over[step_id] = None
-        while len(self._over) > _REMEMBERED_STEPS:
-            self._over.popitem(last=False)
+        self._report_loss(why, peer)
+
+    def _report_loss(self, why: str, peer: Any) -> None:
+        """Tells a peer of the steps that have ended here and whose tensors may have been in flight to it."""
+        with self._lock:
+            steps = [] if self._closed else self._ended.sent_to(peer)
+        if steps:
+            peer.call(LostTensors(steps, why), lambda _: None, _REPORT_LOSS_S, peer.incarnation, wait_for_ready=True)
+
+    def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Any) -> None:
+        """Ends the steps that need tensors which a task has sent before its connection to this one broke."""
+        for step_id in step_ids:
+            text = f"{task} lost {self.task} after it had sent tensors for step {step_id}: {why}"
+            error = errors.UnavailableError.of(text, task=task)
+            with self._lock:
+                run = self.runs.get(step_id)
+                if run is None and step_id not in self._ended:
+                    self._early.drop(step_id, error)
+            if run is not None and run.awaits_from(task, peer):
+                self.abort_step(step_id, error)
 
     def send_group(self, run: PartitionRun, group: int, values: tuple[Any, ...], path: Path) -> None:
         """Pushes a group to the task that expects it."""
         graph = run.graph
-        dead = b""
-        if group in graph.program.uncertain_sends:
-            bits = sum(1 << i for i, value in enumerate(values) if value is DEAD)
-            dead = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            values = tuple(_NOTHING if value is DEAD else value for value in values)
-        if bytes in map(type, values):  # a scalar string; messages hold arrays
-            values = tuple(np.array(value, object) if type(value) is bytes else value for value in values)
-        iteration = ".".join(map(str, path)) if path else ""
-        message = SendTensors(run.step_id, iteration, group, dead, values)
+        message = packed(graph.program, run.step_id, group, values, path)
         graph.peers[graph.program.sends[group]].send(message, run.abort)
 
     def schedule(self, level_run: Any, segment: int) -> bool:

@@ -12,6 +12,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
+from tfmini.runtime.worker.ended_steps import STEP_LIMIT
 from tfmini.runtime.worker.step_outcomes import final_outcome
 from tfmini.runtime.worker.worker import Worker
 
@@ -36,6 +37,7 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
         m.GetStepOutcome: service.get_step_outcome,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
+        m.LostTensors: service.lost_tensors,
         m.CollectiveJoin: service.collective_join,
         m.CollectiveData: service.collective_data,
         m.CollectiveProbe: service.collective_probe,
@@ -161,6 +163,13 @@ class _WorkerService:
     def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
         self._check_step(request.step_id, peer)
         self.worker.abort_step(request.step_id, errors.CancelledError.of(request.message, derived=True))
+
+    def lost_tensors(self, peer: Any, request: m.LostTensors, respond: Any) -> None:
+        steps = request.step_ids
+        if not (type(steps) is list and len(steps) <= STEP_LIMIT and all(type(step_id) is int for step_id in steps)):
+            raise errors.InvalidArgumentError.of(f"LostTensors of {peer} is malformed: {str(steps):.80}")
+        self.worker.tensors_lost(steps, peer.task, request.message, peer)
+        respond(m.LostTensorsReply())
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
         leader, key, device = self.worker.collectives.leader, request.group_key, request.device
