@@ -106,14 +106,34 @@ def test_one_of_two_connections_keeps_a_session(world: Any) -> None:
 def test_a_restarted_owner_is_not_waited_for(world: Any) -> None:
     peer = FakePeer("t", 5)
     world.adopt("a", peer)
-    world.owners.peer_ready(FakePeer("t", 6))  # another server of that name while the first is up
-    assert not world.dropped
     peer.lose()
     world.owners.peer_ready(FakePeer("u", 7))
     assert not world.dropped
     world.owners.peer_ready(FakePeer("t", 6))
     assert world.dropped == [("a", "t was restarted.")]
     assert not world.clock.due
+
+
+def test_a_restarted_owner_whose_loss_is_noticed_later_is_not_waited_for(world: Any) -> None:
+    peer = FakePeer("t", 5)
+    world.owners.peer_ready(peer)
+    world.adopt("a", peer)
+    world.owners.peer_ready(FakePeer("t", 6, b"another key"))
+    world.owners.peer_ready(FakePeer("t", 6))
+    assert not world.dropped  # both are up
+    peer.lose("silent")
+    assert world.dropped == [("a", "t was restarted.")]
+    assert not world.clock.due
+
+
+def test_servers_of_one_name_and_different_clusters_replace_none(world: Any) -> None:
+    owners = world.owners = SessionOwners(world.clock, "t")
+    peer = FakePeer("t", 5)
+    world.adopt("a", peer)
+    owners.peer_ready(FakePeer("t", 6))
+    peer.lose()
+    owners.peer_ready(FakePeer("t", 7))
+    assert not world.dropped and len(world.clock.due) == 1
 
 
 def test_sessions_of_different_clients_are_distinguished(world: Any) -> None:

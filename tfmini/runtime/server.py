@@ -101,7 +101,7 @@ class Server:
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
         self._endpoint.on_peer_ready(self._watch)
-        self._owners = SessionOwners(reactor)
+        self._owners = SessionOwners(reactor, self._task)
         self._endpoint.on_peer_ready(self._owners.peer_ready)
         handlers = {
             **worker_handlers(self.worker, self._owners),

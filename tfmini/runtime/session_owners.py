@@ -39,15 +39,21 @@ def hold(peer: Peer) -> Callable[[], None]:
 
 
 class SessionOwners:
-    """See the module. Methods may be called from any thread."""
+    """See the module. Methods may be called from any thread.
 
-    def __init__(self, clock: Clock) -> None:
+    Args:
+      task: the task whose sessions these are. Others of that name belong to other clusters, and none replaces another.
+    """
+
+    def __init__(self, clock: Clock, task: str = "") -> None:
         self._clock = clock
+        self._task = task
         self._lock = threading.Lock()
         self._sessions: dict[_Owner, dict[str, Drop]] = {}
         self._owners: dict[str, _Owner] = {}  # of each session
         self._links: dict[_Owner, dict[Peer, Callable[[], None]]] = {}  # those that are up, and how to unwatch them
         self._timers: dict[_Owner, Any] = {}
+        self._latest: dict[tuple[str, Any], _Owner] = {}  # the incarnation of each task that has connected last
         self._closed = False
 
     def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
@@ -90,10 +96,11 @@ class SessionOwners:
         task, _, key = owner
         with self._lock:
             known = owner in self._sessions
-            replaced = [other for other in self._timers if task and other[0] == task and other[2] == key]
-            replaced = [other for other in replaced if other != owner]
+            if task and task != self._task:
+                self._latest[task, key] = owner
+            replaced = [other for other in self._timers if self._is_replaced(other)]
         for other in replaced:
-            self._drop(other, f"{peer.task} was restarted.")
+            self._drop(other, f"{other[0]} was restarted.")
         if known:
             self._watch(peer)
 
@@ -126,8 +133,16 @@ class SessionOwners:
             unwatch = links.pop(peer, None)
             if not links and owner in self._sessions:
                 self._start_timer(owner, why)
+            is_replaced = self._is_replaced(owner)
         if unwatch is not None:
             unwatch()
+        if is_replaced:
+            self._drop(owner, f"{owner[0]} was restarted.")
+
+    def _is_replaced(self, owner: _Owner) -> bool:
+        """Whether another incarnation of a task has connected later, which may be before the loss of this one."""
+        task, _, key = owner
+        return self._latest.get((task, key), owner) != owner
 
     def _start_timer(self, owner: _Owner, why: str) -> None:
         if owner not in self._timers and not self._closed:

@@ -35,7 +35,7 @@ from tfmini.runtime.worker.worker_session import WorkerSession
 
 _log = logging.getLogger("tfmini.runtime")
 
-_REPORT_LOSS_S = 60.0  # seconds for which a worker tries to tell a peer of tensors that may be lost
+_REPORT_LOSS_S = 300.0  # seconds for which a worker tries to tell a peer of tensors that may be lost
 
 
 class Worker:
