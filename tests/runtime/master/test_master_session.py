@@ -5,7 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.node import Node
+from tfmini.placement.placer import place
 from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.master import master_session
 from tfmini.runtime.options import SessionOptions
 
 
@@ -23,3 +29,21 @@ def test_waits_are_told_without_the_lock_of_the_session() -> None:
 
     session.describe_wait(((), (), ()), tell)
     assert told == ["it waits"]
+
+
+def test_a_graph_that_grows_is_placed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that adds an op per run takes linear time; an op that cannot be placed leaves nothing behind."""
+    session = _local_master(SessionOptions()).create_session((), SessionOptions())
+    sizes: list[int] = []
+
+    def counting(nodes: Any, *args: Any, **options: Any) -> Any:
+        sizes.append(len(nodes))
+        return place(nodes, *args, **options)
+
+    monkeypatch.setattr(master_session, "place", counting)
+    for i in range(20):
+        session.extend([Node(f"c{i}", "NoOp", controls=[f"c{i - 1}"] if i else [])])
+    with pytest.raises(InvalidArgumentError):
+        session.extend([Node("wrong", "NoOp", "/job:nowhere")])
+    assert sizes == [1] * 21 and len(session.nodes) == len(session.placement) == 20
+    session.close()

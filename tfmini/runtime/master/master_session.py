@@ -16,6 +16,7 @@ from tfmini import errors
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.omission import omit
 from tfmini.placement.decision import Decision
+from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
 from tfmini.placement.placer import place
 from tfmini.runtime.master.plan import Plan, build_plan
 from tfmini.runtime.master.plan_wait import PlanWait
@@ -53,6 +54,7 @@ class MasterSession:
         self.nodes: Nodes = {}
         self.placement: dict[str, str] = {}
         self.decisions: dict[str, Decision] = {}
+        self._leaders = ColocationLeaders()
         self.graph_version = 0
         self.closed = False
         self.closed_because = CLOSED_BY_CLIENT
@@ -84,9 +86,9 @@ class MasterSession:
                         " to Create or Extend in this session."
                     )
                     raise errors.InvalidArgumentError.of(text)
-            grown = {**self.nodes, **{n.name: n for n in nodes}} if self.nodes else {n.name: n for n in nodes}
-            self._place(grown)
-            self.nodes = grown
+            self._place({node.name: node for node in nodes})
+            self.nodes.update((node.name, node) for node in nodes)
+            self._leaders.add(nodes)
             self.graph_version += 1
             return self.graph_version
 
@@ -105,14 +107,15 @@ class MasterSession:
         self.master.learn_devices(nodes, self.options, known)
 
     def _place(self, nodes: Nodes) -> None:
+        """Places new nodes; those placed earlier keep their devices."""
         placement = place(
-            nodes,
+            with_neighbours(nodes, self.nodes, self._leaders),
             self.master.devices(self.options.device_filters),
             default_device=self.master.default_device,
             soft_placement=self.options.allow_soft_placement,
             assigned=self.placement,
         )
-        new = {name: d for name, d in placement.items() if name not in self.decisions}
+        new = {name: placement[name] for name in nodes}
         self.decisions.update(new)
         self.placement.update({name: d.device for name, d in new.items()})
         if self.options.log_device_placement:
