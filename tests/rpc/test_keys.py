@@ -20,7 +20,17 @@ from tests.rpc.task_processes import LIMIT_S, Call, until
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.keys import Keys, admit, admitted_file, generate_keys, load_keys, own_keys, user_key_file, user_keys
+from tfmini.rpc.keys import (
+    Keys,
+    admit,
+    admitted_file,
+    generate_keys,
+    keys_in_memory,
+    load_keys,
+    own_keys,
+    user_key_file,
+    user_keys,
+)
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 
@@ -222,3 +232,12 @@ def test_two_keys_of_one_endpoint_are_not_mixed(endpoint: Any) -> None:
         answer = Call(endpoint(keys=keys).peer(bad), m.GetStatus(), wait_for_ready=True).wait()
         assert isinstance(answer, errors.UnauthenticatedError)
         assert time.monotonic() - started < 30
+
+
+def test_keys_in_memory_go_with_their_process() -> None:
+    with keys_in_memory() as path:
+        keys = load_keys(path)
+        assert keys.admits(keys.public) and len(keys.secret) == 40
+        assert subprocess.run(["cat", path], capture_output=True, check=True).stdout.count(b"-key = ") == 2
+    with pytest.raises(errors.NotFoundError):
+        load_keys(path)

@@ -136,12 +136,15 @@ else:
     cluster.wait_until_none_is_left()
 
 
-def test_a_killed_launcher_leaves_no_process(cluster: Cluster) -> None:
-    with cluster.start(GRANDCHILD + "wait_for_ever()", "--workers", "2") as launcher:
+def test_a_killed_launcher_leaves_no_process_and_no_key(cluster: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with cluster.start(GRANDCHILD + "wait_for_ever()", "--workers", "2", TMPDIR=str(folder)) as launcher:
         read_until(launcher, ready(6))
         launcher.kill()
         cluster.wait_until_none_is_left()
     assert launcher.returncode == -signal.SIGKILL
+    assert not list(folder.rglob("*"))
 
 
 def test_ctrl_c_shows_no_traceback_of_the_launcher(cluster: Cluster) -> None:

@@ -9,12 +9,15 @@ admitted.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 
+import zmq
 import zmq.auth
 
 from tfmini import errors
@@ -126,6 +129,20 @@ def generate_keys(directory: str, name: str = "tfmini", server: bytes = b"") -> 
         os.link(secret_file, secret)
         os.replace(public_file, os.path.join(directory, f"{name}.key"))
     return secret
+
+
+@contextlib.contextmanager
+def keys_in_memory() -> Iterator[str]:
+    """Makes a key pair for this process and other processes of this user; yields the path of its secret file.
+
+    The file is in memory, so nothing is left behind, however this process ends.
+    """
+    public, secret = zmq.curve_keypair()
+    with os.fdopen(os.memfd_create("tfmini-keys"), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(b'public-key = "%s"\nsecret-key = "%s"\n' % (public, secret))
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 def load_keys(secret_file: str) -> Keys:

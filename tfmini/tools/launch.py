@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
@@ -16,7 +15,7 @@ from tfmini.compat.roles import role_arguments, tf_config
 from tfmini.compat.script_text import script_text
 from tfmini.launch_report import REPORT_ENV, report_variable
 from tfmini.listen_fd import LISTEN_FD_ENV
-from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, generate_keys
+from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
 from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
 from tfmini.tools.output import Sink, task_prefixes
 from tfmini.tools.ports import ReservedCluster, reserve_cluster
@@ -139,8 +138,8 @@ def _keys_of_run() -> Iterator[dict[str, str]]:
     if os.environ.get(KEYS_ENV) or os.environ.get(INSECURE_ENV) == "1":
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="tfmini-launch-") as private:
-        yield {KEYS_ENV: generate_keys(private)}
+    with keys_in_memory() as path:
+        yield {KEYS_ENV: path}
 
 
 def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
