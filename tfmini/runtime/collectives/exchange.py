@@ -8,8 +8,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.runtime.collectives.calls import Call
+from tfmini.runtime.collectives.early_messages import BYTE_LIMIT, size_of, too_many_bytes
 from tfmini.runtime.collectives.stages import Stages
 
 _REMEMBERED_STEPS = 64
@@ -86,6 +88,7 @@ class Member:
         self.queued: list[Call] = []
         self.exchanges: dict[tuple[int, int], Exchange] = {}
         self.early: dict[tuple[int, int], list[Any]] = {}
+        self.early_bytes = 0
         self.counts: dict[int, int] = {}
         self.lost = ""
         self.over = False
@@ -114,6 +117,20 @@ class Member:
             self._steps.append(step_id)
         return self._ordinal if self._is_ordered else 0
 
+    def keep(self, key: tuple[int, int], message: Any) -> errors.OpError | None:
+        """Keeps data for an exchange that has not been called here yet; returns the error if they are too many."""
+        self.early_bytes += size_of(message)
+        if self.early_bytes > BYTE_LIMIT:
+            return too_many_bytes(self.who(self.rank), "of collectives that it has not called yet")
+        self.early.setdefault(key, []).append(message)
+        return None
+
+    def take_early(self, key: tuple[int, int]) -> list[Any]:
+        """Takes out the data that are here for an exchange."""
+        found = self.early.pop(key, [])
+        self.early_bytes -= sum(map(size_of, found))
+        return found
+
     def take_calls(self) -> list[Call]:
         """The calls that have no answer yet; none of them is kept."""
         later = [call for calls in self.later.values() for call in calls]
@@ -121,6 +138,7 @@ class Member:
         for exchange in self.exchanges.values():
             exchange.finished = True
         self.queued, self.exchanges, self.early, self.later = [], {}, {}, {}
+        self.early_bytes = 0
         return calls
 
     def who(self, rank: int) -> str:

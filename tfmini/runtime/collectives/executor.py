@@ -17,6 +17,7 @@ from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.schedules import Send
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message
+from tfmini.runtime.collectives.early_messages import EarlyMessages
 from tfmini.runtime.collectives.exchange import Exchange, Member
 from tfmini.runtime.collectives.groups import GroupLeader, default_leader
 from tfmini.runtime.collectives.shared import SharedCollectives
@@ -25,7 +26,6 @@ from tfmini.runtime.process import Process
 
 _REMEMBERED_EPOCHS = 1000
 _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
-_EARLY_LIMIT = 100_000  # messages of groups that this task does not know yet
 
 
 class CollectiveExecutor:
@@ -44,10 +44,9 @@ class CollectiveExecutor:
         self.sent_messages = self.sent_bytes = 0
         self._members: dict[tuple[int, str], Member] = {}
         self._by_epoch: dict[tuple[int, int], Member] = {}
-        self._early: dict[int, list[m.CollectiveData | m.CollectiveStage]] = {}
-        self._early_count = 0
         self._over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
+        self._early = EarlyMessages(task, self.lock, lambda epoch, error: self._remember(epoch, None, error))
         self.closed = False
         self._local: collections.deque[m.CollectiveData] = collections.deque()
         self._delivering = False
@@ -71,7 +70,7 @@ class CollectiveExecutor:
         self.leader_task = leader[: leader.index("/device:")] if "/device:" in leader else leader
         self.leader_task = self.leader_task or default_leader(tasks)
         self._peer_for = peer_for
-        self._watch.call_later = call_later
+        self._watch.call_later = self._early.call_later = call_later
         self.leader = GroupLeader(tasks, self._process.randbits)
 
     # ---- calls ------------------------------------------------------------------------------
@@ -145,12 +144,7 @@ class CollectiveExecutor:
                     failure = error
             self._by_epoch[group.epoch, member.rank] = member
             queued, member.queued = member.queued, []
-            early = self._early.pop(group.epoch, [])
-            self._early_count -= len(early)
-            others = [message for message in early if message.rank != member.rank]
-            if others:
-                self._early[group.epoch] = others
-                self._early_count += len(others)
+            early = self._early.take(group.epoch, member.rank)
             if failure is not None:
                 member.queued, queued = queued, []
         if failure is not None:
@@ -159,8 +153,7 @@ class CollectiveExecutor:
         for call in queued:
             self.proceed(member, call)
         for message in early:
-            if message.rank == member.rank:
-                self.receive(message)
+            self.receive(message)
 
     def proceed(self, member: Member, call: Call) -> None:
         """Begins a call whose group is complete."""
@@ -176,7 +169,7 @@ class CollectiveExecutor:
             if not is_over:
                 exchange = self.new_exchange(member, call)
                 exchange.schedule = schedule
-                early = member.early.pop(exchange.key, [])
+                early = member.take_early(exchange.key)
                 with exchange.lock:  # before anybody can deliver to it
                     member.exchanges[exchange.key] = exchange
                     sends = schedule.begin()
@@ -239,14 +232,13 @@ class CollectiveExecutor:
             raise errors.InternalError.of(f"{self.task} does not know the address of {task}")
         return self._peer_for(task, self._tasks[task])
 
-    def receive(self, message: m.CollectiveData | m.CollectiveStage) -> None:
+    def receive(self, message: m.CollectiveData | m.CollectiveStage, sender: str = "") -> None:
         """Takes in a part of an exchange, or its place in shared memory; keeps one that comes before its call."""
         with self.lock:
             member = self._by_epoch.get((message.epoch, message.rank))
             if member is None:
-                if message.epoch not in self._over and self._early_count < _EARLY_LIMIT:
-                    self._early.setdefault(message.epoch, []).append(message)
-                    self._early_count += 1
+                if message.epoch not in self._over:
+                    self._early.add(message, sender)
                 return
         if isinstance(message, m.CollectiveStage):
             self._shared.placed(member, message)
@@ -254,11 +246,12 @@ class CollectiveExecutor:
         with self.lock:
             key = message.instance, message.count
             exchange = member.exchanges.get(key)
-            if exchange is None:
-                if message.count >= member.counts.get(message.instance, 0):
-                    member.early.setdefault(key, []).append(message)
-                return
-        self._deliver(member, exchange, message)
+            is_early = exchange is None and message.count >= member.counts.get(message.instance, 0)
+            failure = member.keep(key, message) if is_early else None
+        if failure is not None:
+            self.fail(member, failure, tell=True)
+        elif exchange is not None:
+            self._deliver(member, exchange, message)
 
     def rung(self, bell: m.CollectiveBell) -> None:
         """Another rank has completed the data that a collective here waits for."""
@@ -342,7 +335,7 @@ class CollectiveExecutor:
         with self.lock:
             if epoch not in self._over:
                 self._remember(epoch, None, error)
-            self._early_count -= len(self._early.pop(epoch, []))
+            self._early.drop(epoch)
             members = [member for (e, _), member in self._by_epoch.items() if e == epoch]
         for member in members:
             self.fail(member, error)
@@ -362,6 +355,7 @@ class CollectiveExecutor:
 
     def _fail_lost(self, task: str, why: str) -> None:
         with self.lock:
+            self._early.drop_from(task, why)
             members = [(member, member.waits_for(task)) for member in self._by_epoch.values() if task in member.tasks]
         for member, is_waiting in members:
             text = f"Collective lost {member.part_of(task)}; lost by {member.device}: {why}"

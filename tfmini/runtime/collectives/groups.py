@@ -56,6 +56,8 @@ class GroupLeader:
             is_waiting = device in joining and joining[device][2] is respond
             if is_waiting:
                 del joining[device]
+                if not joining:
+                    del self._joining[group_key]
         if is_waiting:
             text = f"{device} no longer waits for collective group {group_key}: its step has ended."
             respond(errors.CancelledError.of(text, derived=True))
@@ -76,9 +78,11 @@ class GroupLeader:
     def lost(self, task: str) -> None:
         """Forgets the devices of a task that has gone."""
         with self._lock:
-            for joining in self._joining.values():
+            for group_key, joining in list(self._joining.items()):
                 for device in [d for d in joining if d.startswith(f"{task}/")]:
                     del joining[device]
+                if not joining:
+                    del self._joining[group_key]
 
 
 def canonical(device: str) -> tuple[Any, ...]:

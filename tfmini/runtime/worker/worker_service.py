@@ -178,7 +178,7 @@ class _WorkerService:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
 
     def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
-        self.worker.collectives.receive(request)
+        self.worker.collectives.receive(request, peer.task)
 
     def collective_probe(self, peer: Any, request: m.CollectiveProbe, respond: Any) -> None:
         self.worker.collectives.probed(request)
@@ -187,7 +187,7 @@ class _WorkerService:
         self.worker.collectives.failed(request.epoch, m.error_of(request))
 
     def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
-        self.worker.collectives.receive(request)
+        self.worker.collectives.receive(request, peer.task)
 
     def collective_bell(self, peer: Any, request: m.CollectiveBell, respond: Any) -> None:
         self.worker.collectives.rung(request)

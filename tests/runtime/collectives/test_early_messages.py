@@ -1,0 +1,136 @@
+"""Messages of collectives that come before their rank knows of them: bounded, and their groups fail with the reason."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime.collectives.test_executor import TASK, call
+from tfmini import errors
+from tfmini.rpc.messages import CollectiveData
+from tfmini.runtime.collectives import early_messages, exchange
+from tfmini.runtime.collectives.early_messages import KEEP_S
+from tfmini.runtime.collectives.executor import CollectiveExecutor
+from tfmini.runtime.process import current_process
+
+OTHER = "/job:worker/replica:0/task:1"
+EPOCH = 77
+
+
+class World:
+    """An executor that waits to enter a group of two, and a message of the other rank."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.sent: list[Any] = []
+        self.answered: Callable[[Any], None] = lambda answer: None
+        self.executor = CollectiveExecutor(TASK, current_process())
+        addresses = {TASK: "a:1", OTHER: "b:1"}
+        self.executor.connect(addresses, OTHER, lambda task, address: self, self.call_later)
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> None:
+        self.timers.append((delay, function))
+
+    def fire(self, delay: float) -> None:
+        """Makes the calls of that delay."""
+        due = [function for when, function in self.timers if when == delay]
+        self.timers = [timer for timer in self.timers if timer[0] != delay]
+        for function in due:
+            function()
+
+    def send(self, message: Any, on_dropped: Any = None) -> None:
+        self.sent.append(message)
+
+    def call(self, request: Any, on_reply: Callable[[Any], None], **_: Any) -> Any:
+        self.answered = on_reply
+        return types.SimpleNamespace(withdraw=lambda: None)
+
+    def receive(self, kilobytes: int = 1, epoch: int = EPOCH, instance: int = 1) -> None:
+        values = (np.ones(kilobytes << 8, np.float32),)
+        self.executor.receive(CollectiveData(epoch, 0, 1, instance, 0, 0, "", values), OTHER)
+
+    def enter(self) -> Any:
+        """Calls the collective and enters the group; returns the answer to the call."""
+        answer = call(self.executor, 0, 2)
+        devices = (f"{TASK}/device:CPU:0", f"{OTHER}/device:CPU:0")
+        self.answered(types.SimpleNamespace(epoch=EPOCH, members=devices, places=("", "")))
+        return answer
+
+
+@pytest.fixture
+def world() -> Any:
+    world = World()
+    yield world
+    world.executor.close()
+
+
+def test_bytes_of_unknown_groups_are_bounded_and_the_group_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_messages, "BYTE_LIMIT", 10_000)
+    for _ in range(100):
+        world.receive()
+    assert world.executor._early.bytes == 0
+    error = world.enter().error
+    assert isinstance(error, errors.ResourceExhaustedError) and "Let all ranks begin together" in error.message
+    assert any(type(message).__name__ == "CollectiveFailure" for message in world.sent)  # the other rank is told
+
+
+def test_messages_of_unknown_groups_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_messages, "MESSAGE_LIMIT", 10)
+    for epoch in range(1, 100):
+        world.receive(0, epoch)
+    assert world.executor._early.count == 10
+
+
+def test_bytes_of_collectives_that_were_not_called_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "BYTE_LIMIT", 10_000)
+    answer = world.enter()
+    for instance in range(2, 9):
+        world.receive(instance=instance)
+        assert answer.error is None
+    for instance in range(9, 20):
+        world.receive(instance=instance)
+    assert isinstance(answer.error, errors.ResourceExhaustedError) and "rank 0" in answer.error.message
+    assert any(type(message).__name__ == "CollectiveFailure" for message in world.sent)
+
+
+def test_a_group_that_is_never_joined_is_dropped(world: World) -> None:
+    world.receive()
+    world.receive()
+    world.fire(KEEP_S)
+    assert world.executor._early.count == 2
+    world.fire(KEEP_S)
+    assert world.executor._early.count == world.executor._early.bytes == 0 and world.timers == []
+    assert isinstance(world.enter().error, errors.ResourceExhaustedError)
+
+
+def test_the_groups_of_a_task_that_is_gone_are_dropped(world: World) -> None:
+    world.receive()
+    world.executor.peer_lost(OTHER, "it was killed")
+    assert world.executor._early.count == 0
+    error = world.enter().error
+    assert isinstance(error, errors.UnavailableError) and error.task == OTHER and "it was killed" in error.message
+
+
+def test_a_member_takes_what_came_early(world: World) -> None:
+    world.receive(instance=4)
+    world.receive(instance=5)
+    world.enter()
+    (member,) = world.executor._members.values()
+    assert world.executor._early.bytes == 0 and member.early_bytes > 1024
+    assert len(member.take_early((4, 0))) == len(member.take_early((5, 0))) == 1 and member.early_bytes == 0
+
+
+def test_a_leader_forgets_groups_that_nobody_joins_any_more() -> None:
+    executor = CollectiveExecutor(TASK, current_process())
+    leader = executor.leader
+    respond: Callable[[Any], None] = lambda answer: None  # noqa: E731
+    leader.join(1, 2, f"{TASK}/device:CPU:0", "", respond)
+    leader.withdraw(1, f"{TASK}/device:CPU:0", respond)
+    leader.join(2, 2, f"{TASK}/device:CPU:0", "", respond)
+    leader.lost(TASK)
+    assert not leader._joining
+    executor.close()
