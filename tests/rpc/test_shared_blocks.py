@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+from tfmini.rpc import shared_blocks
 from tfmini.rpc.shared_blocks import BLOCK_LIMIT, BlockCache, BlockPool, size_class
 
 
@@ -62,3 +63,28 @@ def test_an_invalid_block_is_refused() -> None:
     with pytest.raises(ValueError):
         cache.add(1, read)
     os.close(write)
+
+
+def test_idle_blocks_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that has used its blocks least recently loses them, and its peer its mappings of them."""
+    monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 50 << 20)
+    shed: list[list[int]] = [[] for _ in range(10)]
+    pools = [BlockPool(on_shed=shed[i].extend) for i in range(10)]
+    for pool in pools:
+        for _ in range(2):  # the second time it is the same block
+            block = pool.take(10 << 20)
+            assert block is not None and pool.give_back(block.id) == []
+    assert [pool.statistics()["idle_blocks"] for pool in pools] == [0] * 5 + [1] * 5
+    assert shed == [[1]] * 5 + [[]] * 5
+    busy, small = pools[5], BlockPool()
+    for pool in (small, busy):
+        block = pool.take(1 << 20)
+        assert block is not None
+        pool.give_back(block.id)
+    block = pools[0].take(10 << 20)
+    assert block is not None
+    pools[0].give_back(block.id)
+    assert [pool.statistics()["idle_blocks"] for pool in (small, pools[0], busy, pools[6])] == [1, 1, 2, 0]
+    for pool in (*pools, small):
+        pool.close()
+    assert not any(pool.statistics()["idle_bytes"] for pool in pools)

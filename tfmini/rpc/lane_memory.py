@@ -32,7 +32,7 @@ class LaneMemory:
         self._sock = sock
         self._reactor = reactor
         self._send_notes = send_notes
-        self._pool = BlockPool()
+        self._pool = BlockPool(on_shed=self._on_shed)
         self._cache = BlockCache(self._on_free)
         self._timer: Any = None
         self._closed = False
@@ -120,6 +120,11 @@ class LaneMemory:
         self.notes.append(block_id)
         if nbytes >= _URGENT_BYTES and not self._closed:
             self._reactor.call_soon(self._send_notes)
+
+    def _on_shed(self, dropped: list[int]) -> None:
+        """Lets the peer drop its mappings of blocks that this side has dropped."""
+        self.notes.extend(block_id | FLAG for block_id in dropped)
+        self._reactor.call_soon(self._send_notes)
 
     def _return_blocks(self, delay: float) -> None:
         """Sends the notes that no message has carried; repeats with growing delays while transfers are in use."""

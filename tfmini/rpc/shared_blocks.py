@@ -18,6 +18,7 @@ import itertools
 import mmap
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,8 @@ _ADD_SEALS = getattr(fcntl, "F_ADD_SEALS", 1033)
 _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
 IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
+TOTAL_LIMIT = 2 << 30  # and in the process
+_SMALL = 4 << 20  # a connection that keeps no more is left alone
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
 LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
@@ -97,17 +100,43 @@ def _write_all(fd: int, part: Any, offset: int) -> None:
             done += os.pwrite(fd, view[done:], offset + done)
 
 
-class BlockPool:
-    """A sender's blocks for one connection. Thread-safe."""
+_pools: weakref.WeakValueDictionary[int, BlockPool] = weakref.WeakValueDictionary()
 
-    def __init__(self, idle_limit: int = IDLE_LIMIT) -> None:
+
+def _limit_total() -> None:
+    """Drops idle blocks of the connections that have used theirs least recently, beyond the process's limit."""
+    found = [ref() for ref in _pools.valuerefs()]
+    pools = [pool for pool in found if pool is not None and pool.idle_bytes > _SMALL]
+    pools.sort(key=lambda pool: pool.used_at)
+    total = sum(pool.idle_bytes for pool in pools)
+    for pool in pools:
+        if total <= TOTAL_LIMIT:
+            return
+        total -= pool.shed(total - TOTAL_LIMIT)
+
+
+class BlockPool:
+    """A sender's blocks for one connection. Thread-safe.
+
+    Args:
+      on_shed: gets the ids of blocks that were dropped for the sake of other connections.
+
+    Attributes:
+      idle_bytes: of idle blocks.
+      used_at: when the latest block came back, by the monotonic clock, if there are many idle bytes.
+    """
+
+    def __init__(self, idle_limit: int = IDLE_LIMIT, on_shed: Callable[[list[int]], None] | None = None) -> None:
         self._idle_limit = idle_limit
+        self._on_shed = on_shed
         self._lock = threading.Lock()
         self._serial = itertools.count(1)
         self._lent: dict[int, Block] = {}
         self._idle: collections.OrderedDict[int, Block] = collections.OrderedDict()  # oldest first
-        self._idle_bytes = 0
+        self.idle_bytes = 0
+        self.used_at = 0.0
         self._closed = False
+        _pools[id(self)] = self
 
     def take(self, nbytes: int) -> Block | None:
         """Lends a block that can hold ``nbytes``, until `give_back`; returns None when none is available."""
@@ -116,7 +145,7 @@ class BlockPool:
             for block in reversed(self._idle.values()):
                 if block.capacity == capacity:
                     del self._idle[block.id]
-                    self._idle_bytes -= capacity
+                    self.idle_bytes -= capacity
                     self._lent[block.id] = block
                     return block
             if len(self._lent) + len(self._idle) >= BLOCK_LIMIT or self._closed:
@@ -139,13 +168,31 @@ class BlockPool:
         with self._lock:
             block = self._lent.pop(block_id)
             self._idle[block_id] = block
-            self._idle_bytes += block.capacity
-            while self._idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
-                _, oldest = self._idle.popitem(last=False)
-                self._idle_bytes -= oldest.capacity
-                oldest.close_fd()
-                dropped.append(oldest.id)
+            self.idle_bytes += block.capacity
+            while self.idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
+                dropped.append(self._drop_oldest())
+        if self.idle_bytes > _SMALL:
+            self.used_at = time.monotonic()
+            _limit_total()
         return dropped
+
+    def _drop_oldest(self) -> int:
+        _, oldest = self._idle.popitem(last=False)
+        self.idle_bytes -= oldest.capacity
+        oldest.close_fd()
+        return oldest.id
+
+    def shed(self, nbytes: int) -> int:
+        """Drops the oldest idle blocks, of at least so many bytes if there are; returns their bytes."""
+        dropped = []
+        with self._lock:
+            before = self.idle_bytes
+            while self._idle and before - self.idle_bytes < nbytes:
+                dropped.append(self._drop_oldest())
+            freed = before - self.idle_bytes
+        if dropped and self._on_shed is not None:
+            self._on_shed(dropped)
+        return freed
 
     def discard(self, block_id: int) -> None:
         """Drops a lent block that was not sent."""
@@ -160,18 +207,19 @@ class BlockPool:
                 "lent_blocks": len(self._lent),
                 "lent_bytes": lent,
                 "idle_blocks": len(self._idle),
-                "idle_bytes": self._idle_bytes,
+                "idle_bytes": self.idle_bytes,
             }
 
     def close(self) -> None:
         """Releases all blocks; a receiver's mappings of them stay valid."""
+        _pools.pop(id(self), None)
         with self._lock:
             self._closed = True
             for block in (*self._lent.values(), *self._idle.values()):
                 block.close_fd()
             self._lent.clear()
             self._idle.clear()
-            self._idle_bytes = 0
+            self.idle_bytes = 0
 
 
 class Loan(weakref.ref):
