@@ -20,7 +20,7 @@ from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
 from tfmini.placement.placer import place
 from tfmini.runtime.master.plan import Plan, build_plan
 from tfmini.runtime.master.plan_wait import PlanWait
-from tfmini.runtime.master.registration import Registration
+from tfmini.runtime.master.registration import Registration, forget_when_unused
 from tfmini.runtime.master.step import OnDone, Step
 from tfmini.runtime.master.step_waits import Told
 from tfmini.runtime.master.traced_step import TracedStep
@@ -35,6 +35,7 @@ OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _PlanKey = tuple[_Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
+PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
 
 
@@ -192,7 +193,10 @@ class MasterSession:
             self._registrations = {r for r in self._registrations if not r.is_over}
             if error is None and plan is not None and not self.closed:
                 self._plans[key] = plan
+            old = [self._plans.pop(next(iter(self._plans))) for _ in range(len(self._plans) - PLAN_LIMIT)]
             waiting = self._building.pop(key, [])
+        for forgotten in old:
+            forget_when_unused(forgotten, self.master)
         for callback in waiting:
             callback(error, None if error is not None else plan)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,27 @@ from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.session_owners import hold
 
 if TYPE_CHECKING:
+    from tfmini.runtime.master.master import Master
     from tfmini.runtime.master.master_session import MasterSession
 
 _log = logging.getLogger("tfmini.runtime")
 _PROGRESS_S = 5.0
+
+
+def forget_when_unused(plan: Plan, master: Master) -> None:
+    """Lets the tasks forget the parts of a plan, remote ones when the last step or client has let go of the plan."""
+    remote = [(part.peer, part.graph_handle, part.incarnation) for part in plan.parts if part.graph is None]
+    for part in plan.parts:
+        if part.graph is not None:  # who still has the plan has the graph, too
+            master.worker.deregister_graph(part.graph.handle)
+    if remote:
+        # A garbage collection may run anywhere, so the requests are made in the reactor.
+        weakref.finalize(plan, master.reactor.call_soon, _deregister_all, remote).atexit = False
+
+
+def _deregister_all(parts: list[tuple[Any, int, int]]) -> None:
+    for peer, handle, incarnation in parts:
+        peer.call(DeregisterGraph(handle), lambda answer: None, incarnation=incarnation)
 
 
 class Registration:
@@ -238,5 +256,4 @@ class Registration:
                 self._deregister(part)
 
     def _deregister(self, part: Part) -> None:
-        request = DeregisterGraph(part.graph_handle)
-        part.peer.call(request, lambda answer: None, incarnation=part.incarnation)
+        _deregister_all([(part.peer, part.graph_handle, part.incarnation)])
