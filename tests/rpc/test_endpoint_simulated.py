@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tfmini import errors
+from tfmini.rpc import calls
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.link import Link
@@ -140,6 +141,32 @@ def test_a_lost_message_ends_in_the_deadline() -> None:
     ((when, answer),) = answers
     assert when == pytest.approx(2.0)
     assert isinstance(answer, errors.DeadlineExceededError)
+
+
+def test_unanswered_requests_of_a_peer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest ones are refused; the server's late answers to them go nowhere."""
+    monkeypatch.setattr(calls, "PENDING_LIMIT", 5)
+    world = World()
+    responders: list[Any] = []
+    cancelled: list[int] = []
+
+    def hold(peer: Any, request: Any, respond: Any) -> None:
+        responders.append(respond)
+        respond.on_cancel(lambda: cancelled.append(request.step_id))
+
+    world.server.handlers[m.DescribeStep] = hold
+    answers = [world.call(m.DescribeStep(i)) for i in range(8)]
+    world.network.run(until=5.0)
+    assert [len(answer) for answer in answers] == [0] * 5 + [1] * 3
+    error = answers[7][0][1]
+    assert isinstance(error, errors.ResourceExhaustedError)
+    assert "/job:ps has not answered 8 requests of /job:w" in error.message and "more than the 5" in error.message
+    assert cancelled == [5, 6, 7]
+    for respond in responders:
+        respond(m.DescribeStepReply("late"))
+    world.network.run(until=6.0)
+    assert [len(answer) for answer in answers] == [1] * 8
+    assert answers[0][0][1].text == "late" and not world.lost
 
 
 def test_a_new_connection_replaces_the_old_one_at_once() -> None:

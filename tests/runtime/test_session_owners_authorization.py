@@ -18,6 +18,7 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import admit, generate_keys, load_keys
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime import session_owners
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.session_owners import SessionOwners
 
@@ -210,3 +211,19 @@ def test_a_reset_of_this_process_ends_its_sessions_with_its_reason() -> None:
         tf.Session.reset("")
         with pytest.raises(tf.errors.AbortedError, match="was reset by its own process"):
             session.run(x)
+
+
+def test_sessions_of_a_client_are_bounded(clients: list[Endpoint], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_owners, "SESSIONS_OF_CLIENT", 3)
+    greedy, other = clients
+    with tf.train.Server.create_local_server() as server:
+        create = m.CreateSession([], b"", server.target)
+        handles = [ask(greedy, server.target, create).session_handle for _ in range(3)]
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="client has 3 open sessions at /job:local.*Close"):
+            ask(greedy, server.target, create)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="3 open sessions"):
+            ask(greedy, server.target, m.CreateWorkerSession("w", False, {}, ""))
+        assert len(server.master.sessions) == 3 and not server.worker.sessions
+        ask(other, server.target, create)
+        ask(greedy, server.target, m.CloseSession(handles[0]))
+        ask(greedy, server.target, create)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
@@ -11,11 +11,13 @@ from tfmini.rpc.messages import error_of, status_of
 from tfmini.rpc.records import Message
 
 if TYPE_CHECKING:
+    from tfmini.rpc.endpoint import Endpoint
     from tfmini.rpc.link import Link
     from tfmini.rpc.peer import Peer
 
 Answer = Message | errors.OpError
 OnReply = Callable[[Answer], Any]
+PENDING_LIMIT = 20_000  # requests of a connection without an answer; checked at its ticks
 
 
 class CallHandle:
@@ -83,11 +85,11 @@ class Responder:
     ``cancelled`` turns true when the caller cancels the request or its connection ends; `on_cancel` reports it.
     """
 
-    __slots__ = ("_callbacks", "_link", "_request", "cancelled", "request_id")
+    __slots__ = ("_callbacks", "_link", "_request", "cancelled", "is_refused", "request_id")
 
     def __init__(self, link: Link, request: type[Message], request_id: int) -> None:
         self.request_id = request_id
-        self.cancelled = False
+        self.cancelled = self.is_refused = False
         self._link: Link | None = link
         self._request = request
         self._callbacks: list[Callable[[], Any]] = []
@@ -95,6 +97,8 @@ class Responder:
     def __call__(self, answer: Answer) -> None:
         link = self._link
         if link is None:
+            if self.is_refused:
+                return
             raise RuntimeError(f"{self._request.__name__} {self.request_id} was answered twice")
         self._link = None
         link.active.pop(self.request_id, None)
@@ -120,6 +124,13 @@ class Responder:
         if self.cancelled:  # possibly since the line above: `cancel` has seen the callback, or this does
             self._call_back()
 
+    def refuse(self, error: errors.OpError) -> None:
+        """Answers with an error and cancels the request; a later answer is ignored."""
+        self.is_refused = True
+        if self.is_open:
+            self(error)
+        self.cancel()
+
     def cancel(self) -> None:
         """Marks the request as cancelled and runs the callbacks."""
         self.cancelled = True
@@ -133,3 +144,15 @@ class Responder:
             except IndexError:  # the other thread has taken the last one
                 return
             callback()
+
+
+def refuse_excess(active: Mapping[int, Responder], endpoint: Endpoint, peer: Peer | None) -> None:
+    """Refuses the latest requests of a peer that has too many without an answer."""
+    if len(active) <= PENDING_LIMIT:
+        return
+    text = (
+        f"{endpoint} has not answered {len(active)} requests of {peer} yet, more than the {PENDING_LIMIT} that one"
+        " connection may have. Wait for steps to end before you start others."
+    )
+    for responder in list(active.values())[PENDING_LIMIT:]:
+        responder.refuse(errors.ResourceExhaustedError.of(text))

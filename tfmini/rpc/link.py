@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.calls import Responder
+from tfmini.rpc.calls import Responder, refuse_excess
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
 from tfmini.rpc.handshake import addresses_conflict, host_proof, is_same_host
@@ -325,6 +325,7 @@ class Link:
 
     def tick(self, elapsed_s: float) -> None:
         """Sends heartbeats and detects a peer that is silent or wedged."""
+        refuse_excess(self.active, self.endpoint, self.peer)
         self.watch.tick(elapsed_s, self._in_handshake)
 
     @property

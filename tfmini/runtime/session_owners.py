@@ -21,6 +21,7 @@ from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.waiter import Clock
 
 GRACE_S = 60.0
+SESSIONS_OF_CLIENT, SESSIONS_OF_TASK = 1000, 20_000  # a task has those of all its clients
 
 Drop = Callable[[str], Any]
 _Owner = tuple[str, int, bytes]  # task ("" for a client), incarnation, public key; `Peer.identity`
@@ -55,6 +56,19 @@ class SessionOwners:
         self._timers: dict[_Owner, Any] = {}
         self._latest: dict[tuple[str, Any], _Owner] = {}  # the incarnation of each task that has connected last
         self._closed = False
+
+    def check_room(self, peer: Peer, here: str) -> None:
+        """Raises ResourceExhaustedError if the process at this peer has as many sessions as it may have.
+
+        Args:
+          here: the task that would open another one.
+        """
+        limit = SESSIONS_OF_TASK if peer.identity[0] else SESSIONS_OF_CLIENT
+        if len(self._sessions.get(peer.identity, ())) >= limit:
+            raise errors.ResourceExhaustedError.of(
+                f"{peer} has {limit} open sessions at {here} and may have no more. Close sessions that are not needed"
+                " (`with tf.Session(...)` does), or use one session for many steps."
+            )
 
     def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
         """A peer has opened a session; ``drop(why)`` closes it when the peer is gone for good."""

@@ -50,6 +50,7 @@ class _MasterService:
         return handler
 
     def create_session(self, peer: Any, request: m.CreateSession, respond: Any) -> None:
+        self._owners.check_room(peer, self.master.task)
         nodes = [Node.from_wire(fields) for fields in request.graph]
 
         def opened(error: errors.OpError | None, session: MasterSession | None) -> None:

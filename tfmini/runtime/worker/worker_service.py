@@ -59,6 +59,8 @@ class _WorkerService:
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
         handle = request.session_handle
         self._check_session(handle, peer)
+        if handle not in self.worker.sessions:
+            self._owners.check_room(peer, self.worker.task)
         self.worker.create_session(handle, request.isolate, request.tasks, request.task)
         self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
         respond(m.CreateWorkerSessionReply())
