@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
+import socket
 
 import numpy as np
 import pytest
 
 from tfmini.rpc import shared_blocks
+from tfmini.rpc.lane_memory import LaneMemory
+from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.shared_blocks import BLOCK_LIMIT, BlockCache, BlockPool, size_class
 
 
@@ -66,25 +70,45 @@ def test_an_invalid_block_is_refused() -> None:
 
 
 def test_idle_blocks_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection that has used its blocks least recently loses them, and its peer its mappings of them."""
-    monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 50 << 20)
-    shed: list[list[int]] = [[] for _ in range(10)]
-    pools = [BlockPool(on_shed=shed[i].extend) for i in range(10)]
+    """The connections that use their blocks least lose them, and their peers the mappings of them."""
+    monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 60 << 20)
+    shed: list[list[int]] = [[] for _ in range(8)]
+    pools = [BlockPool(on_shed=shed[i].extend) for i in range(8)]
+
+    def use(pool: BlockPool, nbytes: int) -> None:
+        block = pool.take(nbytes)
+        assert block is not None and pool.give_back(block.id) == []
+
+    for pool in pools[:6]:
+        use(pool, 10 << 20)
+    for _ in range(5):
+        use(pools[0], 10 << 20)
+    assert not any(shed)
+    use(pools[6], 20 << 20)
+    assert [pool.statistics()["idle_blocks"] for pool in pools] == [1, 0, 0, 1, 1, 1, 1, 0]
+    assert shed == [[], [1], [1], [], [], [], [], []]
+    held = [pools[7].take(20 << 20) for _ in range(4)]  # blocks in use stay
+    assert None not in held
+    assert [pool.statistics()["idle_blocks"] for pool in pools[:7]] == [0] * 7
     for pool in pools:
-        for _ in range(2):  # the second time it is the same block
-            block = pool.take(10 << 20)
-            assert block is not None and pool.give_back(block.id) == []
-    assert [pool.statistics()["idle_blocks"] for pool in pools] == [0] * 5 + [1] * 5
-    assert shed == [[1]] * 5 + [[]] * 5
-    busy, small = pools[5], BlockPool()
-    for pool in (small, busy):
-        block = pool.take(1 << 20)
-        assert block is not None
-        pool.give_back(block.id)
-    block = pools[0].take(10 << 20)
-    assert block is not None
-    pools[0].give_back(block.id)
-    assert [pool.statistics()["idle_blocks"] for pool in (small, pools[0], busy, pools[6])] == [1, 1, 2, 0]
-    for pool in (*pools, small):
         pool.close()
-    assert not any(pool.statistics()["idle_bytes"] for pool in pools)
+    assert not any(pool.owned_bytes for pool in pools)
+
+
+def test_without_descriptors_a_block_says_what_to_do() -> None:
+    """The lane ends, and its reason names the limit."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sender = LaneMemory(mine, get_reactor(), lambda: None)
+    receiver = LaneMemory(theirs, get_reactor(), lambda: None)
+    block = sender.share([bytes(1 << 20)])
+    assert block is not None and sender.send_descriptor(block)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(lowest := os.dup(mine.fileno()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(ConnectionError, match="no descriptor for a block of shared memory: .*`ulimit -n NUMBER`"):
+            receiver.borrow(block.id)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        sender.close()
+        receiver.close()

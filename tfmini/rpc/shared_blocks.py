@@ -18,7 +18,6 @@ import itertools
 import mmap
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,8 +30,7 @@ _ADD_SEALS = getattr(fcntl, "F_ADD_SEALS", 1033)
 _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
 IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
-TOTAL_LIMIT = 2 << 30  # and in the process
-_SMALL = 4 << 20  # a connection that keeps no more is left alone
+TOTAL_LIMIT = 2 << 30  # bytes of a process's blocks, idle and lent, beyond which idle ones are dropped
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
 LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
@@ -104,15 +102,19 @@ _pools: weakref.WeakValueDictionary[int, BlockPool] = weakref.WeakValueDictionar
 
 
 def _limit_total() -> None:
-    """Drops idle blocks of the connections that have used theirs least recently, beyond the process's limit."""
-    found = [ref() for ref in _pools.valuerefs()]
-    pools = [pool for pool in found if pool is not None and pool.idle_bytes > _SMALL]
-    pools.sort(key=lambda pool: pool.used_at)
-    total = sum(pool.idle_bytes for pool in pools)
+    """Drops idle blocks of the connections that use theirs least, beyond the process's limit.
+
+    Called when a block is made, which takes much longer; a block that is used again costs nothing here.
+    """
+    pools = [pool for ref in _pools.valuerefs() if (pool := ref()) is not None]
+    excess = sum(pool.owned_bytes for pool in pools) - TOTAL_LIMIT
+    if excess <= 0:
+        return
+    for pool in sorted(pools, key=lambda pool: pool.uses):
+        if excess > 0:
+            excess -= pool.shed(excess)
     for pool in pools:
-        if total <= TOTAL_LIMIT:
-            return
-        total -= pool.shed(total - TOTAL_LIMIT)
+        pool.uses = 0
 
 
 class BlockPool:
@@ -122,8 +124,8 @@ class BlockPool:
       on_shed: gets the ids of blocks that were dropped for the sake of other connections.
 
     Attributes:
-      idle_bytes: of idle blocks.
-      used_at: when the latest block came back, by the monotonic clock, if there are many idle bytes.
+      owned_bytes: of all its blocks.
+      uses: how many blocks came back since blocks were dropped for the sake of other connections.
     """
 
     def __init__(self, idle_limit: int = IDLE_LIMIT, on_shed: Callable[[list[int]], None] | None = None) -> None:
@@ -133,8 +135,8 @@ class BlockPool:
         self._serial = itertools.count(1)
         self._lent: dict[int, Block] = {}
         self._idle: collections.OrderedDict[int, Block] = collections.OrderedDict()  # oldest first
-        self.idle_bytes = 0
-        self.used_at = 0.0
+        self._idle_bytes = 0
+        self.owned_bytes = self.uses = 0
         self._closed = False
         _pools[id(self)] = self
 
@@ -145,7 +147,7 @@ class BlockPool:
             for block in reversed(self._idle.values()):
                 if block.capacity == capacity:
                     del self._idle[block.id]
-                    self.idle_bytes -= capacity
+                    self._idle_bytes -= capacity
                     self._lent[block.id] = block
                     return block
             if len(self._lent) + len(self._idle) >= BLOCK_LIMIT or self._closed:
@@ -156,6 +158,8 @@ class BlockPool:
             return None
         with self._lock:
             self._lent[block.id] = block
+            self.owned_bytes += capacity
+        _limit_total()
         return block
 
     def give_back(self, block_id: int) -> list[int]:
@@ -168,17 +172,16 @@ class BlockPool:
         with self._lock:
             block = self._lent.pop(block_id)
             self._idle[block_id] = block
-            self.idle_bytes += block.capacity
-            while self.idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
+            self.uses += 1
+            self._idle_bytes += block.capacity
+            while self._idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
                 dropped.append(self._drop_oldest())
-        if self.idle_bytes > _SMALL:
-            self.used_at = time.monotonic()
-            _limit_total()
         return dropped
 
     def _drop_oldest(self) -> int:
         _, oldest = self._idle.popitem(last=False)
-        self.idle_bytes -= oldest.capacity
+        self._idle_bytes -= oldest.capacity
+        self.owned_bytes -= oldest.capacity
         oldest.close_fd()
         return oldest.id
 
@@ -186,10 +189,10 @@ class BlockPool:
         """Drops the oldest idle blocks, of at least so many bytes if there are; returns their bytes."""
         dropped = []
         with self._lock:
-            before = self.idle_bytes
-            while self._idle and before - self.idle_bytes < nbytes:
+            before = self._idle_bytes
+            while self._idle and before - self._idle_bytes < nbytes:
                 dropped.append(self._drop_oldest())
-            freed = before - self.idle_bytes
+            freed = before - self._idle_bytes
         if dropped and self._on_shed is not None:
             self._on_shed(dropped)
         return freed
@@ -197,7 +200,9 @@ class BlockPool:
     def discard(self, block_id: int) -> None:
         """Drops a lent block that was not sent."""
         with self._lock:
-            self._lent.pop(block_id).close_fd()
+            block = self._lent.pop(block_id)
+            self.owned_bytes -= block.capacity
+        block.close_fd()
 
     def statistics(self) -> dict[str, int]:
         """Counts the blocks and bytes, lent and idle."""
@@ -207,7 +212,7 @@ class BlockPool:
                 "lent_blocks": len(self._lent),
                 "lent_bytes": lent,
                 "idle_blocks": len(self._idle),
-                "idle_bytes": self.idle_bytes,
+                "idle_bytes": self._idle_bytes,
             }
 
     def close(self) -> None:
@@ -219,7 +224,7 @@ class BlockPool:
                 block.close_fd()
             self._lent.clear()
             self._idle.clear()
-            self.idle_bytes = 0
+            self._idle_bytes = self.owned_bytes = 0
 
 
 class Loan(weakref.ref):
