@@ -5,7 +5,8 @@ a parent that is killed would stay taken, and the parent's peers would not see i
 affected: a socket ends with its last descriptor, and nothing is removed from the parent's epoll.
 
 The child puts ``/dev/null`` in the place of each socket. So the number stays in use, and copies of the parent's
-objects that close it later close no descriptor of the child.
+objects that close it later close no descriptor of the child. ZeroMQ's own eventfds and epolls stay open: no other
+process sees them.
 """
 
 from __future__ import annotations
