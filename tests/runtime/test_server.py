@@ -157,7 +157,7 @@ def test_a_target_without_a_server_is_named() -> None:
         unused.bind(("127.0.0.1", 0))
         target = f"grpc://127.0.0.1:{unused.getsockname()[1]}"
         session = tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=400))
-        with session, pytest.raises(tf.errors.UnavailableError, match="Nobody answers"):
+        with session, pytest.raises(tf.errors.UnavailableError, match="No server answers"):
             session.run(c)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.runtime.collectives.test_executor import TASK, call
 from tfmini import errors
 from tfmini.rpc.messages import CollectiveData
-from tfmini.runtime.collectives import early_messages, exchange
+from tfmini.runtime.collectives import early_messages, exchange, executor
 from tfmini.runtime.collectives.early_messages import KEEP_S
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.process import current_process
@@ -25,22 +25,22 @@ class World:
     """An executor that waits to enter a group of two, and a message of the other rank."""
 
     def __init__(self) -> None:
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         self.sent: list[Any] = []
         self.answered: Callable[[Any], None] = lambda answer: None
         self.executor = CollectiveExecutor(TASK, current_process())
         addresses = {TASK: "a:1", OTHER: "b:1"}
         self.executor.connect(addresses, OTHER, lambda task, address: self, self.call_later)
 
-    def call_later(self, delay: float, function: Callable[[], None]) -> None:
-        self.timers.append((delay, function))
+    def call_later(self, delay: float, function: Callable[..., None], *args: Any) -> None:
+        self.timers.append((delay, function, args))
 
     def fire(self, delay: float) -> None:
         """Makes the calls of that delay."""
-        due = [function for when, function in self.timers if when == delay]
+        due = [timer for timer in self.timers if timer[0] == delay]
         self.timers = [timer for timer in self.timers if timer[0] != delay]
-        for function in due:
-            function()
+        for _, function, args in due:
+            function(*args)
 
     def send(self, message: Any, on_dropped: Any = None) -> None:
         self.sent.append(message)
@@ -110,6 +110,7 @@ def test_a_group_that_is_never_joined_is_dropped(world: World) -> None:
 def test_the_groups_of_a_task_that_is_gone_are_dropped(world: World) -> None:
     world.receive()
     world.executor.peer_lost(OTHER, "it was killed")
+    world.fire(executor._LAST_MESSAGE_S)
     assert world.executor._early.count == 0
     error = world.enter().error
     assert isinstance(error, errors.UnavailableError) and error.task == OTHER and "it was killed" in error.message
@@ -125,12 +126,12 @@ def test_a_member_takes_what_came_early(world: World) -> None:
 
 
 def test_a_leader_forgets_groups_that_nobody_joins_any_more() -> None:
-    executor = CollectiveExecutor(TASK, current_process())
-    leader = executor.leader
+    own = CollectiveExecutor(TASK, current_process())
+    leader = own.leader
     respond: Callable[[Any], None] = lambda answer: None  # noqa: E731
     leader.join(1, 2, f"{TASK}/device:CPU:0", "", respond)
     leader.withdraw(1, f"{TASK}/device:CPU:0", respond)
     leader.join(2, 2, f"{TASK}/device:CPU:0", "", respond)
     leader.lost(TASK)
     assert not leader._joining
-    executor.close()
+    own.close()

@@ -15,7 +15,7 @@ from tfmini.runtime.master.master_service import master_handlers
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.session_owners import SessionOwners
 
-CLIENT: Any = types.SimpleNamespace(task="", incarnation=7)
+CLIENT: Any = types.SimpleNamespace(task="", identity=("", 7, b""))
 
 
 class Respond:
