@@ -257,9 +257,7 @@ class GetStepOutcome(Message):
     step_id: int
 
 
-# ---------------------------------------------------------------------------------------------
-# Worker -> worker
-# ---------------------------------------------------------------------------------------------
+# ---- worker -> worker -----------------------------------------------------------------------
 
 
 @message(kind=96, direction=PEER)
@@ -286,7 +284,7 @@ class AbortStep(Message):
 
 @message(kind=101, direction=PEER, is_reply=True)
 class CollectiveGroup(Message):
-    """All members of a group (full device names, in the order of the ring) in one epoch of it.
+    """All members of a group (full device names, in the order of the ring) and the steps that they have finished.
 
     ``places`` has the address of each member's shared memory for members on its host; "": none.
     """
@@ -294,16 +292,18 @@ class CollectiveGroup(Message):
     epoch: int
     members: tuple[str, ...]
     places: tuple[str, ...]
+    steps: int
 
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
 class CollectiveJoin(Message):
-    """Tells the leader that a device waits for its group to be complete."""
+    """Tells the leader that a device waits for its group. ``steps``: those that it has finished; -1: it begins anew."""
 
     group_key: int
     group_size: int
     device: str
     place: str
+    steps: int
 
 
 @message(kind=102, direction=PEER)

@@ -132,7 +132,7 @@ def test_a_larger_tensor_follows_while_another_rank_still_reads(
         for executor in tasks.all.values():
             for member in executor.waiting():
                 for exchange in list(member.exchanges.values()):
-                    executor.look(member, exchange)
+                    executor.look(member, exchange.call.instance)
     for answers in (slow, quick):
         for step, answer in enumerate(answers):
             assert answer.error is None
@@ -175,12 +175,12 @@ def test_a_rank_that_stops_leaves_its_memory_to_readers(tasks: Tasks) -> None:
     tasks.posted.clear()  # no bell comes: the other task is through and stops
     while quick.value is None:
         member = tasks[1].waiting()[0]
-        tasks[1].look(member, next(iter(member.exchanges.values())))
+        tasks[1].look(member, next(iter(member.exchanges.values())).call.instance)
     tasks[1].close()
     tasks.posted.clear()
     for member in tasks[0].waiting():
         for exchange in list(member.exchanges.values()):
-            tasks[0].look(member, exchange)
+            tasks[0].look(member, exchange.call.instance)
     assert slow.error is None and slow.value.tolist() == [5.0]
 
 
@@ -203,7 +203,7 @@ def test_a_rank_that_enters_a_failed_group_gets_its_error(tasks: Tasks) -> None:
     member = tasks[0]._members[1, f"{tasks.names[0]}/device:CPU:0"]
     [epoch] = {message.epoch for _, message in tasks.posted} or {77}
     tasks[0].failed(epoch, errors.InvalidArgumentError.of("they differ"))
-    tasks[0]._enter(member, m.CollectiveGroup(epoch, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", "")))
+    tasks[0]._enter(member, m.CollectiveGroup(epoch, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", ""), 0))
     assert isinstance(late.error, errors.InvalidArgumentError) and "they differ" in late.error.message
 
 

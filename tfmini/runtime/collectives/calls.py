@@ -20,6 +20,8 @@ from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
 from tfmini.runtime.collectives.groups import canonical
 
 _REMEMBERED_NODES = 10_000
+BEGINS = "_collective_begins"
+"""An attr of the broadcasts with which a group begins anew."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class About:
       cause: the event that the call waits for, for people.
       reduction: (merge op, final op) of an all-reduce.
       pieces: the least number of pieces that each chunk travels in.
+      begins: whether the members may have come from different steps: it gives them the same variables.
     """
 
     device: str
@@ -43,6 +46,7 @@ class About:
     cause: str
     reduction: tuple[str, str] | None
     pieces: int
+    begins: bool
 
 
 class Call:
@@ -106,7 +110,7 @@ def _about(node: Node, shape: tuple[int, ...] | None) -> About:
     cause = f"collective {op}{quoted} (group {group_key}, instance {instance}) of {group_size} ranks"
     return About(
         node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.without_step()), cause,
-        reduction, pieces,
+        reduction, pieces, BEGINS in attrs,
     )  # fmt: skip
 
 

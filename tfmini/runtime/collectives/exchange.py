@@ -6,7 +6,7 @@ import collections
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
@@ -63,6 +63,25 @@ class Exchange:
         return True
 
 
+class Progress(NamedTuple):
+    """How far a device has come in a group, beyond one life of it.
+
+    Attributes:
+      finished: the number of finished steps; -1 if it is not known.
+      latest: the id of the last of them, which may still have calls to come; 0 for none.
+    """
+
+    finished: int
+    latest: int
+
+
+def finished_before(call: Call, progress: Progress | None) -> int:
+    """The number of steps that a device has finished before that of a call; -1 if that does not matter."""
+    if progress is None or call.about.begins:
+        return -1
+    return progress.finished - (progress.finished > 0 and progress.latest == call.wait.step.step_id)
+
+
 class Member:
     """One device of this task in one epoch of a group.
 
@@ -102,9 +121,9 @@ class Member:
         self._ordinal = 0
         self._is_ordered = True
 
-    def enter(self, epoch: int, members: list[str]) -> None:
+    def enter(self, epoch: int, members: list[str], steps: int) -> None:
         """The leader has answered."""
-        self.epoch, self.members = epoch, members
+        self.epoch, self.members, self._ordinal = epoch, members, steps
         self.tasks = [device[: device.index("/device:")] for device in members]
         self.rank = members.index(self.device)
 
@@ -130,6 +149,12 @@ class Member:
         found = self.early.pop(key, [])
         self.early_bytes -= sum(map(size_of, found))
         return found
+
+    def progress(self, is_interrupted: bool) -> Progress:
+        """How far it has come when its life ends; ``is_interrupted``: some calls of its latest step have no answer."""
+        if not self._is_ordered:
+            return Progress(-1, 0)
+        return Progress(self._ordinal - is_interrupted, 0 if is_interrupted else self._steps[-1] if self._steps else 0)
 
     def take_calls(self) -> list[Call]:
         """The calls that have no answer yet; none of them is kept."""

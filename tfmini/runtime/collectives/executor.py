@@ -18,7 +18,7 @@ from tfmini.collectives.schedules import Send
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message
 from tfmini.runtime.collectives.early_messages import EarlyMessages
-from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.exchange import Exchange, Member, Progress, finished_before
 from tfmini.runtime.collectives.groups import GroupLeader, default_leader
 from tfmini.runtime.collectives.shared import SharedCollectives
 from tfmini.runtime.collectives.watch import Watch
@@ -44,6 +44,7 @@ class CollectiveExecutor:
         self.sent_messages = self.sent_bytes = 0
         self._members: dict[tuple[int, str], Member] = {}
         self._by_epoch: dict[tuple[int, int], Member] = {}
+        self._progress: dict[tuple[int, str], Progress] = {}  # at the end of the latest life
         self._over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
         self._early = EarlyMessages(task, self.lock, lambda epoch, error: self._remember(epoch, None, error))
@@ -52,6 +53,7 @@ class CollectiveExecutor:
         self._delivering = False
         self._calls = Calls()
         self._shared = SharedCollectives(self)
+        self.look: Callable[[Member, int], None] = self._shared.look  # should a bell have been lost on its way
         self._watch = Watch(self)
 
     def connect(
@@ -103,32 +105,33 @@ class CollectiveExecutor:
         if member.lost:
             self.fail(member, errors.UnavailableError.of(member.lost), extra=call)
         elif joins:
-            self._join(member)
+            self._join(member, call)
         elif not is_queued:
             self.proceed(member, call)
         if not self._watch.ticking:
             self._watch.start()
 
-    def _join(self, member: Member) -> None:
+    def _join(self, member: Member, call: Call) -> None:
         def answered(answer: Any) -> None:
             if isinstance(answer, errors.OpError):
                 self.fail(member, answer)
             else:
                 self._enter(member, answer)
 
+        steps = finished_before(call, self._progress.get((member.group_key, member.device)))
         place = self._shared.place() if self._peer_for is not None and self._process.shares_memory else ""
         if self.leader_task == self.task or self._peer_for is None:
-            self.leader.join(member.group_key, member.group_size, member.device, place, answered)
+            self.leader.join(member.group_key, member.group_size, member.device, place, answered, steps)
             member.withdraw = lambda: self.leader.withdraw(member.group_key, member.device, answered)
         else:
-            request = m.CollectiveJoin(member.group_key, member.group_size, member.device, place)
+            request = m.CollectiveJoin(member.group_key, member.group_size, member.device, place, steps)
             member.withdraw = self._peer(self.leader_task).call(request, answered, wait_for_ready=True).withdraw
         if member.over and not member.epoch:  # given up meanwhile
             member.withdraw()
 
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
         with self.lock:
-            member.enter(group.epoch, list(group.members))
+            member.enter(group.epoch, list(group.members), group.steps)
             left = member.over
         if left:  # its step ended before the answer came; the other members wait, and only this task can tell them
             text = f"{member.device} has left collective group {member.group_key}: its step has ended."
@@ -313,6 +316,8 @@ class CollectiveExecutor:
         if member.epoch:
             self._remember(member.epoch, member, error)
         calls = member.take_calls()
+        if member.epoch:
+            self._progress[member.group_key, member.device] = member.progress(bool(calls))
         self._shared.leave(member)
         return calls
 
@@ -379,11 +384,6 @@ class CollectiveExecutor:
         """The members that wait for something."""
         with self.lock:
             return [member for member in self._members.values() if member.exchanges or member.queued]
-
-    def look(self, member: Member, exchange: Exchange) -> None:
-        """Goes on with an exchange in shared memory, should a bell have been lost on its way."""
-        if exchange.call.instance in member.running:
-            self._shared.look(member, exchange.call.instance)
 
     def member_of(self, epoch: int, rank: int) -> Member | None:
         """The member of this task that is that rank."""

@@ -27,17 +27,24 @@ class GroupLeader:
     def __init__(self, addresses: Mapping[str, str], randbits: Callable[[int], int]) -> None:
         self._addresses = addresses
         self._randbits = randbits
-        self._joining: dict[int, dict[str, tuple[int, str, Respond]]] = {}
+        self._joining: dict[int, dict[str, tuple[int, str, Respond, int]]] = {}
         self._lock = threading.Lock()
 
-    def join(self, group_key: int, group_size: int, device: str, place: str, respond: Respond) -> None:
-        """A device joins; ``respond`` gets a `CollectiveGroup` or an `OpError`, now or later."""
+    def join(
+        self, group_key: int, group_size: int, device: str, place: str, respond: Respond, steps: int = -1
+    ) -> None:  # fmt: skip
+        """A device joins; ``respond`` gets a `CollectiveGroup` or an `OpError`, now or later.
+
+        Args:
+          steps: see `CollectiveJoin`. Members that have finished different numbers of steps get an error.
+        """
         with self._lock:
             joining = self._joining.setdefault(group_key, {})
             replaced = joining.get(device)
-            joining[device] = group_size, place, respond
-            sizes = {name: size for name, (size, _, _) in joining.items()}
-            places = {name: where for name, (_, where, _) in joining.items()}
+            joining[device] = group_size, place, respond, steps
+            sizes = {name: size for name, (size, *_) in joining.items()}
+            places = {name: where for name, (_, where, *_) in joining.items()}
+            finished = {name: count for name, (*_, count) in joining.items() if count >= 0}
             complete = len(joining) >= group_size or len(set(sizes.values())) > 1
             if complete:
                 del self._joining[group_key]
@@ -45,8 +52,8 @@ class GroupLeader:
             text = f"{device} has joined collective group {group_key} again."
             replaced[2](errors.CancelledError.of(text, derived=True))
         if complete:
-            answer = self._answer(group_key, sizes, places)
-            for _, _, waiting in joining.values():
+            answer = self._answer(group_key, sizes, places, finished)
+            for _, _, waiting, _ in joining.values():
                 waiting(answer)
 
     def withdraw(self, group_key: int, device: str, respond: Respond) -> None:
@@ -62,13 +69,18 @@ class GroupLeader:
             text = f"{device} no longer waits for collective group {group_key}: its step has ended."
             respond(errors.CancelledError.of(text, derived=True))
 
-    def _answer(self, group_key: int, sizes: Mapping[str, int], places: Mapping[str, str]) -> Any:
+    def _answer(
+        self, group_key: int, sizes: Mapping[str, int], places: Mapping[str, str], finished: Mapping[str, int]
+    ) -> Any:
         if len(set(sizes.values())) > 1:
             said = ", ".join(f"{device} says {size}" for device, size in sorted(sizes.items()))
             text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
             return errors.InvalidArgumentError.of(text)
+        if len(set(finished.values())) > 1:
+            return steps_differ(group_key, finished)
         members = tuple(ring_order(sizes, self._addresses))
-        return CollectiveGroup(self._randbits(60) | 1, members, tuple(places[device] for device in members))
+        ordered = tuple(places[device] for device in members)
+        return CollectiveGroup(self._randbits(60) | 1, members, ordered, max(finished.values(), default=0))
 
     def present(self, group_key: int) -> list[str]:
         """The devices that have joined a group which is not complete yet."""
@@ -83,6 +95,17 @@ class GroupLeader:
                     del joining[device]
                 if not joining:
                     del self._joining[group_key]
+
+
+def steps_differ(group_key: int, finished: Mapping[str, int]) -> errors.OpError:
+    """The error of devices that have finished different numbers of steps when they form a group again."""
+    said = ", ".join(f"{device} has finished {count}" for device, count in sorted(finished.items()))
+    return errors.FailedPreconditionError.of(
+        f"The members of collective group {group_key} are not at the same step: {said}. A failure reached some of them"
+        " before they had the result of a step and others after it, so their variables differ. Broadcast the variables"
+        " again (the hook of AllReduceOptimizer.make_session_run_hook does so in each new session; in a Horovod script"
+        " hvd.BroadcastGlobalVariablesHook), or restart all members from one checkpoint."
+    )
 
 
 def canonical(device: str) -> tuple[Any, ...]:

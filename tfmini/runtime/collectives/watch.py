@@ -30,9 +30,9 @@ class Executor(Protocol):
     lock: Any
     closed: bool
     now: Callable[[], float]
+    look: Callable[[Member, int], None]
 
     def waiting(self) -> list[Member]: ...
-    def look(self, member: Member, exchange: Exchange) -> None: ...
     def member_of(self, epoch: int, rank: int) -> Member | None: ...
     def send(self, member: Member, task: str, message: Any) -> None: ...
     def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
@@ -72,7 +72,7 @@ class Watch:
                 self._warn_incomplete(member)
         for member, exchange in exchanges:
             if exchange.waited_s >= _TICK_S / 2:
-                self._executor.look(member, exchange)
+                self._executor.look(member, exchange.call.instance)
                 self._ask(member, exchange)
 
     def _ask(self, member: Member, exchange: Exchange) -> None:

@@ -175,7 +175,7 @@ class _WorkerService:
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
         leader, key, device = self.worker.collectives.leader, request.group_key, request.device
-        leader.join(key, request.group_size, device, request.place, respond)
+        leader.join(key, request.group_size, device, request.place, respond, request.steps)
         if respond.is_open:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
 

@@ -110,6 +110,9 @@ class Ranks:
           ValueError: when the static shape of the tensor is not fully known.
           TypeError: for tensors that are no numbers.
         """
+        return self._broadcast(tensor, root_rank, name)
+
+    def _broadcast(self, tensor: Any, root_rank: int, name: str, **more: Any) -> Tensor:
         value = convert_to_tensor(tensor)
         if not 0 <= root_rank < self.size:
             raise ValueError(f"root_rank must be in [0, {self.size}), got {root_rank}.")
@@ -119,7 +122,7 @@ class Ranks:
             raise ValueError(f"A tensor to broadcast needs a known shape; {value.name} has {value.shape}.")
         keys = (self.size, self.group_key, self._instance())
         carried, restored = as_bits(value)
-        with device(self.device), self._scope(value, name, _collective_root=root_rank):
+        with device(self.device), self._scope(value, name, _collective_root=root_rank, **more):
             if self.rank == root_rank:
                 got = collective_ops.broadcast_send(carried, carried.shape, carried.dtype, *keys)
             else:
@@ -127,11 +130,14 @@ class Ranks:
         return restored(got)
 
     def broadcast_variables(self, variables: Iterable[Any], root_rank: int = 0) -> Operation:
-        """An operation that assigns to variables the values that they have on worker ``root_rank``."""
+        """An operation that assigns to variables the values that they have on worker ``root_rank``.
+
+        After a failure, workers that have come to different steps may begin anew with it.
+        """
         updates = []
         with name_scope("broadcast_variables"):
             for variable in variables:
-                value = self.broadcast(variable.value(), root_rank, variable.op.name)
+                value = self._broadcast(variable.value(), root_rank, variable.op.name, _collective_begins=True)
                 updates.append(value.op if self.rank == root_rank else assign(variable, value).op)
             return control.group(*updates)
 
