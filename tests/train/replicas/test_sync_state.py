@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.train.replicas import recovery_task
+from tests.train.replicas import recovery_task, supervised_task
 from tests.train.sessions.training_runs import Run
 from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.tools.supervision import TaskId
 
 LAST, EVERY = 150, 10
 PROGRAM = Path(recovery_task.__file__).read_text()
@@ -41,6 +42,24 @@ def test_recovered_training_equals_undisturbed_training(tmp_path: Path, victim: 
     # Far from any optimum, every gradient that is missing or counted twice shows.
     moves = np.abs(np.diff(wanted, axis=0)).max(1)
     assert moves.min() > 1e-3
+
+
+@pytest.mark.cluster
+def test_a_worker_that_starts_after_the_end_learns_it_without_the_hook() -> None:
+    program = Path(supervised_task.__file__).read_text()
+    with ProcessCluster(ps=1, workers=2, program=program, arguments=["5"]) as tasks:
+        tasks.kill("worker", 1)
+        chief = tasks.processes[TaskId("worker", 0)]
+        assert chief.wait(60) == 0
+        tasks.start_task("worker", 1)
+        late = tasks.processes[TaskId("worker", 1)]
+        assert late.wait(60) == 0
+        assert late.stdout is not None
+        said = late.stdout.read()
+        assert "over " in said and "'sync_token_q' is closed" in said and said.endswith("done\n")
+        tasks.start_task("worker", 0)  # which opens the queue again
+        chief = tasks.processes[TaskId("worker", 0)]
+        assert chief.wait(60) == 0 and chief.stdout is not None and "over" not in chief.stdout.read()
 
 
 # ---- one server -----------------------------------------------------------------------------

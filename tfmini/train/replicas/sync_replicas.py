@@ -117,8 +117,8 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             train_op = self._add_steps(global_step, sent, update, dummy=self._dummy_queue)
             self._add_chief_init(global_step)
         handles = [accumulator.accumulator_ref for _, accumulator, _ in self._accumulators]
-        state = SyncState(handles, self._sync_token_queue.queue_ref, global_step)
-        add_run_state(global_step.graph, state)
+        self._state = SyncState(handles, self._sync_token_queue.queue_ref, global_step)
+        add_run_state(global_step.graph, self._state)
         return train_op
 
     def _add_local_step(self, global_step: Any) -> None:

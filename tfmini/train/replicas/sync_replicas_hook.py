@@ -41,6 +41,7 @@ class SyncReplicasHook(SessionRunHook):
         optimizer = self._optimizer
         if optimizer._chief_queue_runner is None:
             raise ValueError("SyncReplicasOptimizer.apply_gradient should be called before using the hook.")
+        optimizer._state.has_hook = True
         self._ready_op = optimizer.ready_for_local_init_op
         queue = optimizer._sync_token_queue
         if self._is_chief:

@@ -27,16 +27,20 @@ class SyncState:
       accumulators: the handles of the accumulators.
       tokens: the handle of the token queue.
       global_step: the variable that counts updates.
+
+    Attributes:
+      has_hook: whether `SyncReplicasHook` makes a worker wait for the next run.
     """
 
     def __init__(self, accumulators: Sequence[Tensor], tokens: Tensor, global_step: Any) -> None:
         self._accumulators = list(accumulators)
         self._tokens = tokens
         self._global_step = global_step
+        self.has_hook = False
 
     def is_whole(self, session: Any, config: Any) -> bool:
         """Whether every update was made either for all variables or for none."""
-        steps = self._run(session, config, lambda: [_step(copy) for copy in self._copies()])
+        steps = self._run(_target(session), config, lambda: [_step(copy) for copy in self._copies()])
         now = int(session.run(self._global_step))
         is_whole = not steps or min(steps) == max(steps) <= now
         if not is_whole:
@@ -48,7 +52,17 @@ class SyncState:
     def renew(self, session: Any, config: Any) -> None:
         """Drops the gradients and tokens of the model's former values, and refuses those that are still sent."""
         step = int(session.run(self._global_step))
-        self._run(session, config, lambda: self._renewal(step))
+        self._run(_target(session), config, lambda: self._renewal(step))
+
+    def has_ended(self, session: Any, config: Any) -> bool:
+        """Whether the last chief has closed the token queue."""
+        if self.has_hook:
+            return False
+        return bool(self._run(_target(session), config, lambda: queue_ops.is_closed(_copy(self._tokens))))
+
+    def end(self, master: str, config: Any) -> None:
+        """Closes the token queue: a worker that waits for a token gets OutOfRangeError, the end of the input."""
+        self._run(master, config, lambda: queue_ops.close(_copy(self._tokens)))
 
     def _renewal(self, step: int) -> Any:
         accumulators = [_renewed(copy, step) for copy in self._copies()]
@@ -58,11 +72,15 @@ class SyncState:
         return [_copy(handle) for handle in self._accumulators]
 
     @staticmethod
-    def _run(session: Any, config: Any, build: Callable[[], Any]) -> Any:
+    def _run(master: str, config: Any, build: Callable[[], Any]) -> Any:
         with Graph().as_default() as graph:
             wanted = build()
-        with Session(session.sess_str.decode(), graph=graph, config=config) as own:
-            return own.run(wanted)
+        with Session(master, graph=graph, config=config) as session:
+            return session.run(wanted)
+
+
+def _target(session: Any) -> str:
+    return session.sess_str.decode()  # type: ignore[no-any-return]
 
 
 def _copy(handle: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class ModelRecords:
     """
 
     def __init__(self, master: str, graph: Graph, config: Any) -> None:
-        self._master = master
+        self.master = master
         self._config = protos.ConfigProto()
         if config is not None:
             self._config.CopyFrom(config)
@@ -69,7 +69,7 @@ class ModelRecords:
 
     def read(self) -> ModelRecord | None:
         """The record; None if no chief has written one, or its run has ended in good order."""
-        with Session(self._master, graph=self._graph, config=self._config) as session:
+        with Session(self.master, graph=self._graph, config=self._config) as session:
             try:
                 return ModelRecord.from_text(session.run(self._variable).decode())
             except errors.FailedPreconditionError:  # uninitialized
@@ -81,11 +81,15 @@ class ModelRecords:
 
     def clear(self, timeout_s: float) -> None:
         """Removes the record at the end of a run, unless its task cannot be reached in time."""
+        self._write("", self.limited(timeout_s))
+
+    def limited(self, timeout_s: float) -> Any:
+        """The ConfigProto of a session whose operations may take so long."""
         config = protos.ConfigProto()
         config.CopyFrom(self._config)
         config.operation_timeout_in_ms = round(1000 * timeout_s)
-        self._write("", config)
+        return config
 
     def _write(self, text: str, config: Any) -> None:
-        with Session(self._master, graph=self._graph, config=config) as session:
+        with Session(self.master, graph=self._graph, config=config) as session:
             session.run(self._assign.op, {self._text: text})

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tfmini.graph.graph import Graph
+
+STARTED = "a chief ends its run at exit"
+NEXT_RUN_S = 10.0
+"""Seconds for which a worker that finds a run ended waits for the next one."""
 
 
 class RunState(Protocol):
@@ -21,10 +28,33 @@ class RunState(Protocol):
         """Begins anew, because the model has been initialised or restored."""
         ...
 
+    def has_ended(self, session: Any, config: Any) -> bool:
+        """Whether the run has ended, and no chief has begun another; False if something else waits for that."""
+        ...
+
+    def end(self, master: str, config: Any) -> None:
+        """Tells the workers, also those that come later, that the run has ended in good order."""
+        ...
+
 
 def add_run_state(graph: Graph, state: RunState) -> None:
     """Makes the session managers of a graph take care of a state."""
     graph.attachments.setdefault(RunState, []).append(state)
+
+
+def end_at_exit(graph: Graph, end_run: Callable[[], None]) -> None:
+    """Calls ``end_run`` when the process of a chief ends without an exception, if the run has states.
+
+    Many scripts with a supervisor neither stop it nor close their session.
+    """
+
+    def exiting() -> None:
+        if not hasattr(sys, "last_type"):  # set by an exception that nobody has handled
+            end_run()
+
+    if run_states(graph) and STARTED not in graph.attachments:
+        graph.attachments[STARTED] = True
+        atexit.register(exiting)
 
 
 def run_states(graph: Graph) -> tuple[RunState, ...]:

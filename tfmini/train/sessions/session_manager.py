@@ -19,7 +19,7 @@ from tfmini.train.checkpointing.state_file import get_checkpoint_state
 from tfmini.train.sessions.model_record import ModelRecord, ModelRecords
 from tfmini.train.sessions.readiness import name_of, ready
 from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
-from tfmini.train.sessions.run_state import run_states
+from tfmini.train.sessions.run_state import NEXT_RUN_S, end_at_exit, run_states
 
 _log = logging.getLogger("tensorflow")
 _CHECKPOINT_POLL_S = 0.25
@@ -122,6 +122,7 @@ class SessionManager:
                 self._renew_run_states(sess, config)
             self._make_ready(sess, init_op, init_fn)
             self._record(is_set=True, run=run)
+            end_at_exit(self._graph, self.end_run)
         except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
             close_quietly(sess)
             raise
@@ -194,8 +195,10 @@ class SessionManager:
             return
         try:
             records.clear(_CLEAR_S)
-        except errors.OpError as error:
-            _log.debug("The record of the model was not removed: %s", error)
+            for state in run_states(self._graph):
+                state.end(records.master, records.limited(_CLEAR_S))
+        except errors.OpError as error:  # a hook may have ended it
+            _log.debug("The end of the run was not recorded: %s", error)
 
     def _initialise(self, sess: Session, init_op: Any, init_feed_dict: Any, init_fn: Any) -> None:
         if init_op is None and not init_fn and self._local_init_op is None:
@@ -289,10 +292,11 @@ class SessionManager:
         if config is None or config.operation_timeout_in_ms <= 0:
             # Without an operation timeout this error means that a task has not started yet.
             retried += (errors.DeadlineExceededError,)
+        next_run_until = self._process.now() + NEXT_RUN_S
         probe = ReadinessProbe(
             lambda: Session(master, graph=self._graph, config=config),
             self._try_run_local_init_op,
-            lambda sess: self._model_ready_and_set(sess, config),
+            lambda sess: self._model_ready_and_set(sess, config, self._process.now() < next_run_until),
             retried,
         )
         max_wait_s = float("inf") if max_wait_secs is None else float(max_wait_secs)
@@ -345,7 +349,7 @@ class SessionManager:
     def _model_ready(self, sess: Session) -> tuple[bool, str | None]:
         return ready(self._ready_op, sess, "Model not ready")
 
-    def _model_ready_and_set(self, sess: Session, config: Any) -> tuple[bool, str | None]:
+    def _model_ready_and_set(self, sess: Session, config: Any, awaits_run: bool) -> tuple[bool, str | None]:
         """As `_model_ready`; but a model that the chief is still restoring or initialising is not ready."""
         is_ready, msg = self._model_ready(sess)
         if is_ready:
@@ -353,6 +357,8 @@ class SessionManager:
             record = records.read() if records is not None else None
             if record is not None and not record.is_set:
                 return False, "the rest of the model"
+            if awaits_run and sess.sess_str and any(s.has_ended(sess, config) for s in run_states(self._graph)):
+                return False, "the model of another run, since the last one has ended"
             self.model = record.model if record is not None else ""
         return is_ready, msg
 
