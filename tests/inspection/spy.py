@@ -34,9 +34,9 @@ def row(node: Any) -> list[Any]:
     return [node.name, node.op, node.device, [list(e) for e in node.inputs], sorted(node.controls), rendezvous]
 
 
-def spied_build(self: MasterSession, signature: Any) -> Any:
+def spied_build(self: MasterSession, signature: Any, *options: Any) -> Any:
     first_number = int(repr(self._names)[len("count(") : -1])
-    plan = BUILD(self, signature)
+    plan = BUILD(self, signature, *options)
     feeds, fetches, targets = signature
     graph_def = nodes_to_graph_def(list(self.nodes.values())).SerializeToString()
     note("plan", {
