@@ -33,6 +33,7 @@ class AllReduces:
 
     Attributes:
       met: (rank, attempt) -> the attempts of all ranks in the sum that it got.
+      has_parted: whether ranks were told that they have finished different steps, which ends a run without a hook.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -40,6 +41,7 @@ class AllReduces:
         self._size = plan.workers
         self._attempts = [0] * plan.workers
         self._done = [0] * plan.workers
+        self.has_parted = False
         self.met: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def run(self) -> None:
@@ -47,7 +49,7 @@ class AllReduces:
         self.world.run()
 
     def _is_over(self) -> bool:
-        return min(self._done) >= self.world.plan.steps
+        return self.has_parted or min(self._done) >= self.world.plan.steps
 
     def program(self, name: str, target: str) -> None:
         """Adds up until all ranks have done so as often as the plan says."""
@@ -60,7 +62,10 @@ class AllReduces:
                         self._step(name, rank, session, fed, total)
                         self.world.pause(name)
                     return
-            except tf.errors.OpError:
+            except tf.errors.OpError as error:
+                self.has_parted |= "are not at the same step" in error.message
+                if self.has_parted:
+                    return
                 current_process().sleep(_RETRY_S)
 
     def _step(self, name: str, rank: int, session: tf.Session, fed: Any, total: Any) -> None:

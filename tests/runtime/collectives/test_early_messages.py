@@ -57,7 +57,7 @@ class World:
         """Calls the collective and enters the group; returns the answer to the call."""
         answer = call(self.executor, 0, 2)
         devices = (f"{TASK}/device:CPU:0", f"{OTHER}/device:CPU:0")
-        self.answered(types.SimpleNamespace(epoch=EPOCH, members=devices, places=("", "")))
+        self.answered(types.SimpleNamespace(epoch=EPOCH, members=devices, places=("", ""), steps=0))
         return answer
 
 
