@@ -134,7 +134,7 @@ def test_a_child_keeps_no_socket_and_its_own_files() -> None:
         with os.fdopen(reader, "rb") as file:
             kept_there, _, said = file.read().decode().partition("|")
         os.waitpid(pid, 0)
-        # What other threads of this process have closed meanwhile, and the listing's own descriptor, are gone there, too.
+        # The listing's own descriptor is gone in both, and so is what other threads have closed since.
         assert (before & set(os.listdir("/proc/self/fd"))) - set(kept_there.split()) == set()
         assert said == "[] True"
 
