@@ -15,7 +15,7 @@ from tfmini.collectives.fingerprints import Fingerprint, skipped
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.exchange import Exchange, Member
 
-_log = logging.getLogger("tfmini")
+_log = logging.getLogger("tfmini.runtime")
 _TICK_S = 1.0
 _SKIPPED_S = 3.0  # two ranks that wait for each other so long in different exchanges will never meet
 _SLOW_S = 4.5
