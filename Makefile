@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check names bench chaos fuzz soak schedules wheel clean
+.PHONY: demo test test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -21,6 +21,54 @@ test: $(VENV)/.test $(ORACLE_VENV)/.stamp
 		unset TFMINI_ORACLE; \
 	fi; \
 	$(BIN)/python -m pytest -n $(JOBS) -q
+
+# Clusters whose tasks are on hosts of their own: network namespaces, with cut and slow links. It needs root.
+test-hosts: $(VENV)/.test
+	@command -v tc >/dev/null || apt-get install -y -q iproute2
+	TFMINI_TEST_HOSTS=1 $(BIN)/python -m pytest -q -rs tests/hosts
+
+# Training jobs on such hosts with seeded faults of cables and hosts; CHAOS_HOSTS=--only\ 17 replays one.
+CHAOS_HOSTS ?= --count 100
+chaos-hosts: $(VENV)/.test
+	@command -v tc >/dev/null || apt-get install -y -q iproute2
+	$(BIN)/python -m tests.hosts.trials $(CHAOS_HOSTS)
+
+# What such hosts put on the wire, as a table for benchmarks/README.md.
+bench-hosts: $(VENV)/.test
+	@command -v tc >/dev/null || apt-get install -y -q iproute2
+	$(BIN)/python -m tests.hosts.table
+
+# The tests of engines need their schedulers, which these targets install: apt needs root.
+INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 -qq install -y --no-install-recommends
+
+# A controller and four node daemons on this machine.
+test-slurm: $(VENV)/.test
+	@PATH="$$PATH:/usr/sbin" command -v slurmctld munged srun >/dev/null || \
+		{ apt-get -qq update && $(INSTALL) slurmctld slurmd slurm-client munge; }
+	TFMINI_TEST_ENGINE=slurm $(BIN)/python -m pytest -q tests/engines/test_slurm_jobs.py tests/engines/test_slurm_losses.py
+
+# Open MPI and MPICH.
+test-mpi: $(VENV)/.test
+	@command -v mpirun.openmpi >/dev/null && command -v mpirun.mpich >/dev/null || \
+		{ apt-get -qq update && $(INSTALL) openmpi-bin mpich; }
+	TFMINI_TEST_ENGINE=mpi $(BIN)/python -m pytest -q tests/engines/test_mpi_runs.py
+
+# Three nodes of Ray on this machine.
+test-ray: $(VENV)/.test
+	$(BIN)/pip install --quiet -e '.[ray]'
+	TFMINI_TEST_ENGINE=ray $(BIN)/python -m pytest -q tests/engines/test_ray_runs.py tests/engines/test_ray_losses.py
+
+# Manifests against the schemas in CRDS (jobset.yaml and tfjob.yaml, as their projects publish them; they are fetched where
+# the network allows it), and the containers' commands on hosts that are network namespaces.
+CRDS ?= $(CURDIR)/.crds
+GITHUB := https://raw.githubusercontent.com
+test-kubernetes: $(VENV)/.test
+	$(BIN)/pip install --quiet -e '.[kubernetes]'
+	@mkdir -p $(CRDS); cd $(CRDS); \
+	test -s jobset.yaml || curl -fsSLo jobset.yaml $(GITHUB)/kubernetes-sigs/jobset/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml || rm -f jobset.yaml; \
+	test -s tfjob.yaml || curl -fsSLo tfjob.yaml $(GITHUB)/kubeflow/training-operator/v1.9.0/manifests/base/crds/kubeflow.org_tfjobs.yaml || rm -f tfjob.yaml
+	TFMINI_TEST_ENGINE=kubernetes TFMINI_CRDS=$$(test -s $(CRDS)/jobset.yaml && test -s $(CRDS)/tfjob.yaml && echo $(CRDS)) \
+		$(BIN)/python -m pytest -q -rs tests/engines/test_manifest.py tests/engines/test_kubernetes.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -43,7 +91,7 @@ chaos: $(VENV)/.test
 
 # Random messages to a real server by every transport.
 fuzz: $(VENV)/.test
-	$(BIN)/python -m tests.fuzz.attack --messages 1000000
+	$(BIN)/python -m tests.fuzz.attack --messages 1000000 --jobs $(JOBS)
 
 # A million steps beside idle clients and clients that are killed: memory, threads and descriptors, with a plot.
 soak: $(VENV)/.test

@@ -10,47 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from models import batch, chain, cnn, lstm, mlp
-
-HERE = os.path.abspath(__file__)
-
-
-def load(target: str) -> Any:
-    """The TF1 namespace of a target."""
-    if target == "tfmini":
-        import tfmini
-
-        return tfmini
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    import tensorflow.compat.v1 as tf
-
-    tf.disable_v2_behavior()
-    tf.logging.set_verbosity(tf.logging.ERROR)
-    return tf
-
-
-def median(action: Callable[[], Any], repeats: int, warm_up: int = 5) -> float:
-    """Median seconds of one call."""
-    for _ in range(warm_up):
-        action()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
-
+import numpy as np
+from clusters import between_graph, cluster_of, load, median, resident_mb
+from models import batch, chain, cnn, embedding, lstm, mlp, sum_of_squares
 
 # ---- one process ----------------------------------------------------------------------------
 
@@ -97,64 +66,39 @@ def case_run_scalar_op(target: str) -> tuple[float, str]:
         return median(lambda: session.run(y, {x: 1.0}), 2000, 50) * 1e6, "us"
 
 
-def case_local_mlp_step(target: str) -> tuple[float, str]:
-    tf = load(target)
-    x, y, _, train = mlp(tf, hidden=1024)
-    feed = dict(zip((x, y), batch(100)))
+def _local_step(tf: Any, train: Any, feed: Any, repeats: int) -> float:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        return median(lambda: session.run(train, feed), 100) * 1e3, "ms"
+        return median(lambda: session.run(train, feed), repeats)
 
 
-def case_local_cnn_step(target: str) -> tuple[float, str]:
+def case_mlp_1024_step(target: str) -> tuple[float, str]:
+    tf = load(target)
+    x, y, _, train = mlp(tf, hidden=1024)
+    return _local_step(tf, train, dict(zip((x, y), batch(100))), 100) * 1e3, "ms"
+
+
+def case_mlp_100_step(target: str) -> tuple[float, str]:
+    tf = load(target)
+    x, y, _, train = mlp(tf, hidden=100)
+    return _local_step(tf, train, dict(zip((x, y), batch(100))), 300) * 1e6, "us"
+
+
+def case_cnn_step(target: str) -> tuple[float, str]:
     tf = load(target)
     x, y, train = cnn(tf)
     images, labels = batch(32)
-    feed = {x: images.reshape(-1, 28, 28, 1), y: labels}
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        return median(lambda: session.run(train, feed), 40) * 1e3, "ms"
+    return _local_step(tf, train, {x: images.reshape(-1, 28, 28, 1), y: labels}, 40) * 1e3, "ms"
+
+
+def case_sparse_embedding_step(target: str) -> tuple[float, str]:
+    tf = load(target)
+    ids, train = embedding(tf)
+    rng = np.random.RandomState(0)
+    return _local_step(tf, train, {ids: rng.randint(0, 50_000, 512)}, 200) * 1e6, "us"
 
 
 # ---- clusters -------------------------------------------------------------------------------
-
-
-def serve(target: str, cluster: dict[str, list[str]], job: str, task: int) -> None:
-    """The whole of a passive task."""
-    tf = load(target)
-    server = tf.train.Server(tf.train.ClusterSpec(cluster), job_name=job, task_index=task)
-    print("ready", flush=True)
-    server.join()
-
-
-def free_address() -> str:
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        return f"localhost:{s.getsockname()[1]}"
-
-
-@contextmanager
-def cluster_of(target: str, ps: int, workers: int) -> Iterator[tuple[Any, Any, list[subprocess.Popen[str]]]]:
-    """Passive processes for all tasks but worker 0, which is this process: (tf, server, processes)."""
-    spec = {"ps": [free_address() for _ in range(ps)], "worker": [free_address() for _ in range(workers)]}
-    others = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(1, workers)]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, HERE, "--target", target, "serve", json.dumps(spec), job, str(task)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )
-        for job, task in others
-    ]  # fmt: skip
-    try:
-        for process in processes:
-            assert process.stdout is not None and process.stdout.readline().strip() == "ready"
-        tf = load(target)
-        server = tf.train.Server(tf.train.ClusterSpec(spec), job_name="worker", task_index=0)
-        yield tf, server, processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def case_remote_op(target: str) -> tuple[float, str]:
@@ -198,53 +142,36 @@ def case_ps_memory_64_mb(target: str) -> tuple[float, str]:
             v = tf.Variable(tf.zeros([16 << 20]), name="v")
         session = tf.Session(server.target)
         session.run(v.initializer)
-        with open(f"/proc/{processes[0].pid}/status") as status:
-            kilobytes = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-        return kilobytes / 1024, "MB"
+        return resident_mb(processes[0].pid), "MB"
 
 
-def trainer(target: str, cluster: dict[str, list[str]], task: int, steps: int) -> None:
-    """A between-graph worker: trains, then prints seconds per local step."""
-    tf = load(target)
-    server = tf.train.Server(tf.train.ClusterSpec(cluster), job_name="worker", task_index=task)
-    with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{task}")):
-        x, y, _, train = mlp(tf)
-    feed = dict(zip((x, y), batch(100)))
+def _pull_and_push(tf: Any, server: Any) -> tuple[Any, Any, Any]:
+    """A session, and ops that read 64 MB of a ps into the worker and write them from there."""
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(tf.zeros([16 << 20]), name="v")
+    with tf.device("/job:worker/task:0"):
+        pulled = tf.identity(v)
+        made = tf.fill([16 << 20], tf.placeholder_with_default(1.0, []))
+    with tf.device("/job:ps/task:0"):
+        pushed = tf.assign(v, made)
     session = tf.Session(server.target)
-    if task == 0:
-        session.run(tf.global_variables_initializer())
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for _ in range(10):
-        session.run(train, feed)
-    begin = time.perf_counter()
-    for _ in range(steps):
-        session.run(train, feed)
-    print((time.perf_counter() - begin) / steps, flush=True)
-    sys.stdin.readline()
+    session.run(v.initializer)
+    return session, pulled.op, pushed.op
 
 
-def between_graph(target: str, ps: int, workers: int, steps: int = 150) -> float:
-    """Microseconds per global step of asynchronous training."""
-    spec = {"ps": [free_address() for _ in range(ps)], "worker": [free_address() for _ in range(workers)]}
-    me = [sys.executable, HERE, "--target", target]
-    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "stdin": subprocess.PIPE, "text": True}
-    servers = [subprocess.Popen([*me, "serve", json.dumps(spec), "ps", str(i)], **quiet) for i in range(ps)]
-    trainers = [
-        subprocess.Popen([*me, "train", json.dumps(spec), str(i), str(steps)], **quiet) for i in range(workers)
-    ]
-    try:
-        for process in servers + trainers:
-            assert process.stdout.readline().strip() == "ready"
-        for process in trainers:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        seconds = [float(process.stdout.readline()) for process in trainers]
-        return 1e6 / sum(1 / s for s in seconds)
-    finally:
-        for process in servers + trainers:
-            process.kill()
-            process.wait()
+def case_push_64_mb(target: str) -> tuple[float, str]:
+    with cluster_of(target, 1, 1) as (tf, server, _):
+        session, _, pushed = _pull_and_push(tf, server)
+        return median(lambda: session.run(pushed), 15, 3) * 1e3, "ms"
+
+
+def case_worker_memory_64_mb(target: str) -> tuple[float, str]:
+    with cluster_of(target, 1, 1) as (tf, server, _):
+        session, pulled, pushed = _pull_and_push(tf, server)
+        for _ in range(3):
+            session.run(pulled)
+            session.run(pushed)
+        return resident_mb("self"), "MB"
 
 
 def case_global_step_1_ps_2_workers(target: str) -> tuple[float, str]:
@@ -253,6 +180,38 @@ def case_global_step_1_ps_2_workers(target: str) -> tuple[float, str]:
 
 def case_global_step_2_ps_4_workers(target: str) -> tuple[float, str]:
     return between_graph(target, 2, 4), "us"
+
+
+def case_sync_step_1_ps_2_workers(target: str) -> tuple[float, str]:
+    return between_graph(target, 1, 2, synchronous=True), "us"
+
+
+# ---- many tasks, many variables -------------------------------------------------------------
+
+
+def _step_of_many(target: str, ps: int, variables: int, repeats: int, tasks_per_process: int) -> tuple[float, float]:
+    """Seconds of the first step and of a later one that updates variables of 10 numbers, spread over the ps."""
+    with cluster_of(target, ps, 1, tasks_per_process) as (tf, server, _):
+        with tf.device(tf.train.replica_device_setter(ps_tasks=ps, worker_device="/job:worker/task:0")):
+            train = sum_of_squares(tf, variables)
+        session = tf.Session(server.target)
+        session.run(tf.global_variables_initializer())
+        begin = time.perf_counter()
+        session.run(train)
+        first = time.perf_counter() - begin
+        return first, median(lambda: session.run(train), repeats, 2)
+
+
+def case_step_over_64_ps(target: str) -> tuple[float, str]:
+    return _step_of_many(target, 64, 64, 50, tasks_per_process=16)[1] * 1e3, "ms"
+
+
+def case_step_of_10000_variables(target: str) -> tuple[float, str]:
+    return _step_of_many(target, 4, 10_000, 5, tasks_per_process=1)[1] * 1e3, "ms"
+
+
+def case_first_step_of_10000_variables(target: str) -> tuple[float, str]:
+    return _step_of_many(target, 4, 10_000, 1, tasks_per_process=1)[0], "s"
 
 
 # ---- checkpoints ----------------------------------------------------------------------------
@@ -299,7 +258,7 @@ def case_while_loop_1000(target: str) -> tuple[float, str]:
 
 def _lstm_step(target: str, unrolled: bool) -> tuple[float, str]:
     tf = load(target)
-    train = lstm(tf, 20, unrolled)
+    train = lstm(tf, 20, unrolled, width=256)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         return median(lambda: session.run(train), 60, 10) * 1e6, "us"
@@ -329,16 +288,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", choices=["tfmini", "tensorflow"], required=True)
     parser.add_argument("case")
-    parser.add_argument("rest", nargs="*")
     args = parser.parse_args()
-    if args.case == "serve":
-        serve(args.target, json.loads(args.rest[0]), args.rest[1], int(args.rest[2]))
-    elif args.case == "train":
-        trainer(args.target, json.loads(args.rest[0]), int(args.rest[1]), int(args.rest[2]))
-    else:
-        value, unit = CASES[args.case](args.target)
-        print(json.dumps({"value": value, "unit": unit}), flush=True)
-        os._exit(0)  # TensorFlow's servers cannot be stopped
+    value, unit = CASES[args.case](args.target)
+    print(json.dumps({"value": value, "unit": unit}), flush=True)
+    os._exit(0)  # TensorFlow's servers cannot be stopped
 
 
 if __name__ == "__main__":

@@ -52,8 +52,23 @@ def cnn(tf: Any) -> tuple[Any, Any, Any]:
     w2 = tf.Variable(tf.truncated_normal([512, 10], stddev=0.1, seed=4))
     logits = tf.matmul(tf.nn.relu(tf.matmul(h, w1)), w2)
     loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=logits))
-    train = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
+    train = tf.train.AdamOptimizer(1e-4).minimize(loss)
     return x, y, train
+
+
+def embedding(tf: Any, rows: int = 50_000, width: int = 64) -> tuple[Any, Any]:
+    """(ids, train op) of a table of which a step reads and updates a few rows."""
+    ids = tf.placeholder(tf.int64, [None])
+    table = tf.Variable(tf.random_uniform([rows, width], -0.1, 0.1, seed=1))
+    loss = tf.reduce_mean(tf.square(tf.nn.embedding_lookup(table, ids)))
+    return ids, tf.train.AdagradOptimizer(0.1).minimize(loss)
+
+
+def sum_of_squares(tf: Any, variables: int, size: int = 10) -> Any:
+    """The train op of many small variables."""
+    values = [tf.Variable(tf.ones([size]), name=f"v{i}") for i in range(variables)]
+    loss = tf.add_n([tf.reduce_sum(tf.square(value)) for value in values])
+    return tf.train.GradientDescentOptimizer(0.01).minimize(loss)
 
 
 def lstm(tf: Any, steps: int, unrolled: bool, batch_size: int = 32, width: int = 64) -> Any:

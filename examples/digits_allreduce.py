@@ -51,8 +51,8 @@ def main():
     mine, score = train(
         server.target, optimizer, lambda: [optimizer.make_session_run_hook()], 1 + 10 * rank, args.steps, rank, workers
     )  # fmt: skip
-    sent = server.worker.collectives
-    print(f"worker {rank}: sent {sent.sent_messages} messages, {sent.sent_bytes} bytes of tensors", flush=True)
+    sent = server.collective_traffic()
+    print(f"worker {rank}: sent {sent.messages} messages, {sent.bytes} bytes of tensors", flush=True)
     if rank == 0:
         alone, _ = train("", tf.train.MomentumOptimizer(0.1, 0.9), list, 1, args.steps, 0, 1)
         apart = max(np.abs(a - b).max() for a, b in zip(mine, alone))

@@ -13,7 +13,9 @@ PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = (
     *("values", "numerics", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
-    *("rpc", "runtime", "data", "train", "compat", "inspection", "tools", "testing"),
+    *("rpc", "status", "runtime", "data", "train", "estimator", "compat", "inspection"),
+    "dashboard",
+    *("tools", "engines", "testing"),
 )
 # The same inside a layer: a room, or a single file that stands elsewhere in this order than its room.
 ROOMS = {
@@ -25,11 +27,11 @@ ROOMS = {
         *("strings", "nn", "image", "queues", "io", "tables", "summary"),
     ),
     "runtime": (
-        *("options", "forks", "blas_threads", "step_ids", "process", "targets", "resources", "session_owners"),
-        *("trace", "compiler", "collectives", "executor", "worker", "master", "client", "server"),
+        *("options", "forks", "blas_threads", "heap", "step_ids", "process", "targets", "resources", "session_owners"),
+        *("trace", "compiler", "collectives", "executor", "worker", "master", "client", "status", "server"),
     ),
     "train": (
-        *("global_steps", "coordinator", "strategy", "cluster_resolver"),
+        *("global_steps", "coordinator", "strategy", "cluster_resolver", "slurm_cluster_resolver"),
         *("optimizers", "checkpointing", "summaries", "hooks", "inputs", "sessions", "replicas", "loops"),
     ),
 }
@@ -153,6 +155,16 @@ def test_only_rpc_imports_zmq() -> None:
         module
         for module, path in sources()
         if layer_of(module) != "rpc" and any(name.split(".")[0] == "zmq" for name in imports_of(path))
+    ]
+    assert wrong == []
+
+
+def test_training_has_the_clock_of_its_process() -> None:
+    """So it also runs in virtual time (`runtime.process`)."""
+    wrong = [
+        module
+        for module, path in sources()
+        if layer_of(module) == "train" and any(name.split(".")[0] in ("time", "datetime") for name in imports_of(path))
     ]
     assert wrong == []
 

@@ -72,7 +72,7 @@ def test_versions() -> None:
     ("read", "told"),
     [
         (lambda: tf.mul, "tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is tf.multiply"),
-        (lambda: tf.keras, "out of tfmini's scope; use tf.get_variable"),
+        (lambda: tf.keras.models, "out of tfmini's scope; use tf.get_variable"),
         (lambda: tf.GradientTape, "use tf.gradients"),
         (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
         (lambda: tf.contrib.distribute, "use tf.distribute"),
@@ -104,6 +104,7 @@ _LATER = (
     *("absl", "click", "google.protobuf", "msgpack", "networkx", "rich", "threadpoolctl", "zmq"),
     *("asyncio", "concurrent.futures", "hashlib", "json", "multiprocessing", "pprint", "secrets", "socket"),
     *("subprocess", "uuid", "tfmini.rpc", "tfmini.placement", "tfmini.testing", "tfmini.tools"),
+    *("starlette", "uvicorn", "tfmini.dashboard", "tfmini.status"),
 )
 
 

@@ -19,7 +19,7 @@ DATA = {"tfmini/public_names.py": "one row for each public name"}
 GENERATED = "_pb2.py"
 # file -> how many lines it may have
 LONG_FILES = {
-    "tfmini/graph/importing.py": 445,
+    "tfmini/graph/importing.py": 439,
     "tfmini/graph/operation.py": 437,
     "tfmini/ops/array/shape.py": 431,
     "tfmini/ops/array/slicing.py": 412,
@@ -27,7 +27,7 @@ LONG_FILES = {
     "tfmini/ops/math/elementwise.py": 421,
     "tfmini/ops/sparse/math.py": 448,
     "tfmini/ops/variables/base.py": 404,
-    "tfmini/runtime/compiler/lowering.py": 482,
+    "tfmini/runtime/compiler/lowering.py": 455,
 }
 # file:function -> how many lines it may have
 LONG_FUNCTIONS = {"tfmini/train/loops/slim_learning.py:train": 100}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tfmini.compat
 import tfmini.data
+import tfmini.estimator
 import tfmini.graph.building
 import tfmini.layers
 import tfmini.ops

@@ -231,10 +231,13 @@ def parse_address(address: str) -> HostPort:
     return HostPort(host, int(port))
 
 
-def check_server_cluster(cluster: ClusterSpec, job_name: str, task_index: int) -> HostPort:
+def check_server_cluster(
+    cluster: ClusterSpec, job_name: str, task_index: int, may_move: bool = False
+) -> HostPort:
     """Check a cluster for the server of one of its tasks; return the address of that task.
 
-    Only the server's own address may have port 0 (the system chooses). `localhost` and `127.0.0.1` are the same host.
+    Only the server's own address may have port 0 (the system chooses), or every one if tasks learn the real addresses
+    elsewhere (`may_move`). `localhost` and `127.0.0.1` are the same host.
 
     Raises:
       InternalError: the job or task is not in the cluster (TensorFlow's class and words).
@@ -245,10 +248,11 @@ def check_server_cluster(cluster: ClusterSpec, job_name: str, task_index: int) -
     seen: dict[HostPort, ClusterTask] = {}
     for task in cluster.tasks():
         is_own = (task.job, task.task) == (job_name, task_index)
-        address = _checked_address(task, is_own)
+        address = _checked_address(task, is_own or may_move)
         if is_own:
             own = address
-        _check_unshared(task, address, seen)
+        if address.port or not may_move:
+            _check_unshared(task, address, seen)
     assert own is not None, "membership was checked above"
     return own
 

@@ -95,6 +95,8 @@ class OpError(Exception):
     @property
     def node_def(self) -> Any:
         """The NodeDef of the operation that failed, or None."""
+        if self._node_def is None and self._op is not None:
+            return self._op.node_def
         return self._node_def
 
     @property
@@ -105,8 +107,14 @@ class OpError(Exception):
     def __str__(self) -> str:
         if self._op is None:
             return self._message
-        head = f"{self._message}\n\nOriginal stack trace for {self._op.name!r}:\n"
-        return head + format_frames(self._op.creation_stack()).rstrip("\n")
+        text = f"{self._message}\n\nOriginal stack trace for {self._op.name!r}:\n"
+        text += format_frames(self._op.creation_stack())
+        original = getattr(self._op, "_original_op", None)  # of a gradient: the op that it is the gradient of
+        while original is not None:
+            text += f"\n...which was originally created as op {original.name!r}, defined at:\n"
+            text += format_frames(original.creation_stack())
+            original = original._original_op
+        return text.rstrip("\n")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An Operation cannot be pickled; the message and the origin are.
@@ -319,6 +327,11 @@ _OS_ERRORS: dict[int, type[_CodedError]] = {
     errno.EISDIR: FailedPreconditionError,
     errno.ENOTDIR: FailedPreconditionError,
 }
+
+
+def shutting_down(task: str) -> UnavailableError:
+    """What others get from a task whose server is being stopped; a recovering session waits for its restart."""
+    return UnavailableError.of(f"{task} is shutting down.", task=task)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
-"""Reports from a task to the `tfmini launch` that started it: the task enters or leaves `Server.join`.
+"""Reports from a task to the `tfmini launch` that started it: it serves, enters or leaves `Server.join`, works long.
 
-The contract: the environment variable `TFMINI_LAUNCH_REPORT` is ``FD:INODE``, the write end of a
-pipe that the task has inherited, and the pipe's inode. The inode prevents that a child of the task, in which
-the descriptor may be another file, writes to it. Each line is ``JOB TASK joined`` or ``JOB TASK left``.
+The contract: the environment variable `TFMINI_LAUNCH_REPORT` is ``FD:INODE``, the write end of a pipe that the task
+has inherited, and the pipe's inode. The inode prevents that a child of the task, in which the descriptor may be
+another file, writes to it. Each line is ``JOB TASK joined`` or ``JOB TASK left``, or ``JOB TASK`` and words about its
+progress (`tfmini.tools.progress_reports`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import stat
 
 REPORT_ENV = "TFMINI_LAUNCH_REPORT"
+_LONGEST_LINE = 400  # bytes; shorter than PIPE_BUF, so that lines of several tasks do not mix
 
 
 def report_variable(fd: int) -> str:
@@ -32,6 +34,29 @@ def send_report(job: str, task: int, joined: bool) -> None:
         os.write(fd, f"{job} {task} {'joined' if joined else 'left'}\n".encode())
     except OSError:  # the launcher has ended
         return
+
+
+def send_progress(job: str, task: int, words: str) -> None:
+    """Reports progress to the launcher, if there is one that reads. It never blocks; the line may be lost."""
+    fd = _pipe()
+    if fd is None:
+        return
+    import select
+
+    try:
+        if select.select([], [fd], [], 0)[1]:
+            os.write(fd, f"{job} {task} {words}".replace("\n", " ").encode()[:_LONGEST_LINE] + b"\n")
+    except (OSError, ValueError):  # the launcher has ended, or the descriptor is too large for select
+        return
+
+
+def parse_progress(line: str) -> tuple[str, int, str] | None:
+    """Parses a line of `send_progress` to (job, task, words); None if it is none."""
+    job, _, rest = line.partition(" ")
+    task, _, words = rest.partition(" ")
+    if not task.isdecimal() or words.split(" ")[0] not in ("serves", "works", "rests"):
+        return None
+    return job, int(task), words
 
 
 def parse_report(line: str) -> tuple[str, int, bool] | None:

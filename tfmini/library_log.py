@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 
@@ -24,6 +25,11 @@ def _is_interactive() -> bool:
 def library_logger() -> logging.Logger:
     """The logger "tensorflow", with its handler."""
     logger = logging.getLogger("tensorflow")
+    if os.environ.get("TFMINI_LOG_JSON") == "1":
+        from tfmini import json_log  # late, because few want it
+
+        json_log.install()
+        return logger
     if not any(isinstance(handler, StderrHandler) for handler in logger.handlers):
         handler = StderrHandler()
         handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))

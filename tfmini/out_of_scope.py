@@ -6,7 +6,6 @@ import re
 
 _GRAPH_WAY = "a graph of ops and a tf.Session"
 _KERAS_WAY = "tf.get_variable, tf.nn, tf.layers and a tf.train optimizer"
-_CLUSTER_WAY = "tf.train.Server with tf.train.replica_device_setter and a tf.Session"
 _DEVICE_WAY = "tf.device with CPU devices"
 _FLOAT_WAY = "floating-point ops: quantised arithmetic is not emulated"
 _CONFIG_WAY = "the fields of tf.ConfigProto, given to tf.Session"
@@ -18,15 +17,38 @@ _LOOP_WAY = "tf.cond and tf.while_loop"
 # Keys are names below ``tf``; a key also covers all names below it.
 _NAMES = {
     "keras": _KERAS_WAY,
+    "keras.activations": "tf.nn",
+    "keras.backend": "the functions of tf",
+    "keras.callbacks": "the hooks of tf.train",
+    "keras.constraints": "the argument constraint of tf.get_variable",
+    "keras.datasets": "numpy arrays; of these data sets tfmini has tf.keras.datasets.mnist",
+    "keras.initializers": "tf.initializers",
+    "keras.losses": "tf.losses",
+    "keras.metrics": "tf.metrics",
+    "keras.optimizers": "the optimizers of tf.train",
+    "keras.preprocessing": "numpy, pillow or tf.image; for texts tf.contrib.learn.preprocessing",
+    "keras.regularizers": "tf.contrib.layers.l2_regularizer and its kin",
+    "keras.utils": "numpy; numpy.eye(classes)[labels] is to_categorical",
     "contrib.keras": _KERAS_WAY,
-    "estimator": _CLUSTER_WAY,
-    "contrib.learn": _CLUSTER_WAY,
-    "feature_column": "tf.placeholder and tf.nn.embedding_lookup",
+    "estimator": "tf.estimator.Estimator with a model function",
+    "estimator.tpu": _DEVICE_WAY,
+    "estimator.experimental": "tf.estimator.Estimator with a model function and hooks",
+    "contrib.estimator": "tf.estimator.Estimator with a model function",
+    "contrib.learn": "tf.estimator.Estimator with a model function, and tf.estimator.train_and_evaluate",
+    "contrib.seq2seq.BeamSearchDecoder": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper",
+    "contrib.bayesflow": "formulas in ops",
+    "contrib.graph_editor": "tf.import_graph_def with input_map",
+    "contrib.image": "tf.image, or scipy.ndimage in a tf.py_func",
+    "contrib.opt": "the optimizers of tf.train",
+    "contrib.resampler": "tf.gather_nd of the four neighbours and their weights",
+    "contrib.saved_model": "tf.saved_model",
+    "contrib.stateless": "tf.random.stateless_uniform and its kin",
+    "contrib.tfprof": "RunOptions.FULL_TRACE with tfmini trace",
+    "feature_column": "one of the columns that tf.feature_column has, or ops on the features in a model function",
     "tpu": _DEVICE_WAY,
     "contrib.tpu": _DEVICE_WAY,
     "distribute.cluster_resolver.TPUClusterResolver": _DEVICE_WAY,
     "distribute.cluster_resolver.GCEClusterResolver": "tf.train.ClusterSpec with the addresses",
-    "distribute.cluster_resolver.SlurmClusterResolver": "tf.train.ClusterSpec with the addresses",
     "xla": _GRAPH_WAY,
     "GradientTape": "tf.gradients",
     "function": _GRAPH_WAY,
@@ -43,7 +65,7 @@ _NAMES = {
     "contrib.boosted_trees": "the models of scikit-learn",
     "contrib.factorization": "the models of scikit-learn",
     "contrib.tensor_forest": "the models of scikit-learn",
-    "contrib.distributions": "tf.random_normal, tf.random_uniform and formulas in ops",
+    "contrib.distributions": "one of tf.distributions, or a subclass of tf.distributions.Distribution",
     "contrib.quantize": _FLOAT_WAY,
     "contrib.slim.nets": "a network of your own, from tf.contrib.slim's layers",
     "contrib.slim.dataset": "tf.data.TFRecordDataset with tf.parse_single_example",
@@ -67,7 +89,7 @@ _NAMES = {
     "distribute.get_loss_reduction": "tf.reduce_mean of the loss of each worker",
     "nn.compute_average_loss": "tf.reduce_mean of the loss of each worker",
     "nn.scale_regularization_loss": "the regularization loss as it is",
-    "distributions": "tf.random_normal, tf.random_uniform and formulas in ops",
+    "distributions": "another one of tf.distributions, or a subclass of tf.distributions.Distribution",
     "profiler": "RunOptions.FULL_TRACE with tfmini trace",
     "audio": "Python's wave module in a tf.py_func",
     "quantization": _FLOAT_WAY,

@@ -1,8 +1,9 @@
 """The table of TensorFlow's public names and their home modules, which `tfmini.namespace` installs.
 
 Public namespace ("" is ``tf`` itself, "nn" is ``tf.nn``) -> home module (relative to ``tfmini``) -> names,
-separated by blanks; ``public=attribute`` if the attribute has another name. ``tests/public_names.txt`` pins
-the result.
+separated by blanks; ``public=attribute`` if the attribute has another name. It is written by hand: a new public
+function gets its name here. ``make names`` writes the names that result to ``tests/public_names.txt``, and a test
+compares the two, so that no name comes or goes unnoticed.
 """
 
 from __future__ import annotations
@@ -223,23 +224,6 @@ NAMES: dict[str, dict[str, str]] = {
     "app": {
         "compat.app": "run",
     },
-    "app.flags": {
-        "compat.flags": (
-            "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
-            "CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class "
-            "DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum "
-            "DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string "
-            "DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer "
-            "EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder "
-            "FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser "
-            "ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError "
-            "UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags "
-            "declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width "
-            "mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive "
-            "mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator "
-            "register_validator set_default text_wrap validator"
-        ),
-    },
     "bitwise": {
         "ops.math.bitwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
@@ -262,6 +246,12 @@ NAMES: dict[str, dict[str, str]] = {
         "train.checkpointing.checkpoint_manager": "CheckpointManager",
         "train.checkpointing.object_graph": "Checkpointable=Trackable",
     },
+    "contrib.crf": {
+        "layers.contrib.crf": (
+            "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_sequence_score crf_unary_score "
+            "viterbi_decode"
+        ),
+    },
     "contrib.data": {
         "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.dataset": "Dataset",
@@ -278,6 +268,14 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "data.record_writers": "TFRecordWriter",
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
+    },
+    "contrib.estimator": {
+        "estimator.early_stopping": (
+            "make_early_stopping_hook stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook "
+            "stop_if_no_increase_hook"
+        ),
+        "estimator.evaluation_records": "read_eval_metrics",
+        "estimator.serving_inputs": "build_raw_supervised_input_receiver_fn",
     },
     "contrib.framework": {
         "layers.contrib.arg_scope": (
@@ -344,6 +342,13 @@ NAMES: dict[str, dict[str, str]] = {
             "smart_cond two_element_tuple"
         ),
     },
+    "contrib.learn": {
+        "estimator.task_environment": "TaskType",
+        "compat.learn_names": "ModeKeys=LearnModeKeys",
+    },
+    "contrib.learn.preprocessing": {
+        "compat.learn_names": "ByteProcessor CategoricalVocabulary VocabularyProcessor tokenizer",
+    },
     "contrib.learn.datasets.mnist": {
         "compat.mnist_data": (
             "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download "
@@ -388,7 +393,17 @@ NAMES: dict[str, dict[str, str]] = {
             "streaming_true_positives"
         ),
     },
+    "contrib.nn": {
+        "layers.contrib.nn_functions": (
+            "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits "
+            "deprecated_flipped_softmax_cross_entropy_with_logits "
+            "deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus"
+        ),
+        "ops.math.topk": "nth_element",
+    },
     "contrib.rnn": {
+        "layers.contrib.nas_cell": "NASCell",
+        "compat.rnn_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
         "layers.contrib.rnn": (
             "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell "
             "OutputProjectionWrapper stack_bidirectional_dynamic_rnn"
@@ -398,6 +413,15 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.rnn.cell_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
     },
     "contrib.seq2seq": {
+        "layers.contrib.attention": (
+            "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention LuongAttention hardmax "
+            "tile_batch"
+        ),
+        "layers.contrib.decoders": "BasicDecoder BasicDecoderOutput Decoder dynamic_decode",
+        "layers.contrib.decoding_helpers": (
+            "CustomHelper GreedyEmbeddingHelper Helper InferenceHelper SampleEmbeddingHelper "
+            "ScheduledEmbeddingTrainingHelper ScheduledOutputTrainingHelper TrainingHelper"
+        ),
         "layers.contrib.sequence_losses": "sequence_loss",
     },
     "contrib.slim": {
@@ -466,28 +490,6 @@ NAMES: dict[str, dict[str, str]] = {
             "multiply_gradients"
         ),
     },
-    "contrib.slim.losses": {
-        "layers.loss_reduction": (
-            "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss"
-        ),
-        "layers.losses": (
-            "absolute_difference cosine_distance hinge_loss log_loss mean_pairwise_squared_error "
-            "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
-        ),
-    },
-    "contrib.slim.metrics": {
-        "layers.contrib.metrics": (
-            "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
-            "streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error "
-            "streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
-            "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
-            "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
-            "streaming_root_mean_squared_error streaming_sensitivity_at_specificity "
-            "streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k "
-            "streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives "
-            "streaming_true_positives"
-        ),
-    },
     "contrib.slim.model_analyzer": {
         "layers.contrib.model_analyzer": "analyze_ops analyze_vars tensor_description",
     },
@@ -500,13 +502,6 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.summaries": (
             "add_histogram_summaries add_histogram_summary add_image_summaries add_image_summary "
             "add_scalar_summaries add_scalar_summary add_zero_fraction_summaries add_zero_fraction_summary"
-        ),
-    },
-    "contrib.slim.utils": {
-        "layers.contrib.named_outputs": (
-            "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict "
-            "first_dimension gather_tensors_aliases get_tensor_aliases last_dimension n_positive_integers "
-            "smart_cond two_element_tuple"
         ),
     },
     "contrib.staging": {
@@ -574,6 +569,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.debugging.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
         "ops.debugging.shape_checks": "assert_shapes is_non_decreasing is_strictly_increasing",
     },
+    "distributions": {
+        "layers.distributions.continuous": "Beta Exponential Gamma Laplace Normal StudentT Uniform",
+        "layers.distributions.dirichlet": "Dirichlet",
+        "layers.distributions.discrete": "Bernoulli Categorical Multinomial",
+        "layers.distributions.distribution": (
+            "Distribution FULLY_REPARAMETERIZED NOT_REPARAMETERIZED RegisterKL ReparameterizationType kl_divergence"
+        ),
+    },
     "distribute": {
         "runtime.server": "Server",
         "train.strategy": (
@@ -586,6 +589,7 @@ NAMES: dict[str, dict[str, str]] = {
             "ClusterResolver KubernetesClusterResolver SimpleClusterResolver TFConfigClusterResolver "
             "UnionResolver=UnionClusterResolver"
         ),
+        "train.slurm_cluster_resolver": "SlurmClusterResolver",
     },
     "dtypes": {
         "dtypes": (
@@ -615,6 +619,14 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "examples.tutorials.mnist.mnist": {
         "compat.mnist_model": "IMAGE_PIXELS IMAGE_SIZE NUM_CLASSES evaluation inference loss training",
+    },
+    "feature_column": {
+        "estimator.column_layers": "input_layer linear_model make_parse_example_spec",
+        "estimator.feature_columns": (
+            "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity "
+            "categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list embedding_column "
+            "indicator_column numeric_column"
+        ),
     },
     "flags": {
         "compat.flags": (
@@ -646,6 +658,36 @@ NAMES: dict[str, dict[str, str]] = {
             "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
             "remove_training_nodes tensor_shape_from_node_def_name"
         ),
+    },
+    "estimator": {
+        "estimator.best_exporter": "BestExporter",
+        "estimator.estimator": "Estimator",
+        "estimator.exporters": "Exporter FinalExporter LatestExporter",
+        "estimator.model_spec": "EstimatorSpec",
+        "estimator.modes": "ModeKeys",
+        "estimator.premade": "DNNClassifier DNNRegressor LinearClassifier LinearRegressor",
+        "estimator.run_config": "RunConfig",
+        "estimator.cluster_training": "train_and_evaluate",
+        "estimator.training_specs": "EvalSpec TrainSpec",
+        "estimator.warm_start_settings": "WarmStartSettings",
+        "train.checkpointing.warm_starting": "VocabInfo",
+    },
+    "estimator.experimental": {
+        "estimator.early_stopping": (
+            "make_early_stopping_hook stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook "
+            "stop_if_no_increase_hook"
+        ),
+        "estimator.serving_inputs": "build_raw_supervised_input_receiver_fn",
+    },
+    "estimator.export": {
+        "estimator.export_outputs": "ClassificationOutput EvalOutput ExportOutput PredictOutput RegressionOutput",
+        "estimator.serving_inputs": (
+            "ServingInputReceiver TensorServingInputReceiver build_parsing_serving_input_receiver_fn "
+            "build_raw_serving_input_receiver_fn"
+        ),
+    },
+    "estimator.inputs": {
+        "estimator.array_inputs": "numpy_input_fn pandas_input_fn",
     },
     "image": {
         "ops.image.colours": (
@@ -714,6 +756,9 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.file_io": (
             "GFile copy exists glob isdir listdir makedirs mkdir remove rename rmtree stat walk"
         ),
+    },
+    "keras.datasets.mnist": {
+        "compat.keras_data": "load_data",
     },
     "layers": {
         "layers.base": "Layer",
@@ -1128,3 +1173,13 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
 }
+
+ALIASES = {
+    # namespace: another one with the same names
+    "app.flags": "flags",
+    "contrib.distributions": "distributions",
+    "contrib.slim.losses": "contrib.losses",
+    "contrib.slim.metrics": "contrib.metrics",
+    "contrib.slim.utils": "contrib.layers.utils",
+}
+NAMES |= {alias: NAMES[name] for alias, name in ALIASES.items()}

@@ -1,12 +1,12 @@
 """Trials: a real training job, faults of real processes at seeded moments, and what must hold at the end.
 
 ``python -m tests.chaos.trials --count 300 --seed 0`` runs that many and prints a line per trial and a table;
-``--only N`` replays the trial of one seed. A trial varies the mode (asynchronous, synchronous, Supervisor), the number
-of tasks, the victim, the moment, and the fault (killed, told to end, stopped for a while, killed twice). Killed
-tasks are started again, as a cluster engine would.
+``--only N`` replays the trial of one seed. A trial varies the mode (asynchronous, synchronous, Supervisor, all-reduce
+of a fixed and of an elastic group), the number of tasks, the victim, the moment, and the fault (killed, told to end,
+stopped for a while, killed twice). Killed tasks are started again, as a cluster engine would.
 
 Every trial must end within `LIMIT_S`: each worker exits by itself with code 0 and a trained model, the newest
-checkpoint has the last step, and nothing is left running.
+checkpoint has the last step, and nothing is left running. In the all-reduce modes all workers end with the same loss.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from typing import Any
 
 import tfmini as tf
 from tests.train.sessions.training_runs import EVERY, LAST, training_cluster
+from tests.train.sessions.training_task import RINGS
 from tfmini.testing.process_cluster import ProcessCluster
 from tfmini.tools.supervision import TaskId
 
 LIMIT_S = 240.0
-MODES = ("monitored", "sync", "supervisor")
+MODES = ("monitored", "sync", "supervisor", *RINGS)
 FAULTS = ("kill", "term", "stop", "kill twice")
 _LOSS_LIMIT = 1e-2
 _TICK_S = 0.01
@@ -43,7 +44,7 @@ class Fault:
     Attributes:
       victim: the task.
       kind: one of `FAULTS`.
-      step: the chief's step from which on it happens; 0: as soon as the tasks have been started.
+      step: the workers' latest step from which on it happens; 0: as soon as the tasks have been started.
       in_save: whether it waits for a checkpoint being written.
       pause_s: how long the task stays dead or stopped.
     """
@@ -77,6 +78,8 @@ def plan(seed: int) -> Plan:
     """The plan of a seed."""
     pick = random.Random(seed)
     mode, ps, workers = pick.choice(MODES), pick.randint(1, 2), pick.randint(1, 3)
+    if mode in RINGS:
+        ps, workers = 0, max(2, workers)
     tasks = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
     count = pick.choice((1, 1, 1, 2))
     faults = [
@@ -119,7 +122,7 @@ class Trial:
         self.outputs: dict[TaskId, Output] = collections.defaultdict(Output)
         self.cluster: ProcessCluster = training_cluster(directory, plan.mode, plan.ps, plan.workers)
         self._limit = time.monotonic() + LIMIT_S
-        self._readers: list[threading.Thread] = []
+        self._readers: dict[TaskId, threading.Thread] = {}  # of the latest process of each task
 
     def run(self) -> float:
         """Runs it; returns the seconds that it took.
@@ -134,36 +137,45 @@ class Trial:
             for fault in self.plan.faults:
                 self._wait(lambda fault=fault: self._is_time(fault), f"the moment of {fault}")
                 self._inflict(fault)
+            workers = [TaskId("worker", i) for i in range(self.plan.workers)]
+            if self.plan.mode in RINGS:  # who comes after the end of the others would wait for them
+                self._wait(lambda: all(self._is_under_way(task) for task in workers), "the step of a rank")
             (self.directory / "go").touch()
-            for i in range(self.plan.workers):
-                self._check_worker(TaskId("worker", i))
-        for reader in self._readers:
+            losses = {self._checked_loss(task) for task in workers}
+            if self.plan.mode in RINGS and len(losses) > 1:
+                raise TrialError(f"the ranks have different variables, with the losses {losses}")
+        for reader in self._readers.values():
             reader.join(10.0)
         newest = str(tf.train.latest_checkpoint(str(self.directory)))
         if self.plan.mode != "supervisor" and int(newest.rpartition("-")[2]) < LAST:
             raise TrialError(f"the newest checkpoint is {newest}")
         return time.monotonic() - begun
 
-    def _check_worker(self, task: TaskId) -> None:
+    def _is_under_way(self, task: TaskId) -> bool:
+        return bool(self.outputs[task].step) or self.cluster.processes[task].poll() is not None
+
+    def _checked_loss(self, task: TaskId) -> float:
         process = self.cluster.processes[task]
         self._wait(lambda: process.poll() is not None, f"the end of {task}")
         output = self.outputs[task]
-        self._wait(lambda: output.loss is not None or not self._readers[-1].is_alive(), "its output")
+        self._wait(lambda: output.loss is not None or not self._readers[task].is_alive(), "its output")
         if process.returncode or output.loss is None:
             raise TrialError(f"{task} ended with {process.returncode}, {output.lines[-3:]}")
         late = self.plan.workers > 1 and output.loss != output.loss  # it came after the end: no step of its own
         if not late and not output.loss < _LOSS_LIMIT:
             raise TrialError(f"{task} ended with the loss {output.loss}")
+        return output.loss
 
     # ---- faults -----------------------------------------------------------------------------
 
     def _is_time(self, fault: Fault) -> bool:
-        chief = self.outputs[TaskId("worker", 0)]
-        if chief.loss is not None:
+        outputs = [self.outputs[TaskId("worker", i)] for i in range(self.plan.workers)]
+        if any(output.loss is not None for output in outputs):
             return True
-        if fault.step and chief.step < fault.step:
+        step = max(output.step for output in outputs)  # in synchronous training others may be far ahead of the chief
+        if fault.step and step < fault.step:
             return False
-        return not fault.in_save or chief.step > fault.step + 2 * EVERY or any(self.directory.glob("*.tempstate*"))
+        return not fault.in_save or step > fault.step + 2 * EVERY or any(self.directory.glob("*.tempstate*"))
 
     def _inflict(self, fault: Fault) -> None:
         job, index = fault.victim.job, fault.victim.task
@@ -192,7 +204,7 @@ class Trial:
 
     def _read(self, task: TaskId) -> None:
         stdout = self.cluster.processes[task].stdout
-        lines = self.outputs[task].lines
+        lines = self.outputs[task].lines = []  # of this process alone
 
         def read() -> None:
             try:
@@ -202,7 +214,7 @@ class Trial:
 
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
-        self._readers.append(thread)
+        self._readers[task] = thread
 
     def _wait(self, condition: Callable[[], Any], what: str) -> None:
         """Polls, since a fault belongs to a moment of other processes and not to an event of this one."""

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -80,8 +81,8 @@ def test_generated_ops_have_their_names_in_snake_case() -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import tensorflow.keras", "out of tfmini's scope; use tf.get_variable"),
-        ("from tensorflow import keras", "out of tfmini's scope; use tf.get_variable"),
+        ("import tensorflow.keras.layers", "out of tfmini's scope; use tf.get_variable"),
+        ("from tensorflow.keras.preprocessing import text", "use numpy, pillow or tf.image"),
         ("from tensorflow.python.keras import layers", "out of tfmini's scope"),
         ("import tensorflow.nothing", "tfmini does not have it yet"),
         ("from tensorflow.python.ops import nothing_ops", "tfmini has no module for this part of TensorFlow"),
@@ -112,3 +113,13 @@ def test_uninstall_removes_everything() -> None:
     importlib.import_module("tensorflow.python.ops.math_ops")
     alias.uninstall()
     assert not [name for name in sys.modules if name.partition(".")[0] == "tensorflow"]
+
+
+def test_the_private_tensor_util_answers_as_tensorflows_does() -> None:
+    tensor_util = internals.module("python.framework.tensor_util")
+    proto = tensor_util.make_tensor_proto([1, 2, 3])
+    assert tensor_util.ShapeEquals(proto, [3]) and tensor_util.MakeNdarray(proto).tolist() == [1, 2, 3]
+    shape = tensor_util.constant_value_as_shape(tf.shape(tf.placeholder(tf.float32, [None, 3])))
+    assert isinstance(shape, tf.TensorShape) and shape.as_list() == [None, 3]
+    array = np.array([3])
+    assert tensor_util.constant_value(array) is array

@@ -44,6 +44,8 @@ def test_the_first_write_creates_the_file(tmp_path: Path) -> None:
         (lambda p: tf.gfile.GFile(p / "x", "w").read(), tf.errors.PermissionDeniedError, "isn't open for reading"),
         (lambda p: tf.gfile.GFile(p / "f").write("x"), tf.errors.PermissionDeniedError, "isn't open for writing"),
         (lambda p: tf.gfile.GFile(p / "f").seek(-1), tf.errors.InvalidArgumentError, "negative position"),
+        (lambda p: tf.gfile.GFile(p / "f").seek(1 << 20), tf.errors.OutOfRangeError, "reached end of file"),
+        (lambda p: tf.gfile.GFile(p / "f").seek(1, position=2), TypeError, "may not be set simultaneously"),
         (lambda p: tf.gfile.GFile(p / "f").seek(0, 7), tf.errors.InvalidArgumentError, "Invalid whence"),
         (lambda p: tf.gfile.MkDir(p / "x" / "y"), tf.errors.NotFoundError, "No such file"),
         (lambda p: tf.gfile.MakeDirs(p / "f" / "y"), tf.errors.FailedPreconditionError, "is not a directory"),

@@ -27,6 +27,24 @@ def test_variables_become_constants(resource: bool) -> None:
     assert "CheckNumerics" not in {node.op for node in trimmed.node}
 
 
+@pytest.mark.parametrize("kind", ["cond", "while"])
+def test_variables_that_control_flow_reads_become_constants(kind: str) -> None:
+    x = tf.placeholder(tf.float32, [], name="x")
+    v = tf.get_variable("v", initializer=3.0, use_resource=True)
+    if kind == "cond":
+        y = tf.cond(x > 0, lambda: v * x, lambda: v + x)
+    else:
+        y = tf.while_loop(lambda a: a < 50.0, lambda a: a * v, [x])
+    tf.identity(y, name="y")
+    with tf.Session() as session:
+        session.run(v.initializer)
+        frozen = tf.graph_util.convert_variables_to_constants(session, session.graph_def, ["y"])
+    assert not any("Var" in node.op for node in frozen.node)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.import_graph_def(frozen, name="")
+        assert session.run("y:0", {"x:0": 2.0}) == {"cond": 6.0, "while": 54.0}[kind]
+
+
 def test_a_sub_graph_contains_the_nodes_that_its_ends_need() -> None:
     a = tf.constant(1.0, name="a")
     tf.constant(2.0, name="unused")

@@ -221,6 +221,16 @@ def test_threads_end_with_the_session() -> None:
     assert not _prefetchers()
 
 
+def test_a_parallel_map_says_that_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    element = Dataset.range(9).map(lambda x: x + 1, num_parallel_calls=2).make_one_shot_iterator().get_next()
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor.submit", refuse)
+    with tf.Session() as session, pytest.raises(tf.errors.CancelledError, match="process ends"):
+        session.run(element)
+
+
 # ---- elsewhere ------------------------------------------------------------------------------
 
 

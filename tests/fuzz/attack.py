@@ -12,6 +12,7 @@ import collections
 import gc
 import logging
 import os
+import subprocess
 import sys
 import time
 from typing import Any
@@ -110,7 +111,7 @@ class Attack:
             connection.send(hello())
         for _ in range(count):
             connection.send(self.messages.next(list(REGISTRY.keys() - CLEARING))[1])
-        reactor.drive(ended, reactor.now() + 0.02)
+        reactor.drive(ended, reactor.now() + 0.005)
         connection.close()
         reactor.drive(ended, reactor.now() + 5.0)
         return count
@@ -131,16 +132,19 @@ class Attack:
         ready = Waiter()
         peer.call(GetStatus(), lambda answer: ready.set())
         assert reactor.drive(ready, reactor.now() + 20.0), "no answer to GetStatus"
-        sent = 0
+        sent, well_formed = 0, self.random.random() < 0.04
         while sent < BATCH and (link := peer._link) is not None:
             kinds = list(ENDING) if self.random.random() < 0.002 else self._allowed
-            link.send(self.messages.next(kinds)[1])
+            link.send(self.messages.next(kinds, well_formed)[1])
             sent += 1
             if not sent % BURST:  # a malformed message may have ended the link: what follows it would not arrive
                 reactor.drive(Waiter(), reactor.now() + 0.0005)
-        answered = Waiter()
-        peer.call(GetStatus(), lambda answer: answered.set(), timeout_s=5.0)
-        reactor.drive(answered, reactor.now() + 10.0)
+        answered, link = Waiter(), peer._link
+        if link is not None:
+            peer.call(GetStatus(), lambda answer: answered.set(), timeout_s=5.0)
+        # The answer says that the server has handled the batch, and so does the end of the link.
+        while peer._link is link is not None and not reactor.drive(answered, reactor.now() + 0.001):
+            pass
         attacker.close()
         return sent
 
@@ -160,11 +164,22 @@ class Attack:
         return {"runs": len(worker.runs), "links": len(self.server._endpoint._links)}
 
 
+def in_parallel(messages: int, seed: int, jobs: int) -> int:
+    """Runs so many processes with a seed each; returns how many have failed."""
+    share = ["--messages", str(-(-messages // jobs))]
+    command = [sys.executable, "-m", "tests.fuzz.attack", *share]
+    running = [subprocess.Popen([*command, "--seed", str(seed + i)]) for i in range(jobs)]
+    return sum(process.wait() != 0 for process in running)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the messages, each with its server")
     options = parser.parse_args()
+    if options.jobs > 1:
+        return in_parallel(options.messages, options.seed, options.jobs)
     logging.getLogger("tfmini").setLevel(logging.CRITICAL)
     attack = Attack(options.seed)
     attack.run(options.messages, progress=True)

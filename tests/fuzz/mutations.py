@@ -34,9 +34,18 @@ class Messages:
         self._handles = handles
         self._kinds = sorted(REGISTRY)
 
-    def next(self, kinds: list[int] | None = None) -> tuple[str, list[bytes]]:
-        """The next message: a description and its parts."""
+    def next(self, kinds: list[int] | None = None, well_formed: bool = False) -> tuple[str, list[bytes]]:
+        """The next message: a description and its parts.
+
+        Args:
+          kinds: from which the message is drawn; by default all.
+          well_formed: random values of the right types only. A malformed message ends its link, so that only such
+            messages reach the state in which many others went before.
+        """
         cls = REGISTRY[self.random.choice(kinds or self._kinds)]
+        if well_formed:
+            header, frames = self._valid(cls)
+            return cls.__name__, [msgpack.packb(header, default=_as_text), *frames]
         if self.random.random() < 0.02:
             return f"noise for {cls.__name__}", self._noise()
         header, frames = self._valid(cls)

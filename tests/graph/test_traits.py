@@ -50,6 +50,7 @@ _LISTS_BY_INTENT = {
     "layers/contrib/summaries.py": "summarize_activation is defined for three ops",
     "collectives/schedules.py": "merge_op names a function, not an op",
     "train/replicas/collective_dtypes.py": "as above",
+    "estimator/prediction.py": "an input that comes from an iterator ends",
 }
 
 

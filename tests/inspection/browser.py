@@ -14,8 +14,9 @@ from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _SWITCHES = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
-             "--disable-dev-shm-usage", "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND",
-             "--window-size=1280,800", "--force-device-scale-factor=1")  # fmt: skip
+             "--disable-features=IsolateSandboxedIframes", "--disable-dev-shm-usage", "--disable-background-networking",
+             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=1280,800",
+             "--force-device-scale-factor=1")  # fmt: skip
 _DEADLINE_S = 100.0
 
 
@@ -26,7 +27,7 @@ def find_browser() -> str | None:
 
 
 class Browser:
-    """One page of a browser that reaches no network.
+    """One page of a browser that reaches no network but this machine's own address 127.0.0.1.
 
     Raises:
       RuntimeError: the browser ends or does not answer, or a script on the page throws.
@@ -67,7 +68,11 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Opens a file and waits until it has loaded."""
-        loader = self.call("Page.navigate", url=path.as_uri())["loaderId"]
+        self.go(path.as_uri())
+
+    def go(self, url: str) -> None:
+        """Opens an address and waits until it has loaded."""
+        loader = self.call("Page.navigate", url=url)["loaderId"]
 
         def has_loaded(event: dict[str, Any]) -> bool:
             about = event.get("params", {})
@@ -76,9 +81,18 @@ class Browser:
 
         self._until(has_loaded)
 
-    def run(self, script: str) -> Any:
+    def innermost(self) -> tuple[int, int]:
+        """(a context for `run` in the innermost frame of the page, the number of frames around it)."""
+        tree, depth = self.call("Page.getFrameTree")["frameTree"], 0
+        while tree.get("childFrames"):
+            tree, depth = tree["childFrames"][0], depth + 1
+        made = self.call("Page.createIsolatedWorld", frameId=tree["frame"]["id"])
+        return int(made["executionContextId"]), depth
+
+    def run(self, script: str, context: int | None = None) -> Any:
         """The value of a JavaScript expression, or the result of its promise."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        where = {} if context is None else {"contextId": context}
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, **where)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))

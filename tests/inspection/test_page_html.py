@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 import tfmini as tf
-from tests.inspection.browser import Browser, find_browser
+from tests.inspection.browser import Browser
+from tests.inspection.cluster_graphs import towers
 from tfmini.inspection.api import inspect
 from tfmini.inspection.page_html import page
 
@@ -26,16 +27,6 @@ def model(layers: int, flat: int = 0) -> tf.Graph:
             x = tf.tanh(x, name=f"flat_{i}")
         tf.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(x, name="loss"))
     return graph
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = find_browser()
-    if path is None:
-        pytest.skip("no Chromium on the PATH: the page is not tested (apt install chromium, or set TFMINI_CHROMIUM)")
-    started = Browser(path, tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture
@@ -172,3 +163,71 @@ def test_names_of_the_graph_are_text_and_never_markup(opened) -> None:
     user.attr["T"].type = 1
     browser = opened(graph_def)
     assert browser.run("window.bad") is None and browser.run("DATA.ops.length") > 0
+
+
+@pytest.fixture(scope="module")
+def sixteen(browser, tmp_path_factory):
+    """8 ps and 8 workers, with about 3,900 ops: ps/0 is overloaded, worker/5 is fed most."""
+    file = tmp_path_factory.mktemp("pages") / "sixteen.html"
+    file.write_text(page(inspect(towers(8, 8, layers=48, greedy=5), ps=8, workers=8)))
+
+    def open_again() -> Browser:
+        browser.open(file)
+        return browser
+
+    return open_again
+
+
+def side(browser: Browser) -> str:
+    return str(browser.run("document.querySelector('#details').textContent"))
+
+
+@pytest.mark.slow
+def test_many_tasks_begin_with_a_heat_map_that_names_the_ps_and_the_link(sixteen) -> None:
+    browser = sixteen()
+    assert browser.run("$('main').className") == "heat"
+    assert "ps/0 is overloaded" in browser.run("document.querySelector('#details .alarm').textContent")
+    assert "The busiest link is worker/0 → worker/5: 524,292 B." in side(browser)
+    assert set(browser.run("[...document.querySelectorAll('#heat .over')].map((n) => n.textContent)")) == {"ps/0"}
+    press(browser, "#hottest")  # the ring lets the click through, to its cell
+    assert "worker/0 → worker/5: 524,292 B" in side(browser) and "model_5/tower_5/x_5:0" in side(browser)
+    press(browser, "#details .row")
+    assert browser.run("$('main').className") == "tasks"
+    assert "op:model_5/tower_5/layer_0/MatMul" in drawn(browser)
+
+
+@pytest.mark.slow
+def test_equal_tasks_are_one_box_and_links_between_two_boxes_one_line(sixteen) -> None:
+    browser = sixteen()
+    press(browser, "#toGraph")
+    labels = set(browser.run("cy.nodes().map((n) => n.data('label').split('\\n')[0])"))
+    assert labels == {"ps/0  overloaded ×1.9", "ps/1…7 ×7", "worker/0", "worker/1…4, 6, 7 ×6", "worker/5"}
+    assert browser.run("cy.edges('.link').length") == 8 == browser.run("cy.edges().length")
+    widths = browser.run("cy.edges().map((e) => [e.data('width'), e.data('label')]).sort((a, b) => b[0] - a[0])")
+    assert [label for _, label in widths[:2]] == ["524 kB", "426 kB"] and widths[0][0] > widths[1][0] > widths[-1][0]
+    assert {"426 kB × 6", "197 kB × 42"} <= {label for _, label in widths}
+
+
+@pytest.mark.slow
+def test_a_box_of_equal_tasks_opens_and_its_tasks_open_to_their_ops(sixteen) -> None:
+    browser = sixteen()
+    press(browser, "#toGraph")
+    browser.click(*spot(browser, "fold:0"), times=2)
+    task = PS.replace("task:0", "task:3")
+    assert f"task:{task}" in drawn(browser) and "fold:0" not in drawn(browser)
+    assert browser.run("cy.edges('.link').length") == 8 * 3 + 2  # from each ps to the workers' boxes, and among these
+    browser.click(*spot(browser, f"task:{task}"), times=2)
+    assert f"task:{task}|model" in drawn(browser)
+    press(browser, "#collapse")
+    assert browser.run("cy.nodes().length") == 5
+
+
+@pytest.mark.slow
+def test_a_hundred_tasks_have_room(browser, tmp_path) -> None:
+    file = tmp_path / "hundred.html"
+    file.write_text(page(inspect(towers(20, 80, layers=3), ps=20, workers=80)))
+    browser.open(file)
+    assert browser.run("$('heat').scrollWidth - $('heat').clientWidth") == 0
+    assert browser.run("$('heat').scrollHeight - $('heat').clientHeight") == 0
+    press(browser, "#toGraph")
+    assert browser.run("cy.nodes().length") <= 16

@@ -11,6 +11,7 @@ import pytest
 import tfmini as tf
 from tfmini import protos
 from tfmini.inspection.api import inspect
+from tfmini.inspection.measured import measure
 from tfmini.inspection.step_trace import CONTROL, OP, SEND, WAIT, WIRE, Span, StepTrace, covered, read_trace
 from tfmini.inspection.text import show
 from tfmini.inspection.trace_events import events, timeline
@@ -141,7 +142,7 @@ def test_the_inspector_shows_measured_times_and_bytes() -> None:
     assert "in flight ms" in wire and "0.010" in wire and "0.030" in wire
     tasks = show(found, "tasks").splitlines()
     assert tasks[0].split()[-4:] == ["sent", "B", "computed", "ms"]
-    assert tasks[2].split()[0] == "worker/0" and tasks[2].split()[-2:] == ["32", "0.059"]
+    assert tasks[2].split()[0] == "worker/0" and tasks[2].split()[-2:] == ["32", "0.039"]
     report = found.to_json()
     [read] = [row for row in report["transfers"] if row["tensor"] == "W/read:0"]
     assert (read["measured_bytes"], read["measured_us"]) == (32, 10.0)
@@ -152,3 +153,16 @@ def test_the_inspector_shows_measured_times_and_bytes() -> None:
         other = inspect(ps=1, workers=1, fetches="alone", trace=metadata)
     assert [warning.kind for warning in other.warnings] == ["trace"]
     assert "in flight ms" not in show(inspect(ps=1, workers=1, fetches="train"), "wire")
+
+
+def test_an_op_that_waits_for_others_does_not_compute() -> None:
+    """An all-reduce counted as computing for as long as it waited for the slowest rank."""
+    device = "/job:worker/replica:0/task:0/device:CPU:0"
+    spans = [
+        Span("step", "", "", device, 0.0, 100.0), Span("op", "mul", "Mul", device, 0.0, 10.0),
+        Span("op", "sum", "CollectiveReduce", device, 10.0, 90.0),
+        Span("op", "take", "QueueDequeueV2", device, 90.0, 95.0),
+    ]  # fmt: skip
+    trace = StepTrace(spans, {}, 0.0, 100.0)
+    assert trace.busy("/job:worker/replica:0/task:0") == 10.0
+    assert measure(trace, []).busy(device) == 10.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,3 +92,48 @@ def test_layers_over_volumes_have_their_shapes() -> None:
     assert tf.layers.conv3d_transpose(volume, 3, 2, strides=2).shape.as_list() == [1, 8, 8, 8, 3]
     assert run(tf.layers.average_pooling3d(volume, 2, 2)).tolist() == np.ones([1, 2, 2, 2, 2]).tolist()
     assert tf.layers.max_pooling3d(volume, 2, 2, data_format="channels_first").shape.as_list() == [1, 4, 2, 2, 1]
+
+
+def test_losses_belong_to_the_inputs_that_they_were_made_for() -> None:
+    x, y = tf.placeholder(tf.float32, [None, 3]), tf.placeholder(tf.float32, [None, 3])
+    dense = tf.layers.Dense(2, kernel_regularizer=tf.nn.l2_loss, activity_regularizer=tf.reduce_sum, name="d")
+    dense(x)
+    dense(y)
+    assert [len(dense.get_losses_for(inputs)) for inputs in (x, y, None)] == [1, 1, 1]
+    assert dense.get_losses_for(x)[0].name == "d/ActivityRegularizer/truediv:0"
+    norm = tf.layers.BatchNormalization()
+    norm(x, training=True)
+    assert [len(norm.get_updates_for(inputs)) for inputs in (x, y, None)] == [2, 0, 0]
+
+
+def test_the_loss_of_an_activity_is_divided_by_the_batch_size() -> None:
+    dense = tf.layers.Dense(1, kernel_initializer=tf.ones_initializer(), activity_regularizer=tf.reduce_sum)
+    dense(tf.ones([4, 3]))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(dense.losses) == [3.0]
+
+
+def test_layers_can_be_copied_deeply() -> None:
+    first = tf.layers.Dense(2, name="d")
+    second = copy.deepcopy(first)
+    x = tf.ones([1, 3])
+    first(x)
+    second(x)
+    assert [v.name for v in second.variables] == ["d_1/kernel:0", "d_1/bias:0"]
+    third = copy.deepcopy(first)  # of a layer in use: it shares the variables
+    third(x)
+    assert third.kernel is first.kernel and len(tf.global_variables()) == 4
+
+
+def test_inputs_and_outputs_may_be_dictionaries() -> None:
+    class Pair(tf.layers.Layer):
+        def build(self, input_shape: Any) -> None:
+            self.shapes = input_shape
+
+        def call(self, inputs: Any) -> Any:
+            return {"sum": inputs["a"] + inputs["b"]}
+
+    layer = Pair()
+    assert run(layer({"a": [[1.0, 2.0]], "b": tf.ones([1, 2])})["sum"]).tolist() == [[2.0, 3.0]]
+    assert {name: shape.as_list() for name, shape in layer.shapes.items()} == {"a": [1, 2], "b": [1, 2]}

@@ -346,11 +346,11 @@ def array_of(item: bytes, count: int) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big") + item * count
 
 
-HELLO = encode(connection.Hello(PROTOCOL_VERSION, "t", 1, "", b"", False, "", 2), 1)
+HELLO = encode(connection.Hello(PROTOCOL_VERSION, "t", 1, "", b"", False, "", 2, 3), 1)
 
 
 def test_an_unauthenticated_peer_may_send_handshakes_only() -> None:
-    assert decode(HELLO, handshake=True)[0] == connection.Hello(PROTOCOL_VERSION, "t", 1, "", b"", False, "", 2)
+    assert decode(HELLO, handshake=True)[0] == connection.Hello(PROTOCOL_VERSION, "t", 1, "", b"", False, "", 2, 3)
     assert decode(encode(connection.Goodbye("no")), handshake=True)[0] == connection.Goodbye("no")
     for parts, text in [
         (encode(m.Reset((), ()), 1), "expected a Hello, got Reset"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zmq
 
+from tests.rpc.task_processes import until
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import encode
@@ -40,20 +41,6 @@ def call(peer: Any, request: Any, **options: Any) -> Any:
     if isinstance(answers[0], Exception):
         raise answers[0]
     return answers[0]
-
-
-def until(condition: Any, what: str = "it") -> None:
-    """Drives the reactor until the condition holds."""
-    reactor, waiter = get_reactor(), Waiter()
-
-    def look() -> None:
-        if condition():
-            waiter.set()
-        else:
-            reactor.call_later(0.005, look)
-
-    look()
-    assert reactor.drive(waiter, reactor.now() + TIMEOUT_S), f"{what} never happened"
 
 
 def get_status(peer: Any, request: Any, respond: Any) -> None:
@@ -307,7 +294,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     got: list[Any] = []
     other = PROTOCOL_VERSION + 1
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(Hello(other, "", 1, "", b"", False, "", 0), 1)
+    parts = encode(Hello(other, "", 1, "", b"", False, "", 0, 0), 1)
     parts[0] = parts[0][:1] + bytes([other]) + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
@@ -423,6 +410,15 @@ def test_close_tells_peers_and_frees_the_port(server: Any, peer: Any, endpoints:
         call(peer, m.GetStatus(), incarnation=42)
 
 
+def test_close_lets_one_way_messages_leave(server: Any, peer: Any) -> None:
+    got: list[Any] = []
+    server.serve({m.AbortStep: lambda peer, message, respond: got.append(message)})
+    peer.send(m.AbortStep(1, "why"))
+    assert peer.has_unsent  # there is no connection yet
+    peer._endpoint.close()
+    until(lambda: got, "the message")
+
+
 def test_closing_an_endpoint_fails_its_pending_calls(server: Any, peer: Any) -> None:
     server.serve({m.DescribeStep: lambda peer, request, respond: None})
     answers: list[Any] = []
@@ -433,7 +429,7 @@ def test_closing_an_endpoint_fails_its_pending_calls(server: Any, peer: Any) -> 
         peer._endpoint.peer(server.address)
     answers.clear()
     peer.call(m.GetStatus(), answers.append)
-    until(lambda: answers)
+    until(lambda: answers, "the answer")
     assert isinstance(answers[0], errors.UnavailableError)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tfmini import errors
-from tfmini.rpc import calls
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.link import Link
@@ -77,6 +76,15 @@ def test_a_stopped_task_is_lost_after_its_silence() -> None:
     assert "silent" in answer.message
 
 
+def test_a_task_that_was_stopped_learns_that_it_was_lost_itself() -> None:
+    world = World(Stop("w", at=10.0, until=16.0))
+    answers = world.call(m.DescribeStep(1))
+    world.network.run(until=20.0)
+    ((when, answer),) = answers
+    assert when < 16.1
+    assert "/job:ps at sim://ps is unavailable: the peer closed the connection: /job:w sent nothing" in answer.message
+
+
 def test_a_short_stop_loses_no_peer_on_either_side() -> None:
     world = World(Stop("ps", at=10.0, until=12.5), Stop("w", at=20.0, until=22.5))
     world.call(m.GetStatus())
@@ -143,32 +151,6 @@ def test_a_lost_message_ends_in_the_deadline() -> None:
     assert isinstance(answer, errors.DeadlineExceededError)
 
 
-def test_unanswered_requests_of_a_peer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The latest ones are refused; the server's late answers to them go nowhere."""
-    monkeypatch.setattr(calls, "PENDING_LIMIT", 5)
-    world = World()
-    responders: list[Any] = []
-    cancelled: list[int] = []
-
-    def hold(peer: Any, request: Any, respond: Any) -> None:
-        responders.append(respond)
-        respond.on_cancel(lambda: cancelled.append(request.step_id))
-
-    world.server.handlers[m.DescribeStep] = hold
-    answers = [world.call(m.DescribeStep(i)) for i in range(8)]
-    world.network.run(until=5.0)
-    assert [len(answer) for answer in answers] == [0] * 5 + [1] * 3
-    error = answers[7][0][1]
-    assert isinstance(error, errors.ResourceExhaustedError)
-    assert "/job:ps has not answered 8 requests of /job:w" in error.message and "more than the 5" in error.message
-    assert cancelled == [5, 6, 7]
-    for respond in responders:
-        respond(m.DescribeStepReply("late"))
-    world.network.run(until=6.0)
-    assert [len(answer) for answer in answers] == [1] * 8
-    assert answers[0][0][1].text == "late" and not world.lost
-
-
 def test_a_new_connection_replaces_the_old_one_at_once() -> None:
     """Else the loss of the old one, seconds later, would abort steps that use the new one."""
     world = World()
@@ -219,6 +201,39 @@ def test_a_connection_that_was_given_up_replaces_no_newer_one() -> None:
     network.run(until=20.0)
     assert not world.lost and world.peer.state is State.READY
     assert len(server._links) == len(server._accepted) == 1
+
+
+def restarted(world: World) -> Endpoint:
+    """A later incarnation of the client's task, while the server has not seen the end of the earlier one."""
+    world.call(m.GetStatus())
+    world.network.run(until=5.0)
+    link: Any = world.peer.link
+    link.connection.close = lambda reason: None
+    later = world.endpoint("w", 8)
+    later.peer("sim://ps", "/job:ps").call(m.GetStatus(), lambda answer: None)
+    return later
+
+
+def test_a_restarted_task_ends_the_connections_of_its_earlier_incarnation_at_once() -> None:
+    """Whose host or network may be gone without a trace: its steps wait for nothing any more."""
+    world, lost = World(), list[Any]()
+    world.server.on_peer_ready(lambda peer: peer.on_lost(lambda peer, why: lost.append((world.network.now(), why))))
+    restarted(world)
+    world.network.run(until=6.0)
+    ((when, why),) = lost
+    assert when < 5.1 and why == "/job:w was restarted: a later incarnation of it has connected"
+    assert [link.peer.incarnation for link in world.server._links] == [8]
+
+
+def test_an_earlier_incarnation_does_not_end_a_later_one() -> None:
+    """Its Hello may have waited somewhere."""
+    world = World()
+    restarted(world)
+    world.network.run(until=6.0)
+    answers = world.call(m.GetStatus())  # as if it were still there
+    world.network.run(until=7.0)
+    assert [link.peer.incarnation for link in world.server._links] == [8]
+    assert isinstance(answers[0][1], errors.UnavailableError)
 
 
 def test_two_connections_of_one_process_live_side_by_side() -> None:
@@ -331,3 +346,15 @@ def test_recent_ids_are_bounded() -> None:
     assert not recent.is_new(91)
     assert recent.is_new(5)
     assert len(recent._new) + len(recent._old) <= 20
+
+
+def test_a_request_id_is_kept_for_ten_seconds_and_not_for_hours() -> None:
+    """Else the memory of a server with few requests grows for hours."""
+    recent = RecentIds()
+    assert recent.is_new(1)
+    for second in range(KEEP_IDS_S := 10):
+        recent.tick(1.0)
+        assert not recent.is_new(1), second
+    for _ in range(KEEP_IDS_S):
+        recent.tick(1.0)
+    assert not recent._new and not recent._old

@@ -23,7 +23,7 @@ def test_a_host_is_recognized_without_being_named() -> None:
 
 
 def test_a_hello_names_no_host_and_no_user() -> None:
-    (sent,) = encode(Hello(1, "", 1, "", handshake.host_proof(host_id()), True, "", 0))
+    (sent,) = encode(Hello(1, "", 1, "", handshake.host_proof(host_id()), True, "", 0, 0))
     facts = [Path("/proc/sys/kernel/random/boot_id")]
     machine = Path("/etc/machine-id")
     if machine.exists():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tfmini.rpc import membership
@@ -21,6 +25,14 @@ def test_a_bound_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("TFMINI_LOST_AFTER", text)
     with pytest.raises(ValueError, match="TFMINI_LOST_AFTER must be a number of seconds from 2 to 86400"):
         membership._seconds("TFMINI_LOST_AFTER", 4, least=2)
+
+
+@pytest.mark.parametrize(("lost_after", "handshake"), [("2", "4.0"), ("30", "30.0")])
+def test_a_handshake_may_last_as_long_as_silence(lost_after: str, handshake: str) -> None:
+    program = "from tfmini.rpc.link import HELLO_TIMEOUT_S; print(HELLO_TIMEOUT_S)"
+    environment = {**os.environ, "TFMINI_LOST_AFTER": lost_after}
+    printed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert printed.stdout.strip() == handshake, printed.stderr
 
 
 def seconds_until(verdict: Verdict, tick) -> float:

@@ -49,8 +49,8 @@ def test_every_kind_is_on_the_page() -> None:
 def test_hello_is_pinned() -> None:
     """A process of another version decodes it to report the mismatch: entries may be added, none may move."""
     version = PROTOCOL_VERSION
-    (head,) = encode(connection.Hello(version, "/job:a", 7, "f:1", b"h", True, "/job:b", 3), 9)
-    assert msgpack.unpackb(head) == [version, 1, 9, version, "/job:a", 7, "f:1", b"h", True, "/job:b", 3]
+    (head,) = encode(connection.Hello(version, "/job:a", 7, "f:1", b"h", True, "/job:b", 3, 4), 9)
+    assert msgpack.unpackb(head) == [version, 1, 9, version, "/job:a", 7, "f:1", b"h", True, "/job:b", 3, 4]
 
 
 def test_goodbye_is_pinned_for_all_versions() -> None:

@@ -112,3 +112,25 @@ def test_without_descriptors_a_block_says_what_to_do() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         sender.close()
         receiver.close()
+
+
+def test_blocks_in_use_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that gives none back gets messages through the stream, whose queue has a limit."""
+    monkeypatch.setattr(shared_blocks, "LENT_LIMIT", 1 << 20)
+    pool = BlockPool()
+    blocks = [block for _ in range(40) if (block := pool.take(100_000)) is not None]
+    assert sum(block.capacity for block in blocks) == pool.lent_bytes <= (1 << 20) + 200_000
+    pool.give_back(blocks[0].id)
+    assert pool.take(100_000) is blocks[0]
+    pool.close()
+
+
+def test_blocks_in_use_on_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 1 << 18)
+    monkeypatch.setattr(shared_blocks, "TOTAL_LENT_LIMIT", 1 << 20)
+    pools = [BlockPool() for _ in range(5)]
+    lent = [pool.take(100_000) for pool in pools for _ in range(4)]
+    assert sum(pool.lent_bytes for pool in pools) <= (1 << 20) + 5 * 114_688
+    assert all(pool.lent_bytes for pool in pools) and None in lent  # each connection may use one block
+    for pool in pools:
+        pool.close()

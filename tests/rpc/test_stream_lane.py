@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -164,13 +163,22 @@ def test_bytes_of_an_incomplete_message_are_activity(no_ticks: None, make: Any, 
     assert "LOST" in ticks[-2:]
 
 
+class SilentLane:
+    """A lane that delivers nothing; ``activity`` is the number of bytes that have come by it."""
+
+    activity = sent_bytes = received_bytes = 0
+
+    def close(self, reason: str) -> None:
+        """The link has ended."""
+
+
 def test_bytes_on_a_lane_are_activity_before_the_switch(no_ticks: None, make: Any) -> None:
     """The LaneSwitch may wait behind a message whose handler takes long, such as a kernel in its thread."""
     server, client = make(PS), make()
     server.streams = False
     peer = status(client, serve(server))
     link = peer.link
-    lane = link._lane = SimpleNamespace(activity=0, close=lambda reason: None)
+    lane = link._lane = SilentLane()
     for _ in range(3 * int(LOST_AFTER_S / TICK_S)):
         lane.activity += 48
         link.tick(TICK_S)

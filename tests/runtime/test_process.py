@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tfmini.runtime.process import Process, current_process, random_name, set_current_process
+from tfmini.runtime.process import Process, current_process, random_name, set_current_process, submitted
 
 
 def test_random_numbers_have_the_length_asked_for() -> None:
@@ -14,6 +14,13 @@ def test_random_numbers_have_the_length_asked_for() -> None:
         assert all(0 <= number < 1 << bits for number in drawn)
         assert max(drawn) >= 1 << bits - 1
     assert len(random_name(process)) == 16 and random_name(process) != random_name(process)
+
+
+def test_a_pool_that_the_exit_of_python_has_closed_takes_no_call() -> None:
+    pool = current_process().pool(1, "test")
+    assert submitted(pool, int)
+    pool.shutdown()
+    assert not submitted(pool, int)
 
 
 def test_a_thread_can_belong_to_another_process() -> None:

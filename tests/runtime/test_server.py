@@ -7,14 +7,15 @@ import os
 import signal
 import socket
 import threading
-import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tfmini as tf
+from tests.polling import poll
 from tfmini.rpc.keys import generate_keys
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.master.master_session import MasterSession
@@ -101,10 +102,7 @@ def test_a_server_can_start_and_stop_many_times() -> None:
         with tf.train.Server.create_local_server():
             pass
     # ZeroMQ's reaper thread closes sockets a moment after they were given up.
-    deadline = time.monotonic() + 60
-    while descriptors() > before + 3 and time.monotonic() < deadline:
-        threading.Event().wait(0.02)
-    assert descriptors() <= before + 3
+    poll(lambda: descriptors() <= before + 3, "the end of all but a few sockets")
 
 
 def test_keys_of_the_environment_let_tasks_in_and_nobody_else(
@@ -228,6 +226,22 @@ def test_ctrl_c_ends_join_as_sigterm_does() -> None:
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_join_goes_on_ignoring_sigterm() -> None:
+    """A scheduler sends SIGTERM to all processes at once; a ps that its agent has shielded waits for its workers."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        server = tf.train.Server.create_local_server()
+
+        def terminate() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            get_reactor().call_later(0.01, server.stop)
+
+        get_reactor().call_later(0.01, terminate)
+        server.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.usefixtures("ctrl_c")
 def test_at_a_prompt_ctrl_c_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
@@ -318,6 +332,21 @@ def test_a_task_that_opens_a_session_after_it_was_closed_ends_the_run(monkeypatc
         session.run(fetched)
     for server in [*workers, *servers]:
         server.stop()
+
+
+def test_a_step_on_a_task_that_shuts_down_ends_as_on_one_that_is_lost() -> None:
+    """A session that recovers waits for its restart; a cancelled step would end the training."""
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    with tf.device("/job:ps/task:0"):
+        fetched = tf.FIFOQueue(1, tf.float32, [[]]).dequeue()
+    with ThreadPoolExecutor(1) as pool, tf.Session(workers[0].target) as session:
+        step = pool.submit(session.run, fetched)
+        poll(lambda: servers[0].worker.runs, "the step of the other thread")
+        servers[0].stop()
+        with pytest.raises(tf.errors.UnavailableError, match="ps/replica:0/task:0") as caught:
+            step.result(60.0)
+    assert caught.value.task == "/job:ps/replica:0/task:0"
+    workers[0].stop()
 
 
 def test_python_functions_of_several_steps_may_wait_for_one_another() -> None:

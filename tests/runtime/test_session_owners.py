@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tests.rpc.task_processes import until
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import State
-from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import session_owners
 from tfmini.runtime.session_owners import SessionOwners, hold
 from tfmini.testing.process_cluster import ProcessCluster
@@ -176,19 +175,6 @@ def test_closed_sessions_are_forgotten(world: Any) -> None:
 # ---------------------------------------------------------------------------------------------
 # With processes
 # ---------------------------------------------------------------------------------------------
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    reactor, waiter = get_reactor(), Waiter()
-
-    def look() -> None:
-        if condition():
-            waiter.set()
-        else:
-            reactor.call_later(0.02, look)
-
-    look()
-    assert reactor.drive(waiter, reactor.now() + 60), f"{what} never happened"
 
 
 @pytest.fixture

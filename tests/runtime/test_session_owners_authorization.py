@@ -16,7 +16,7 @@ from tfmini.graph.node import node_of
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import admit, generate_keys, load_keys
-from tfmini.rpc.peer import State
+from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime import session_owners
 from tfmini.runtime.client.answer import Answer
@@ -79,6 +79,21 @@ def clients() -> Iterator[list[Endpoint]]:
     yield endpoints
     for endpoint in endpoints:
         endpoint.close()
+
+
+def test_a_server_that_stops_does_not_take_owners_for_strangers(
+    clients: list[Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request may come between the end of its sessions and that of its connections (schedule 1004915)."""
+    with tf.train.Server.create_local_server() as server:
+        graph = [node_of(tf.constant(2.0, name="c").op).to_wire()]
+        handle = ask(clients[0], server.target, m.CreateSession(graph, b"", server.target)).session_handle
+        with monkeypatch.context() as patch:
+            patch.setattr(server._endpoint, "close", lambda reason: None)
+            server.stop()
+        with pytest.raises(tf.errors.UnavailableError, match="is shutting down"):
+            ask(clients[0], server.target, m.RunStep(handle, (), (), ("c:0",), (), b""))
+        server._endpoint.close("has stopped")
 
 
 def test_a_client_cannot_use_the_session_of_another(clients: list[Endpoint]) -> None:
@@ -227,3 +242,29 @@ def test_sessions_of_a_client_are_bounded(clients: list[Endpoint], monkeypatch: 
         ask(other, server.target, create)
         ask(greedy, server.target, m.CloseSession(handles[0]))
         ask(greedy, server.target, create)
+
+
+def test_sessions_of_all_clients_are_bounded(clients: list[Endpoint], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that connects anew has another identity and no more room."""
+    monkeypatch.setattr(session_owners, "SESSIONS_OF_SERVER", 3)
+    with tf.train.Server.create_local_server() as server:
+        create = m.CreateSession([], b"", server.target)
+        handles = [ask(clients[i % 2], server.target, create).session_handle for i in range(3)]
+        for client in clients:
+            with pytest.raises(tf.errors.ResourceExhaustedError, match="has 3 open sessions of all its clients"):
+                ask(client, server.target, create)
+        ask(clients[0], server.target, m.CloseSession(handles[0]))
+        ask(clients[1], server.target, create)
+
+
+def test_a_client_that_reads_no_answers_starts_no_steps(
+    clients: list[Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tf.train.Server.create_local_server() as server:
+        handle = ask(clients[0], server.target, m.CreateSession([], b"", server.target)).session_handle
+        run = m.RunStep(handle, (), (), (), (), b"")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least one target"):
+            ask(clients[0], server.target, run)
+        monkeypatch.setattr(Peer, "backlog", property(lambda peer: 2 << 30))
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="2147483648 bytes of answers wait for client"):
+            ask(clients[0], server.target, run)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tfmini.rpc.keys import load_keys
 from tfmini.tools.cli import COMMANDS, main
-from tfmini.tools.output import Sink, TaskOutput, task_prefixes
+from tfmini.tools.output import Sink, TaskOutput, TaskPrefixes
 from tfmini.tools.supervision import TaskId
 
 
@@ -44,15 +44,15 @@ def test_help_imports_no_command() -> None:
 
 def test_unknown_commands_get_a_suggestion() -> None:
     assert "No such command 'lanch'. Did you mean 'launch'?" in CliRunner().invoke(main, ["lanch"]).output
-    assert "No such command 'xyzzy'. The commands are inspect, keys," in CliRunner().invoke(main, ["xyzzy"]).output
+    assert "No such command 'xyzzy'. The commands are dashboard, inspect," in CliRunner().invoke(main, ["xyzzy"]).output
     assert "No such command '--version'. Did you mean 'version'?" in CliRunner().invoke(main, ["--version"]).output
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["launch", "--cpus", "3"], "No such option '--cpus'. Did you mean '--cpus-per-task'?"),
+    (["launch", "--cpus", "3"], "No such option '--cpus'. Did you mean '--ps-cpus' or '--worker-cpus' or"),
     (["launch", "--timeout", "3"], "No such option '--timeout'. Did you mean '--coordinator-timeout'?"),
     (["inspect", "--pss", "3"], "No such option '--pss'. Did you mean '--ps'? (Options of the script"),
-    (["run", "--ps", "1"], "No such option '--ps'.\n"),
+    (["run", "--pss", "1"], "No such option '--pss'. Did you mean '--ps'?"),
     (["keys", "--nam", "x"], "No such option '--nam'. Did you mean '--name'?"),
     (["version", "--xyz"], "No such option '--xyz'.\n"),
     (["inspect", "nothing.py"], "Invalid value for 'SOURCE': Path 'nothing.py' does not exist."),
@@ -68,6 +68,11 @@ def test_keys_are_made_once(tmp_path: Path) -> None:
     assert made.exit_code == 0 and f"export TFMINI_KEYS={secret}" in made.output and secret.exists()
     again = CliRunner().invoke(main, ["keys", str(tmp_path / "new")])
     assert again.exit_code == 1 and f"Error: {secret} exists" in again.output
+
+
+def test_the_name_of_keys_is_no_path() -> None:
+    done = CliRunner().invoke(main, ["keys", "--name", "a/b", "folder"])
+    assert done.exit_code == 2 and "--name a/b is no name of a file: give the folder as DIRECTORY" in done.output
 
 
 def test_the_key_of_a_client_is_admitted_by_its_cluster(tmp_path: Path) -> None:
@@ -138,4 +143,4 @@ def test_a_sink_without_reader_discards_output() -> None:
 def test_prefixes_have_one_width() -> None:
     tasks = [TaskId("ps", 0), TaskId("worker", 10)]
     console = Console(file=io.StringIO())
-    assert list(task_prefixes(tasks, console, colour=True).values()) == [b"[ps/0]      ", b"[worker/10] "]
+    assert list(TaskPrefixes(tasks, console, colour=True).values()) == [b"[ps/0]      ", b"[worker/10] "]

@@ -139,7 +139,8 @@ else:
 def test_a_killed_launcher_leaves_no_process_and_no_key(cluster: Cluster, tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
-    with cluster.start(GRANDCHILD + "wait_for_ever()", "--workers", "2", TMPDIR=str(folder)) as launcher:
+    places = {"TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(tmp_path)}  # the job's description stays, until others look
+    with cluster.start(GRANDCHILD + "wait_for_ever()", "--workers", "2", **places) as launcher:
         read_until(launcher, ready(6))
         launcher.kill()
         cluster.wait_until_none_is_left()

@@ -10,15 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmini.tools.supervision import (
+    EXIT_LEFT,
+    Dismiss,
     Event,
     Finish,
     GraceExpired,
     Instruction,
     Note,
     Phase,
+    ScaleError,
     SendSignal,
     SignalReceived,
     StartGrace,
+    StartTasks,
     Supervision,
     TaskExited,
     TaskId,
@@ -81,6 +85,19 @@ def test_keep_going_lets_the_other_workers_finish() -> None:
     assert run.handle(TaskExited(W0, 2)) == [Note("worker/0 failed (exit code 2); continuing with worker/1.")]
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0))) == Finish(2, W0, "worker/0 failed first: exit code 2")
+
+
+def test_a_worker_that_was_told_to_end_leaves_the_others() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskExited(W1, EXIT_LEFT)) == []
+    assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
+
+
+def test_the_last_worker_that_leaves_ends_the_run_unfinished() -> None:
+    run = Supervision([PS0, W0])
+    assert feed(run, TaskExited(W0, EXIT_LEFT)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == EXIT_LEFT
 
 
 def test_a_failure_of_the_last_task_finishes_at_once() -> None:
@@ -217,3 +234,51 @@ def test_every_run_ends_once_with_the_right_result(
     assert not finishes[0].failed or finishes[0].exit_code != 0
     if all(code == 0 for code in codes) and not any(disturbances):
         assert finishes[0].exit_code == 0
+
+
+def test_a_task_that_was_killed_or_preempted_starts_again_so_many_times() -> None:
+    run = Supervision([PS0, W0, W1], restarts=1)
+    assert feed(run, TaskExited(PS0, -KILL)) == [StartTasks((PS0,))]
+    assert feed(run, TaskExited(W1, EXIT_LEFT)) == [StartTasks((W1,))]
+    assert feed(run, TaskExited(W1, EXIT_LEFT)) == []  # it has left, as without restarts
+    assert feed(run, TaskExited(PS0, -KILL)) == [SendSignal((W0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(W0, 0))) == Finish(137, PS0, "ps/0 failed first: killed by SIGKILL")
+
+
+def test_a_script_that_failed_would_fail_again_and_nothing_starts_while_the_run_ends() -> None:
+    run = Supervision([PS0, W0, W1], restarts=9)
+    assert feed(run, TaskExited(W0, 3)) == [SendSignal((PS0, W1), TERM), StartGrace()]
+    assert feed(run, TaskExited(W1, -KILL)) == []
+
+
+def test_workers_join_with_the_lowest_free_numbers_and_leave_from_the_highest() -> None:
+    run = Supervision([PS0, W0, W1])
+    w2, w3 = TaskId("worker", 2), TaskId("worker", 3)
+    assert run.scale(4)[1:] == [StartTasks((w2, w3))]
+    assert run.scale(1)[1:] == [Dismiss((W1, w2, w3))]
+    assert feed(run, TaskExited(W1, -TERM), TaskExited(w3, 143), TaskExited(w2, -KILL)) == []
+    assert run.scale(2)[1:] == [StartTasks((W1,))]
+    assert run.scale(2)[1:] == []
+    assert feed(run, TaskExited(W0, 0), TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
+
+
+def test_a_worker_that_has_joined_does_not_fail_the_run() -> None:
+    run = Supervision([PS0, W0])
+    run.scale(2)
+    (note,) = run.handle(TaskExited(W1, 1))
+    assert note == Note("worker/1, which had joined the run, failed (exit code 1); worker/0 still running.")
+    assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
+
+
+def test_a_run_that_ends_or_serves_one_graph_is_not_scaled() -> None:
+    run = Supervision([PS0, W0, W1])
+    run.handle(TaskJoined(W1, True))
+    with pytest.raises(ScaleError, match=r"worker/1 serves inside server.join\(\)"):
+        run.scale(3)
+    run.handle(TaskJoined(W1, False))
+    run.handle(TaskExited(W1, 0))
+    with pytest.raises(ScaleError, match="the run is ending"):
+        run.scale(3)
+    with pytest.raises(ScaleError, match="no workers of its own"):
+        Supervision([PS0]).scale(3)

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import tfmini as tf
 from tfmini import protos
 from tfmini.inspection.step_trace import OP, WIRE, read_trace
+from tfmini.inspection.train_op import trains
 from tfmini.tools.cli import main
 from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
 
@@ -55,6 +56,39 @@ def test_only_runs_of_a_fetch_count_and_requested_metadata_is_filled(tmp_path: P
         session.run(wanted)
 
 
+def test_the_step_of_a_synchronous_chief_that_gives_gradients_is_traced(tmp_path: Path) -> None:
+    """It was the step of the queue thread, which runs first."""
+    path = tmp_path / "t.json"
+    optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 1)
+    loss = tf.reduce_sum(tf.get_variable("w", [3]))
+    train_op = optimizer.minimize(loss, tf.train.get_or_create_global_step())
+    [applies] = optimizer.get_chief_queue_runner().enqueue_ops
+    graph = tf.get_default_graph()
+    assert [trains(graph, [op.name]) for op in (applies, train_op)] == [False, True]
+    tracer = Tracer(TraceRequest(str(path), run=1))  # the initialisers come first, too
+    hooks = [optimizer.make_session_run_hook(True)]
+    with tracer.installed(), tf.train.MonitoredTrainingSession(hooks=hooks) as session:
+        while not tracer.done:
+            session.run(train_op)
+    kinds = {span.op for span in read_trace(path).of_kind(OP)}
+    assert "ResourceAccumulatorApplyGradient" in kinds or "AccumulatorApplyGradient" in kinds
+    assert "AccumulatorTakeGradient" not in kinds
+
+
+def test_other_steps_of_a_graph_that_trains_do_not_count(tmp_path: Path) -> None:
+    w = tf.get_variable("w", [])
+    train_op = tf.train.GradientDescentOptimizer(0.1).minimize(w * w)
+    tracer = Tracer(TraceRequest(str(tmp_path / "t.json"), run=3))
+    with tf.Session() as session, tracer.installed():
+        session.run(w.initializer)
+        for _ in range(5):
+            session.run(w)
+        assert not tracer.done and "--fetch w:0" in tracer.failure() and "no training step" in tracer.failure()
+        for _ in range(3):
+            session.run([train_op, w])
+    assert tracer.done
+
+
 def test_a_failing_step_is_reported(tmp_path: Path) -> None:
     x = tf.placeholder(tf.float32, [])
     tracer = Tracer(TraceRequest(str(tmp_path / "t.json"), run=1))
@@ -70,6 +104,7 @@ def test_a_failing_step_is_reported(tmp_path: Path) -> None:
         (["--ps", "1", "--task", "worker/7"], "has no task worker/7; --task may be ps/0, worker/0."),
         (["--ps", "2", "--workers", "0"], "has no task worker/0; --task may be ps/0, ps/1."),
         (["-o", "/no/such/t.json"], "there is no directory /no/such."),
+        (["--html", "/no/such/t.html"], "Cannot write /no/such/t.html: there is no directory /no/such."),
     ],
 )
 def test_wrong_options_are_named_before_anything_runs(options: list[str], message: str) -> None:

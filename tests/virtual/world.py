@@ -20,6 +20,7 @@ PORT = 2222
 # Seconds: a silent peer is lost after 4 s, a handshake or an attempt to connect may take 5 s more.
 SETTLE_S = 12.0
 RETRIED = (tf.errors.UnavailableError, tf.errors.AbortedError)
+_LINES = 3  # of a traceback, in reports
 _JOBS = {"ps": "ps", "worker": "w"}
 
 
@@ -34,7 +35,12 @@ class World:
       program: what each worker and client runs, in a thread of its process: it gets the process's name and the
         target of its sessions. It is started again with its process.
       is_over: whether the schedule may end although programs still run.
+
+    Attributes:
+      has_met_fault: whether a fault came before all programs had ended.
     """
+
+    has_met_fault = False
 
     def __init__(
         self, plan: Plan, program: Callable[[str, str], None], is_over: Callable[[], bool] = lambda: False
@@ -48,11 +54,14 @@ class World:
         self._program = program
         self._is_over = is_over
         self._starts: collections.Counter[str] = collections.Counter()
-        self._threads: dict[str, SimulatedThread] = {}
+        self.threads: dict[str, SimulatedThread] = {}
         self._pauses = {name: random.Random(f"{plan.seed} {name}") for name in plan.hosts()}
 
-    def run(self) -> None:
+    def run(self, at_end: Callable[[str, str], None] | None = None) -> None:
         """Runs the schedule.
+
+        Args:
+          at_end: what the first worker runs when all programs have ended.
 
         Raises:
           ScheduleError: saying what did not hold.
@@ -60,37 +69,57 @@ class World:
         network, plan = self.network, self.plan
         for name in plan.hosts():
             self._start(name)
-        for restart in plan.restarts:
-            network.call_later(restart.at, self._start, restart.task)
-        limit = plan.calm_at + SETTLE_S + 2.0 * plan.steps * (plan.pause_s + 1.0)
-        network.run(max(0.001, plan.calm_at))
-        while self._late() and network.now() < limit:
-            network.run(network.now() + 0.5)
-        late = self._late()
+        restarts = [network.call_later(restart.at, self._start, restart.task) for restart in plan.restarts]
+        # A training session makes up to a hundred calls, one after the other, before its first step.
+        limit = plan.calm_at + SETTLE_S + 2.0 * plan.steps * (plan.pause_s + 1.0) + 300.0 * plan.delay_s[1]
+        network.run(0.001)
+        late = self._wait(self._late, limit)
+        self.has_met_fault = any(fault.at < network.now() for fault in plan.faults)
+        network.end_faults()
+        for timer in restarts:
+            timer.cancel()
+        if at_end is not None and not late:
+            self._serve("w0")
+            reader = network.host("w0").spawn(at_end, "w0", f"grpc://localhost:{PORT}")
+            late = self._wait(lambda: [reader] if reader.is_alive() else [], network.now() + 2 * SETTLE_S)
+            self.threads["reader"] = reader
         self.failures += [f"{t.host.name} has not ended at {network.now():.1f} s:\n{_stack(t)}" for t in late]
         self._end()
-        for name, thread in self._threads.items():
+        for name, thread in self.threads.items():
             if thread.error is not None:
                 self.failures.append(f"{name} failed: {_text(thread.error)}")
         self.failures += [f"a handler failed: {_text(error)}" for error in network.crashes]
         if self.failures:
             raise ScheduleError("\n".join(self.failures))
 
+    def _wait(self, late: Callable[[], list[SimulatedThread]], limit: float) -> list[SimulatedThread]:
+        """Lets the cluster run until no program is late; returns those that are at the limit."""
+        while late() and self.network.now() < limit:
+            self.network.run(self.network.now() + 0.25)
+        return late()
+
     def _late(self) -> list[SimulatedThread]:
-        return [] if self._is_over() else [thread for thread in self._threads.values() if thread.is_alive()]
+        """The programs that have not come to their end; those that were killed are started again."""
+        threads = self.threads.values()
+        return [] if self._is_over() else [thread for thread in threads if thread.is_alive() or thread.was_killed]
 
     def _start(self, name: str) -> None:
         host = self.network.host(name)
-        if name in self._threads and self._threads[name].is_alive():
+        if name in self.threads and self.threads[name].is_alive():
             return  # it was killed twice, and started in between
         self.network.note("started", name)
         self._starts[name] += 1
-        job, index = ("ps" if name.startswith("ps") else "worker"), int(name[-1])
-        if not name.startswith("c") and not host.servers:
-            host.run(lambda: tf.train.Server(self.cluster, job, index))
-        if job != "ps":
+        self._serve(name)
+        if not name.startswith("ps"):
+            index = int(name[-1])
             target = f"grpc://w{index % self.plan.workers}:{PORT}" if name[0] == "c" else f"grpc://localhost:{PORT}"
-            self._threads[name] = host.spawn(self._program, name, target)
+            self.threads[name] = host.spawn(self._program, name, target)
+
+    def _serve(self, name: str) -> None:
+        """Makes the server of a task, unless it has one."""
+        host, job = self.network.host(name), "ps" if name.startswith("ps") else "worker"
+        if not name.startswith("c") and not host.servers:
+            host.run(lambda: tf.train.Server(self.cluster, job, int(name[-1])))
 
     def _end(self) -> None:
         for name in self.plan.hosts():
@@ -123,7 +152,7 @@ class World:
             network.note(f"error {type(error).__name__}", name)
             self._check_end(name, began)
             if not limit_s or not isinstance(error, tf.errors.DeadlineExceededError):
-                self._check_error(name, began, error)
+                self.check_error(name, began, error)
             raise
         network.note("result", name)
         self._check_end(name, began)
@@ -134,7 +163,8 @@ class World:
         if took > SETTLE_S:
             self.failures.append(f"{name}: a call took {took:.1f} s after the last fault had ended")
 
-    def _check_error(self, name: str, began: float, error: tf.errors.OpError) -> None:
+    def check_error(self, name: str, began: float, error: tf.errors.OpError) -> None:
+        """Checks that an error of a call that began at that time names a process that had failed."""
         suspects = self.suspects(began, self.network.now())
         named = named_processes(error.message)
         if not suspects:
@@ -163,7 +193,7 @@ def named_processes(text: str) -> set[str]:
 
 
 def _text(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)[-3:]).strip()
+    return "".join(traceback.format_exception(error)[-_LINES:]).strip()
 
 
 def _stack(thread: SimulatedThread) -> str:

@@ -10,6 +10,8 @@ all-reduce, direct   N−1                        (N−1)·S
 all-reduce, shared   0, or one bell per wait    2·(N−1)/N·S
 broadcast            pieces (the last's empty)  S (the last: 0)
 gather               N−1                        (N−1)·S
+all-to-all           N−1                        S, less its own part
+reduce-scatter       N−1                        (N−1)/N·S
 ===================  =========================  ==================
 
 The direct exchange is for tensors of at most `schedules.DIRECT_LIMIT`/(N−1) bytes, and for two ranks

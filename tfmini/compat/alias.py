@@ -63,8 +63,10 @@ class TensorFlowFinder(MetaPathFinder):
 
 _HOROVOD = {
     "horovod.tensorflow": "tfmini.compat.horovod",
-    "horovod.tensorflow.mpi_ops": "tfmini.compat.horovod",
-    "horovod.tensorflow.compression": "tfmini.compat.horovod_compression",
+    **{
+        f"horovod.tensorflow.{name}": f"tfmini.compat.horovod.{name}"
+        for name in ("compression", "elastic", "functions", "mpi_ops", "util")
+    },
 }
 
 

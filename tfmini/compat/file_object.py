@@ -120,9 +120,12 @@ class GFile:
         """Moves to ``offset`` bytes from the start (0), the current position (1) or the end (2).
 
         Raises:
-          TypeError: without an offset.
+          TypeError: without an offset, or with an offset and a position.
           InvalidArgumentError: for another ``whence`` or a position before the start.
+          OutOfRangeError: for a position behind the end.
         """
+        if offset is not None and position is not None:
+            raise TypeError("seek(): offset and position may not be set simultaneously.")
         offset = position if offset is None else offset
         if offset is None:
             raise TypeError("seek(): offset argument required")
@@ -132,6 +135,8 @@ class GFile:
         start = (0, file.tell(), self.size())[whence]
         if start + offset < 0:
             raise errors.InvalidArgumentError.of(f"Seeking to a negative position: {start + offset}")
+        if start + offset > self.size():
+            raise errors.OutOfRangeError.of("reached end of file")
         file.seek(start + offset)
 
     def tell(self) -> int:

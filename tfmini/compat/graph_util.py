@@ -11,12 +11,16 @@ from tfmini import dtypes
 from tfmini.graph.attr_values import tensor_proto
 from tfmini.graph.graph_util import extract_sub_graph, must_run_on_cpu, tensor_shape_from_node_def_name
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.traits import MERGE_OPS, SWITCH_OPS, VARIABLE_OPS
+from tfmini.graph.traits import ENTER_OPS, MERGE_OPS, SWITCH_OPS, VARIABLE_OPS
 
 __all__ = [
     "convert_variables_to_constants", "extract_sub_graph", "import_graph_def", "must_run_on_cpu",
     "remove_training_nodes", "tensor_shape_from_node_def_name",
 ]  # fmt: skip
+
+
+# They forward the handle of a variable, into a conditional or a loop.
+_FORWARDING = {"Identity", *SWITCH_OPS, *ENTER_OPS}
 
 
 def _node_name(input_name: str) -> str:
@@ -88,7 +92,7 @@ def _frozen(node: Any, by_name: dict[str, Any], constants: dict[str, Any]) -> An
     if node.op == "ResourceGather":
         _gather(made, node)
         return made
-    if node.op == "Identity":  # it forwarded the handle
+    if node.op in _FORWARDING:
         made.CopyFrom(node)
         made.attr["T"].CopyFrom(by_name[source].attr["dtype"])
         return made
@@ -96,12 +100,12 @@ def _frozen(node: Any, by_name: dict[str, Any], constants: dict[str, Any]) -> An
 
 
 def _handle_of(node: Any, by_name: dict[str, Any]) -> str:
-    """The variable of the node's first input, through any Identity nodes; "" if there is none."""
+    """The variable of the node's first input, through any nodes that forward handles; "" if there is none."""
     while node.input:
         node = by_name[_node_name(node.input[0])]
         if node.op == "VarHandleOp":
             return str(node.name)
-        if node.op != "Identity":
+        if node.op not in _FORWARDING:
             return ""
     return ""
 

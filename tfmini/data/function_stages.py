@@ -65,7 +65,7 @@ class _ParallelMap(_Map):
                 failed.set_exception(error)
                 self._under_way.append(failed)
             else:
-                self._under_way.append(self._pool.submit(self._function, self._reading, *element))
+                self._under_way.append(self._submit(self._pool, element))
         if not self._under_way:
             self._stop()
             raise StopIteration
@@ -73,6 +73,17 @@ class _ParallelMap(_Map):
             return self._under_way.popleft().result()
         except errors.OutOfRangeError as error:
             self._end(error)
+
+    def _submit(self, pool: ThreadPoolExecutor, element: Element) -> Future[Element]:
+        try:
+            return pool.submit(self._function, self._reading, *element)
+        except RuntimeError as error:
+            from tfmini.runtime.process import is_at_exit  # here, since importing tfmini must not load it
+
+            if not is_at_exit(error):
+                raise
+            # The threads of queue runners may read on while Python exits.
+            raise errors.CancelledError.of("The dataset is not read any more: the process ends.") from None
 
     def _stop(self) -> None:
         if self._pool is not None:

@@ -18,11 +18,12 @@ from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import endpoint_text, graph_def_to_nodes, parse_endpoint
+from tfmini.graph.later_attrs import drop_later_attrs
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
 from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.graph.registry import OPS
-from tfmini.graph.traits import MERGE_OPS, NEXT_OPS, trait_of
+from tfmini.graph.traits import MERGE_OPS, NEXT_OPS
 from tfmini.shapes import RawShape, as_raw, merge_raw
 
 _LOC = b"loc:@"
@@ -67,7 +68,7 @@ def import_graph_def(
     check_versions(message.versions)
     if producer_op_list is not None:
         _drop_producer_defaults(message, producer_op_list)
-    _drop_hints(message)
+    drop_later_attrs(message)
     graph = get_default_graph()
     with graph.name_scope("import" if name is None else name), graph._lock:
         importer = _Importer(graph, message, _as_tensors(graph, name, mapping))
@@ -155,13 +156,6 @@ def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
             if attr in handle.op_def.attrs or default is None:  # type: ignore[union-attr]
                 continue
             if node_def.attr[attr].SerializeToString(deterministic=True) == default:
-                del node_def.attr[attr]
-
-
-def _drop_hints(graph_def: Any) -> None:
-    for node_def in graph_def.node:
-        for attr in trait_of(node_def.op, "hints") or ():
-            if attr in node_def.attr:
                 del node_def.attr[attr]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from tfmini import errors
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.traits import ops_with
+from tfmini.graph.traits import ENTER_OPS, ops_with
 
 STAND_IN = "_stand_in"
 """An attr of a dequeue that must not be repeated: the name of the variable whose value stands for the element."""
@@ -39,7 +39,9 @@ def _omitted(node: Node, nodes: Nodes) -> Node:
     assert node.handle is not None
     outputs = node.handle.op_def.outputs
     if not outputs:
-        return node.replace(op="NoOp", inputs=(), attrs={})
+        # In a loop it still has to run once per iteration, so it depends on the handle, which enters the loop.
+        entering = [name for name, _ in node.inputs[:1] if name in nodes and nodes[name].op in ENTER_OPS]
+        return node.replace(op="NoOp", inputs=(), controls=(*node.controls, *entering), attrs={})
     if len(outputs) == 1 and outputs[0].is_ref:
         return node.replace(op="RefIdentity", inputs=node.inputs[:1], attrs={"T": node.attrs["T"]})
     raise errors.UnimplementedError.of(

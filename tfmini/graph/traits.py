@@ -68,7 +68,7 @@ class Traits(TypedDict, total=False):
     checks: bool
     flow: Literal["enter", "exit", "merge", "next_iteration", "switch"]
     control_only: bool
-    collective: Literal["all-gather", "all-reduce", "broadcast"]
+    collective: Literal["all-gather", "all-reduce", "all-to-all", "broadcast", "reduce-scatter"]
     variable: Literal["reference", "resource"]
     writes: Literal["assign", "update", "scatter", "optimize"]
     accumulator: Literal["apply", "take"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,20 @@ def short(device: str) -> str:
     found = parse(device)
     local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
     return f"{found.job}/{found.task}{local}" if found.job is not None else device
+
+
+def group_label(job: str, indices: Iterable[int]) -> str:
+    """``worker/0…7 ×8`` for tasks of a job, ``worker/0, 2 ×2``, ``worker/0`` for a single one; long lists are cut."""
+    runs: list[list[int]] = []
+    ordered = sorted(indices)
+    for index in ordered:
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    parts = [f"{a}" if a == b else f"{a}…{b}" if b > a + 1 else f"{a}, {b}" for a, b in runs]
+    text = ", ".join(parts) if len(parts) <= 3 else f"{', '.join(parts[:2])}, … {parts[-1]}"
+    return f"{job}/{text} ×{len(ordered)}" if len(ordered) > 1 else f"{job}/{text}"
 
 
 def client_device(jobs: Jobs, master: str | None, nodes: Nodes) -> str:

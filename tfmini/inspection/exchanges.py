@@ -86,13 +86,20 @@ def _traffic(c: _Collective) -> Iterator[tuple[str, str, int | None, int]]:
     count = len(c.devices)
     following = [(src, c.devices[(i + 1) % count]) for i, src in enumerate(c.devices)]
     if c.kind == "broadcast":
-        first = next((i for i, d in enumerate(c.devices) if d in c.ops and c.ops[d].op == "CollectiveBcastSend"), 0)
+        first = next((i for i, d in enumerate(c.devices) if d in c.ops and _is_source(c.ops[d])), 0)
         yield from ((*following[(first + i) % count], c.nbytes, 1) for i in range(count - 1))
     elif c.kind == "all-reduce" and count > 1 and (c.nbytes is None or c.nbytes > DIRECT_LIMIT // (count - 1)):
         nbytes, messages = _ring_cost(c.nbytes, count)
         yield from ((src, dst, nbytes, messages) for src, dst in following)
     else:
-        yield from ((src, dst, c.nbytes, 1) for src in c.devices for dst in c.devices if src != dst)
+        nbytes = c.nbytes
+        if nbytes is not None and c.kind in ("all-to-all", "reduce-scatter"):
+            nbytes = round(nbytes / count)  # of an all-to-all with splits: the mean
+        yield from ((src, dst, nbytes, 1) for src in c.devices for dst in c.devices if src != dst)
+
+
+def _is_source(node: Node) -> bool:
+    return node.op == "CollectiveBcastSend" or bool(node.attrs.get("is_source"))
 
 
 def _ring_cost(nbytes: int | None, count: int) -> tuple[int | None, int]:

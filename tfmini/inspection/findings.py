@@ -77,7 +77,7 @@ class Message:
     transfers: tuple[Transfer, ...] = ()
 
 
-@dataclass
+@dataclass(repr=False)
 class Inspection:
     """One step of a graph on a cluster: its placement, partitions and transfers.
 
@@ -112,6 +112,12 @@ class Inspection:
     local_variables: list[str] | None = None
     measured: Measured | None = None
 
+    def __repr__(self) -> str:
+        """Short: a prompt and a notebook show it."""
+        from tfmini.inspection.text import headline
+
+        return f"<Inspection: {headline(self)}>"
+
     def why(self, op: str) -> list[str]:
         """The device of an op, and the chain of reasons, the most direct one first.
 
@@ -120,6 +126,17 @@ class Inspection:
         """
         decision = self.placement[op]
         return [decision.device, *(reason.text for reason in decision.reasons)]
+
+    def problems(self) -> list[Finding]:
+        """The warnings without those that only say what the inspector has guessed."""
+        return [w for w in self.warnings if w.kind not in (GUESSED_CLUSTER, GUESSED_STEP)]
+
+    def refusals(self) -> list[Finding]:
+        """The warnings for which a session refuses the step: its placement, and ops of it that tfmini cannot run."""
+        running = {name for d in self.devices for name in d.ops}
+        return [
+            w for w in self.warnings if w.kind == REFUSED or w.kind == NOT_EXECUTABLE and not running.isdisjoint(w.ops)
+        ]
 
     def graph(self) -> networkx.MultiDiGraph:
         """The whole graph; nodes carry ``op`` and ``device``, edges ``output`` and ``input`` (-1: control)."""
@@ -174,6 +191,13 @@ class Inspection:
             if transfer.route is Route.EXCHANGED:
                 links.setdefault((transfer.src, transfer.dst), []).append(transfer)
         return _message_of_each(links.values())
+
+    def _repr_html_(self) -> str:
+        """The page of `tfmini inspect --html`, for notebooks."""
+        from tfmini.inspection.notebook import framed
+        from tfmini.inspection.page_html import page
+
+        return framed(page(self), "tfmini: what each task does in a step")
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``tfmini inspect --json`` prints."""

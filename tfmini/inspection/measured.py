@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfmini.inspection.clusters import short
-from tfmini.inspection.step_trace import DISPATCH, OP, SEND, WAIT, WIRE, Span, StepTrace, covered
+from tfmini.inspection.step_trace import DISPATCH, EXCHANGE, OP, SEND, WAIT, WIRE, Span, StepTrace, covered
 from tfmini.placement.wire_table import Transfer
 from tfmini.runtime.trace.labels import edge_number_and_producer
 
@@ -47,7 +47,7 @@ class Measured:
 
     def busy(self, device: str) -> float:
         """The time in which a device computed."""
-        ops = [span for span in self.trace.of_kind(OP) if span.device == device]
+        ops = [span for span in self.trace.spans if span.computes and span.device == device]
         return covered(ops, self.trace.start, self.trace.end)
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def milliseconds(microseconds: float | None) -> str:
 def summary(trace: StepTrace) -> RenderableType:
     """A summary of a traced step: its duration, the work of each task, and the longest spans."""
     head = f"the step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed"
-    return Group(Text(head), Text(""), _tasks(trace), Text(""), _longest(trace))
+    return Group(Text(head), Text(""), _tasks(trace), *_collectives(trace), Text(""), _longest(trace))
 
 
 def _table(*columns: str, left: Sequence[str]) -> Table:
@@ -112,14 +112,41 @@ def _tasks(trace: StepTrace) -> Table:
     for task in trace.tasks:
         mine = [span for span in trace.spans if span.task == task]
         times = [
-            milliseconds(covered([s for s in mine if s.kind == kind], trace.start, trace.end))
-            for kind in (OP, SEND, WAIT, DISPATCH)
+            milliseconds(covered([s for s in mine if chosen(s)], trace.start, trace.end))
+            for chosen in (_computes, _is(SEND), _is(WAIT), _is(DISPATCH))
         ]
-        sent = sum(span.bytes for span in mine if span.kind == SEND)
+        sent = sum(span.bytes for span in mine if span.kind in (SEND, EXCHANGE))
         received = sum(span.bytes for span in mine if span.kind == WIRE)
         ops = sum(span.kind == OP for span in mine)
         table.add_row(short(task), f"{ops:,}", *times, f"{sent:,}", f"{received:,}", _clock(trace, task))
     return table
+
+
+def _computes(span: Span) -> bool:
+    return span.computes
+
+
+def _is(kind: str) -> Callable[[Span], bool]:
+    return lambda span: span.kind == kind
+
+
+def _collectives(trace: StepTrace) -> list[RenderableType]:
+    """A table with a row per collective and task; empty for a step without collectives."""
+    sent: dict[tuple[str, str, str, str], list[Span]] = {}
+    for span in trace.of_kind(EXCHANGE):
+        sent.setdefault((span.name, span.op, span.task, span.way), []).append(span)
+    if not sent:
+        return []
+    left = ("collective", "kind", "task", "to", "way")
+    table = _table(*left, "ms", "messages", "B", left=left)
+    ranked = sorted(sent.items(), key=lambda item: -sum(span.bytes for span in item[1]))
+    for (name, kind, task, way), spans in ranked[:_LONGEST]:
+        others = ", ".join(dict.fromkeys(short(span.peer) for span in spans[:4])) + (" …" if len(spans) > 4 else "")
+        nbytes, messages = sum(span.bytes for span in spans), sum(span.messages for span in spans)
+        longest = milliseconds(max(span.duration for span in spans))
+        table.add_row(name, kind, short(task), others, way, longest, f"{messages:,}", f"{nbytes:,}")
+    more = [Text(f"… {len(ranked) - _LONGEST} more collectives")] if len(ranked) > _LONGEST else []
+    return [Text(""), table, *more]
 
 
 def _clock(trace: StepTrace, task: str) -> str:

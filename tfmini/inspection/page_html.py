@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
 from tfmini.inspection.clusters import short
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.overview import Overview, fold_label, overview
 from tfmini.inspection.text import headline
 from tfmini.placement.wire_table import Transfer
+from tfmini.progress import work
 
 _LIBRARIES = ("cytoscape.min.js", "dagre.min.js")
-_SCRIPTS = ("model.js", "layout.js", "view.js", "page.js")
+_SCRIPTS = ("units.js", "model.js", "layout.js", "view.js", "heat.js", "page.js")
 
 
 def page(found: Inspection) -> str:
     """Returns the page's text. It shows the ops that the step runs, by task and name scope."""
-    data = json.dumps(_data(found), separators=(",", ":")).replace("<", "\\u003c")
+    with work("drawing the page"):
+        return assembled("page.html", _data(found), _SCRIPTS, ("LICENSES.txt", *_LIBRARIES))
+
+
+def assembled(frame: str, data: Any, scripts: Sequence[str], libraries: Sequence[str] = ()) -> str:
+    """One self-contained page: the file ``frame`` with the data, the scripts and the libraries in it."""
     parts = {
-        "/*LIBRARIES*/": "\n".join(_file(name) for name in ("LICENSES.txt", *_LIBRARIES)),
-        "/*DATA*/": data,
-        "/*SCRIPT*/": "\n".join(map(_file, _SCRIPTS)),
+        "/*LIBRARIES*/": "\n".join(map(_file, libraries)),
+        "/*DATA*/": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "/*SCRIPT*/": "\n".join(map(_file, scripts)),
     }
-    text = _file("page.html")
+    text = _file(frame)
     for mark, content in parts.items():
-        before, _, after = text.partition(mark)
-        text = before + content + after
+        before, found, after = text.partition(mark)
+        text = before + (content if found else "") + after
     return text
 
 
@@ -46,7 +54,7 @@ class _Numbered(dict[str, int]):
 def _data(found: Inspection) -> dict[str, Any]:
     index = {id(t): i for i, t in enumerate(found.transfers)}
     types, texts = _Numbered(), _Numbered()
-    return {
+    return _overview(overview(found)) | {
         "about": headline(found),
         "devices": [d.device for d in found.devices],
         "short": [short(d.device) for d in found.devices],
@@ -61,6 +69,22 @@ def _data(found: Inspection) -> dict[str, Any]:
         ],
         "warnings": [str(w) for w in found.warnings],
     }  # fmt: skip
+
+
+def _overview(seen: Overview) -> dict[str, Any]:
+    number = {load.device: i for i, load in enumerate(seen.loads)}
+    return {
+        "sentences": seen.sentences(),
+        "loads": [
+            {"ops": d.ops, "sends": d.sends, "receives": d.receives, "state": d.state_bytes, "idle": d.is_idle}
+            for d in seen.loads
+        ],
+        "links": [[number[src], number[dst], nbytes] for (src, dst), nbytes in seen.links.items()],
+        "overloaded": {number[load.device]: factor for load, factor in seen.overloaded},
+        "folds": [
+            {"label": fold_label(fold), "devices": [number[load.device] for load in fold]} for fold in seen.folds()
+        ],
+    }
 
 
 def _ops(found: Inspection, types: _Numbered, texts: _Numbered) -> list[list[Any]]:

@@ -25,8 +25,9 @@ from tfmini.inspection.study import Subject
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.server import Server, checked_definition
 
-_TFMINI = str(Path(__file__).parents[1])
+_NEVER_TO_BLAME = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen")
 _LIBRARIES = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getusersitepackages())
+_HINT = "Does it need arguments (after --), or a cluster (--ps, --workers)?"
 
 
 class ScriptError(Exception):
@@ -69,8 +70,7 @@ def of_script(
         alias.install()
         graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
     if not graph.get_operations():
-        raise ValueError(f"{entry or script} built no graph before its first session or its end."
-                         " Does it need arguments (after --), or a cluster (--ps, --workers)?")  # fmt: skip
+        raise ValueError(f"{entry or script} built no graph before its first session or its end. {_HINT}")
     return of_graph(graph), read_cluster(seen[-1]) if seen else None
 
 
@@ -103,7 +103,8 @@ def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
         return reached.graph
     except SystemExit as ended:  # a script may end without a session, after building its graph
         if ended.code and not get_default_graph().get_operations():
-            raise ScriptError(f"{script} ended before it had built a graph: {ended.code}") from None
+            said = str(ended.code).rstrip(".")
+            raise ScriptError(f"{script} ended before it had built a graph: {said}. {_HINT}") from None
         return get_default_graph()
     finally:
         sys.argv[:] = old_argv
@@ -135,7 +136,7 @@ def _script_errors(origin: str) -> Iterator[None]:
 
 def _line_to_blame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary | None:
     """The innermost line of the user's own code, else of a library: never one of tfmini or of the import system."""
-    foreign = [f for f in frames if not f.filename.startswith((_TFMINI, "<frozen"))]
+    foreign = [f for f in frames if not f.filename.startswith(_NEVER_TO_BLAME)]
     own = [f for f in foreign if not f.filename.startswith(_LIBRARIES)]
     return own[-1] if own else foreign[-1] if foreign else None
 

@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.devices import task_of_device
+from tfmini.graph.traits import ops_with
 from tfmini.numerics.inflation import inflate
 from tfmini.runtime.trace import labels as labels
 
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
-CONTROL, TASK, STEP = "control", "task", "step"
+CONTROL, TASK, STEP, EXCHANGE = "control", "task", "step", "exchange"
 _KIND_OF_OP = {
     **dict.fromkeys((labels.SEND, "_HostSend"), SEND),
     **dict.fromkeys((labels.RECEIVE, "_HostRecv"), RECEIVE),
     **dict.fromkeys((labels.REQUEST, labels.ANSWER), CONTROL),
     **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.PART: TASK, labels.STEP: STEP},
 }
-_WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL})
+_WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL, EXCHANGE})
+_PATIENT = (ops_with("collective"), ops_with("queue"), ops_with("accumulator", "take"))
 STATS_KEY = "step_stats"
 """The key of a timeline's StepStats below ``otherData``: base64 of zlib of the message."""
 
@@ -33,13 +35,14 @@ class Span:
 
     Attributes:
       kind: ``op``, ``send``, ``wire`` (a tensor in flight, recorded by its receiver), ``receive``, ``wait`` (a task
-        without ready ops), ``dispatch`` (from ready to running), ``control`` (RunGraph and its reply), ``task`` or
-        ``step`` (the whole).
+        without ready ops), ``dispatch`` (from ready to running), ``control`` (RunGraph and its reply), ``exchange``
+        (what a collective has sent to another rank), ``task`` or ``step`` (the whole).
       name: of the node, of the tensor's producer, or of the awaited tensors.
-      op: the op type, or "".
+      op: the op type, the kind of a collective (``all-reduce``), or "".
       device: full name. ``peer``: the device at the other end of a transfer, or "".
       bytes: of the outputs, or of the values in flight.
       thread: number of the thread in its task.
+      messages, way: of an exchange: how many messages, and whether the data went in ``messages`` or ``shared memory``.
     """
 
     kind: str
@@ -53,10 +56,17 @@ class Span:
     edge: str = ""
     inputs: tuple[str, ...] = ()
     thread: int = 0
+    messages: int = 0
+    way: str = ""
 
     @property
     def task(self) -> str:
         return task_of_device(self.device)
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is an op that computes: a collective or a dequeue lasts as long as it waits."""
+        return self.kind == OP and not any(self.op in ops for ops in _PATIENT)
 
     @property
     def duration(self) -> float:
@@ -72,7 +82,7 @@ class ClockFit:
     error: float
 
 
-@dataclass
+@dataclass(repr=False)
 class StepTrace:
     """A traced step, made by `StepTrace.of` or `read_trace`.
 
@@ -111,6 +121,10 @@ class StepTrace:
         frame = [span for span in spans if span.kind == STEP] or spans
         return cls(spans, clocks, min(s.start for s in frame), max(s.end for s in frame), step_stats)
 
+    def __repr__(self) -> str:
+        """Short: a prompt and a notebook show it."""
+        return f"<StepTrace: {self.duration / 1000:.3f} ms, {len(self.tasks)} tasks, {len(self.spans):,} spans>"
+
     @property
     def duration(self) -> float:
         """Wall time of the step in microseconds."""
@@ -134,8 +148,15 @@ class StepTrace:
 
     def busy(self, task: str) -> float:
         """Microseconds in which a task computed, sent or received."""
-        work = [span for span in self.of_kind(OP, SEND, RECEIVE) if span.task == task]
+        work = [s for s in self.spans if s.task == task and (s.computes or s.kind in (SEND, RECEIVE))]
         return covered(work, self.start, self.end)
+
+    def _repr_html_(self) -> str:
+        """The page of `tfmini trace --html`, for notebooks."""
+        from tfmini.inspection.notebook import framed
+        from tfmini.inspection.trace_page import trace_page
+
+        return framed(trace_page(self), "tfmini: what a step did")
 
 
 def covered(spans: Iterable[Span], start: float, end: float) -> float:
@@ -185,6 +206,11 @@ def _span(device: str, entry: Any) -> Span:
     if wire is not None:
         name = labels.edge_number_and_producer(wire.edge)[1]
         return Span(WIRE, name, "", device, start, end, wire.bytes, wire.source, wire.edge)
+    sent = labels.exchange_of(label) if entry.node_name == labels.EXCHANGE else None
+    if sent is not None:
+        return Span(
+            EXCHANGE, sent.name, sent.kind, device, start, end, size, sent.target, messages=sent.messages, way=sent.way
+        )  # fmt: skip
     op, inputs = labels.op_and_inputs(label)
     kind = _KIND_OF_OP.get(op, OP)
     if kind in (SEND, RECEIVE):

@@ -31,6 +31,7 @@ from tfmini.placement.layout import lay_out
 from tfmini.placement.partition import partition
 from tfmini.placement.placer import DeviceAttributes, place
 from tfmini.placement.wire_table import transfers
+from tfmini.progress import work
 from tfmini.shapes import RawShape
 from tfmini.suggestions import similar
 
@@ -84,7 +85,8 @@ def study(
     notes = list(subject.notes)
     _check_names(nodes, fetches, "fetch")
     _check_names(nodes, feeds or (), "feed")
-    placement = _placed(nodes, subject, devices, master, notes)
+    with work(f"placing {len(nodes):,} ops on {len(devices)} devices"):
+        placement = _placed(nodes, subject, devices, master, notes)
     wanted, targets = _step(nodes, fetches, subject.train_ops, notes)
     roots = [*(_endpoint(f)[0] for f in wanted), *targets]
     fed = [f if ":" in f else f"{f}:0" for f in feeds] if feeds is not None else _needed_placeholders(nodes, roots)
@@ -92,15 +94,17 @@ def study(
     graph = step_graph(
         nodes, [_endpoint(f) for f in wanted], targets, [_endpoint(f) for f in fed], master, incarnations[master]
     )
-    partitions = partition(graph, placement.devices(), incarnations=incarnations, name_counter=itertools.count())
-    layout, shapes = lay_out(partitions), subject.shapes
+    with work(f"cutting the step's {len(graph):,} ops by device"):
+        partitions = partition(graph, placement.devices(), incarnations=incarnations, name_counter=itertools.count())
+        layout, shapes = lay_out(partitions), subject.shapes
     found = Inspection(nodes, shapes, placement, master, tuple(fed), tuple(wanted), tuple(targets), partitions, layout)
     found.foreign = foreign
     found.local_variables = subject.local_variables
-    found.transfers = transfers(partitions, shapes, layout.routes)
-    found.devices = _summaries(found, [device.name for device in devices])
-    found.transfers += exchanges(found)
-    found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
+    with work("listing transfers and looking for mistakes"):
+        found.transfers = transfers(partitions, shapes, layout.routes)
+        found.devices = _summaries(found, [device.name for device in devices])
+        found.transfers += exchanges(found)
+        found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
     return found
 
 

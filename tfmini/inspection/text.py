@@ -46,7 +46,9 @@ def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
 
 def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
     """`view` as plain text."""
-    console = Console(width=width, no_color=True, highlight=False, legacy_windows=False, force_terminal=False)
+    console = Console(
+        width=width, no_color=True, highlight=False, legacy_windows=False, force_terminal=False, force_jupyter=False
+    )  # fmt: skip
     with console.capture() as capture:
         console.print(view(found, name, full=full, ops=ops))
     return capture.get()

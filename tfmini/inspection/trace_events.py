@@ -15,6 +15,7 @@ from tfmini.inspection.clusters import short
 from tfmini.inspection.step_trace import (
     CONTROL,
     DISPATCH,
+    EXCHANGE,
     OP,
     RECEIVE,
     SEND,
@@ -36,6 +37,7 @@ _TRACKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("send", (SEND,)),
     ("in flight to here", (WIRE,)),
     ("receive", (RECEIVE,)),
+    ("collectives", (EXCHANGE,)),
     ("wait and dispatch", (WAIT, DISPATCH)),
 )
 _LANES_PER_TRACK = 1000
@@ -58,6 +60,8 @@ class _Bar:
         if span.kind in (SEND, WIRE, RECEIVE):
             direction = "to" if span.kind == SEND else "from"
             return f"{span.name}{more} {direction} {short(span.peer)}"
+        if span.kind == EXCHANGE:
+            return f"{span.op} in {span.way} to {', '.join(short(each.peer) for each in self.spans)}"
         if span.kind in (WAIT, DISPATCH):
             return f"{'waits for' if span.kind == WAIT else 'before'} {span.name}"
         return span.op or span.name
@@ -68,7 +72,10 @@ class _Bar:
         if span.kind == OP:
             found |= {"name": span.name, "op": span.op}
             found |= {f"input{i}": name for i, name in enumerate(span.inputs)}
-        if len(self.spans) > 1:
+        if span.kind == EXCHANGE:
+            found |= {"name": span.name, "messages": sum(each.messages for each in self.spans)}
+            found["bytes to"] = {short(each.peer): each.bytes for each in self.spans}
+        elif len(self.spans) > 1:
             found["tensors"] = {each.name: each.bytes for each in self.spans}
         total = sum(each.bytes for each in self.spans)
         return found | ({"bytes": total} if total else {})
@@ -129,8 +136,9 @@ def _bars(spans: Sequence[Span]) -> list[_Bar]:
     """The bars in order of their starts; the spans of one message form one bar."""
     groups: dict[Any, list[Span]] = {}
     for number, span in enumerate(spans):
-        together = span.kind in (SEND, WIRE, RECEIVE)
-        key = (span.kind, span.peer, span.start, span.end) if together else number
+        together = span.kind in (SEND, WIRE, RECEIVE, EXCHANGE)
+        what = span.name if span.kind == EXCHANGE else span.peer
+        key = (span.kind, what, span.start, span.end) if together else number
         groups.setdefault(key, []).append(span)
     return [_Bar(tuple(members)) for members in groups.values()]
 

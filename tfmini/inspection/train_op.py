@@ -1,12 +1,15 @@
-"""Finds the step to inspect: the training op of a graph, else all ops without consumers."""
+"""Finds the training step of a graph, to inspect or to trace."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.graph.keys import GraphKeys
 from tfmini.graph.node import Nodes
 from tfmini.graph.prune import in_topological_order
+from tfmini.graph.training import training_ops
 from tfmini.graph.traits import ops_with
 
 _OPTIMIZES, _ACCUMULATES = ops_with("writes", "optimize"), ops_with("accumulator", "apply")
@@ -29,6 +32,34 @@ def find_train_op(nodes: Nodes, collected: Sequence[str] = ()) -> str | None:
         return known[-1]
     updates = [name for name, node in nodes.items() if node.op in _OPTIMIZES]
     return _best_sink(nodes, updates) if updates else None
+
+
+def trains(graph: Any, names: Iterable[str]) -> bool | None:
+    """Whether a step is a training step; None if the graph has no ops that train.
+
+    A training step runs one of the `training_ops` of the graph; if it has none, an op of the collection ``train_op``.
+
+    Args:
+      graph: a `tf.Graph`.
+      names: of the tensors to fetch and the ops to run.
+    """
+    ops = graph.get_operations()
+    types = training_ops({op.type for op in ops})
+    wanted = {op for op in ops if op.type in types}
+    if not wanted:
+        wanted = {getattr(item, "op", item) for item in graph.get_collection(GraphKeys.TRAIN_OP)}
+    if not wanted:
+        return None
+    stack = [getattr(found, "op", found) for found in map(graph.as_graph_element, names)]
+    seen = set(stack)
+    while stack:
+        op = stack.pop()
+        if op in wanted:
+            return True
+        sources = {*(tensor.op for tensor in op.inputs), *op.control_inputs} - seen
+        seen |= sources
+        stack.extend(sources)
+    return False
 
 
 def sinks(nodes: Nodes) -> list[str]:

@@ -6,6 +6,7 @@ variables and ops of all calls are in them.
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Callable, Iterable
@@ -13,13 +14,16 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, colocate_with, name_scope
 from tfmini.layers.input_spec import InputSpec, check_inputs
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import global_variables, trainable_variables
 from tfmini.shapes import TensorShape
 
@@ -53,6 +57,9 @@ class Layer:
         self._non_trainable_weights: list[Any] = []
         self._updates: list[Any] = []
         self._losses: list[Any] = []
+        # The id of an update or a loss -> the inputs that it was made for; none for what holds for all inputs.
+        self._made_for: dict[int, list[Any]] = {}
+        self._called_with: Any = None
         self._set_name(name)
         self._scope: vs.VariableScope | None = None
         if scope:
@@ -145,14 +152,31 @@ class Layer:
         """The shape of the result for an input of shape ``input_shape``."""
         raise NotImplementedError
 
+    def get_updates_for(self, inputs: Any) -> list[Any]:
+        """The updates that depend on these inputs; None: those that hold for all inputs."""
+        return [update for update in self._updates if self._is_made_for(update, inputs)]
+
+    def get_losses_for(self, inputs: Any) -> list[Any]:
+        """The losses that depend on these inputs; None: those that hold for all inputs, as those of weights do."""
+        return [loss for loss in self._losses if self._is_made_for(loss, inputs)]
+
+    def _is_made_for(self, item: Any, inputs: Any) -> bool:
+        asked = [] if inputs is None else nest.flatten(inputs)
+        given = self._made_for.get(id(item), [])
+        return any(one is other for one in asked for other in given) if asked else not given
+
     def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Records update ops for the training step to run."""
-        self._updates += [getattr(update, "op", update) for update in _as_list(updates) if update is not None]
+        """Records update ops for the training step to run; ``inputs``: those of the layer that they depend on."""
+        new = [getattr(update, "op", update) for update in _as_list(updates) if update is not None]
+        self._updates += new
+        given = self._called_with if inputs is None else inputs
+        self._made_for.update((id(update), [] if given is None else nest.flatten(given)) for update in new)
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
-        """Records losses and adds them to REGULARIZATION_LOSSES."""
+        """Records losses and adds them to REGULARIZATION_LOSSES; ``inputs``: those of the layer that they depend on."""
         new = [loss for loss in _as_list(losses) if loss is not None]
         self._losses += new
+        self._made_for.update((id(loss), [] if inputs is None else nest.flatten(inputs)) for loss in new)
         _add_once(GraphKeys.REGULARIZATION_LOSSES, new)
 
     def add_weight(
@@ -215,7 +239,11 @@ class Layer:
             check_inputs(self.input_spec, inputs, self._name)
             if not self.built:
                 self._build_for(inputs)
-            outputs = self.call(inputs, *args, **kwargs)
+            self._called_with = inputs
+            try:
+                outputs = self.call(inputs, *args, **kwargs)
+            finally:
+                self._called_with = None
             if outputs is None:
                 raise ValueError(
                     "A layer's `call` method should return a Tensor or a list of Tensors, not None"
@@ -230,11 +258,9 @@ class Layer:
     apply = __call__
 
     def _build_for(self, inputs: Any) -> None:
-        first = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
         if self._dtype is None:
-            self._dtype = first.dtype.base_dtype
-        shape = [t.shape for t in inputs] if isinstance(inputs, (list, tuple)) else first.shape
-        self.build(shape)  # type: ignore[arg-type] # a list only for layers that take several inputs
+            self._dtype = nest.flatten(inputs)[0].dtype.base_dtype
+        self.build(nest.map_structure(lambda tensor: tensor.shape, inputs))
         self.built = True
 
     def _set_scope(self, scope: Any) -> None:
@@ -251,6 +277,18 @@ class Layer:
         self._set_scope(None)
         return vs.variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Layer:
+        """A copy of the layer that shares its variables and tensors; one of an unused layer makes its own."""
+        made: Layer = type(self).__new__(type(self))
+        memo[id(self)] = made
+        for key, value in vars(self).items():
+            of_graph = all(map(_is_of_graph, _as_list(value)))
+            if key == "_made_for" or of_graph and isinstance(value, (vs.VariableScope, list)):
+                vars(made)[key] = copy.copy(value)
+            else:
+                vars(made)[key] = value if of_graph else copy.deepcopy(value, memo)
+        return made
+
     def count_params(self) -> int:
         """The number of elements of all weights; raises ValueError before the layer is built."""
         if not self.built:
@@ -258,12 +296,16 @@ class Layer:
         return sum(weight.shape.num_elements() for weight in self.weights)
 
 
+def _is_of_graph(value: Any) -> bool:
+    return isinstance(value, (Tensor, Operation, Variable, vs.VariableScope)) or hasattr(value, "_get_partitions")
+
+
 def _complete(build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
     def building(self: Layer, input_shape: Any) -> None:
         if self._dtype is None:
             self._dtype = dtypes.float32
-        several = isinstance(input_shape, list) and any(isinstance(part, TensorShape) for part in input_shape)
+        several = nest.is_nested(input_shape) and isinstance(nest.flatten(input_shape)[0], TensorShape)
         build(self, input_shape if several else TensorShape(input_shape))
         self.built = True
 
@@ -277,6 +319,9 @@ def to_snake_case(name: str) -> str:
 
 
 def _tensors(inputs: Any) -> Any:
+    """A tensor, or a list or dictionary of tensors."""
+    if isinstance(inputs, dict):
+        return {key: convert_to_tensor(value) for key, value in inputs.items()}
     if isinstance(inputs, (list, tuple)):
         return [convert_to_tensor(one) for one in inputs]
     return convert_to_tensor(inputs)

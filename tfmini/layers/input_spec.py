@@ -29,7 +29,7 @@ class InputSpec:
 
 def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
     """Raises ValueError, with TensorFlow's message, if the input of layer ``name`` does not match ``spec``."""
-    if spec is None or isinstance(inputs, (list, tuple)):
+    if spec is None or isinstance(inputs, (list, tuple, dict)):
         return
     shape: TensorShape = inputs.shape
     rank = shape.ndims

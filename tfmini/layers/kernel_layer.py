@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.shape import shape
 from tfmini.ops.nn.bias import bias_add
 
 
@@ -71,5 +74,12 @@ class KernelLayer(Layer):
         if self.activation is not None:
             outputs = self.activation(outputs)
         if self.activity_regularizer is not None:
-            self.add_loss(self.activity_regularizer(outputs))
+            self._regularize_activity(outputs)
         return outputs
+
+    def _regularize_activity(self, outputs: Any) -> None:
+        """Adds the loss of the outputs, divided by the batch size, as a loss of the inputs of this call."""
+        with name_scope("ActivityRegularizer"):
+            loss = self.activity_regularizer(outputs)
+            if loss is not None:
+                self.add_loss(loss / cast(shape(outputs)[0], loss.dtype), inputs=self._called_with)

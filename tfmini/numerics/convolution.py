@@ -1,8 +1,9 @@
-"""Convolution in numpy over any number of spatial axes: patch matrices and matrix products, channels last.
+"""Convolution over any number of spatial axes, channels last: patch matrices and matrix products.
 
-The patch matrix is built block by block, so that it is still in cache when the product reads it. Measured on
-32x14x14x32 with a 5x5x32x64 filter (two cores): one copy and one product per block beats the 25 products of a
-loop over kernel offsets by a factor of two.
+oneDNN is used where it is installed (`onednn_convolution`); the rest of this file is numpy. The patch matrix is built
+block by block, so that it is still in cache when the product reads it. Measured on 32x14x14x32 with a 5x5x32x64
+filter (two cores): one copy and one product per block beats the 25 products of a loop over kernel offsets by a factor
+of two.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tfmini.numerics import onednn_convolution as onednn
 from tfmini.numerics.windows import Array, Axes, padded, patches, scratch
 
 # A block's patch matrix: small enough for the cache, large enough that products are few.
@@ -23,11 +25,12 @@ _SHORT_RUN = 16
 def forward(image: Array, filters: Array, axes: Axes) -> Array:
     """Convolves ``image`` (N, *space, C) with ``filters`` (*window, C, F) -> (N, *out, F)."""
     channels, count = filters.shape[-2:]
-    result = np.empty((image.shape[0], *axes.out, count), image.dtype)
     matrix = filters.reshape(-1, count)
     if axes.pointwise:
-        np.matmul(image.reshape(-1, channels), matrix, out=result.reshape(-1, count))
-        return result
+        return (image.reshape(-1, channels) @ matrix).reshape((*image.shape[:-1], count))
+    if (found := onednn.forward(image, filters, axes)) is not None:
+        return found
+    result = np.empty((image.shape[0], *axes.out, count), image.dtype)
     for where, block in _patch_matrices(image, axes):
         np.matmul(block, matrix, out=result[where].reshape(-1, count))
     return result
@@ -39,6 +42,8 @@ def backprop_filter(image: Array, grad: Array, axes: Axes) -> Array:
     shape = (*axes.window, channels, count)
     if axes.pointwise:
         return (image.reshape(-1, channels).T @ grad.reshape(-1, count)).reshape(shape)
+    if (found := onednn.backprop_filter(image, grad, axes)) is not None:
+        return found
     total = np.zeros((math.prod(shape[:-1]), count), image.dtype)
     partial = np.empty_like(total)
     for where, block in _patch_matrices(image, axes):
@@ -52,6 +57,8 @@ def backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
     channels, count = filters.shape[-2:]
     if axes.pointwise:
         return (grad.reshape(-1, count) @ filters.reshape(channels, count).T).reshape((*grad.shape[:-1], channels))
+    if (found := onednn.backprop_input(grad, filters, axes)) is not None:
+        return found
     if axes.turned is not None and count <= 4 * channels:
         flipped = np.flip(filters, tuple(range(len(axes)))).swapaxes(-1, -2)
         return forward(grad, np.ascontiguousarray(flipped), axes.turned)

@@ -49,7 +49,7 @@ ROOMS = {
     ),
     "strings": "conversions elementwise pieces unicode",
     "summary": "functions media_ops summary_ops writer_ops",
-    "tables": "functions initializers table_ops table_state vocabulary_remapping vocabulary_tables",
+    "tables": "dense_buckets functions initializers table_ops table_state vocabulary_remapping vocabulary_tables",
     "training": "dense sparse update_ops",
     "variables": (
         "assignment base functions guard initializers kind partitioned_variable partitioners read_gradients "

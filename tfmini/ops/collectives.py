@@ -1,5 +1,8 @@
 """Collective ops: ``CollectiveReduce``, ``CollectiveBcastSend``, ``CollectiveBcastRecv``, ``CollectiveGather``.
 
+``CollectiveAllToAll``, ``CollectiveReduceScatter`` and ``CollectiveBcastAlike`` are tfmini's own: TF1 has none, and
+those of later versions take their keys as tensors.
+
 The members of a group are the devices on which ops with its ``group_key`` run. Ops of the members with one
 ``instance_key`` form one collective. The task's collective executor runs it (see
 `tfmini.runtime.collectives.executor`).
@@ -12,11 +15,11 @@ from typing import Any
 
 from tfmini.dtypes import as_dtype
 from tfmini.graph.node import Node
-from tfmini.graph.operation import Tensor
+from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.graph.waiting import Wait
-from tfmini.shapes import TensorShape
+from tfmini.shapes import RawShape, TensorShape, with_rank
 
 _KEYS = """T: {float32, float16, float64, int32, int64}
     group_size: int
@@ -42,17 +45,58 @@ collective_bcast_send = op(
 collective_bcast_recv = op(
     f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
 )
+collective_bcast_alike = op(
+    f"CollectiveBcastAlike(input: T) -> data: T\n{_KEYS}\nis_source: bool",
+    stateful=True, shape=same_shape, collective="broadcast",
+)  # fmt: skip
 collective_gather = op(
     f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather"
 )
 
-for _handle in (collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather):
+collective_reduce_scatter = op(
+    f"""CollectiveReduceScatter(input: T) -> data: T
+    {_KEYS}
+    merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
+    final_op: {{'Id', 'Div'}}""",
+    stateful=True,
+    collective="reduce-scatter",
+)
+collective_all_to_all = op(
+    f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
+    stateful=True,
+    collective="all-to-all",
+)
+
+for _handle in (
+    collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather, collective_reduce_scatter,
+    collective_all_to_all, collective_bcast_alike,
+):  # fmt: skip
     _handle.not_differentiable()
+
+
+def _other_rows(node: Operation) -> RawShape:
+    known = node.inputs[0].raw_shape
+    if known == ():
+        raise ValueError(f"{node.name} needs a tensor of at least one dimension; {node.inputs[0].name} is a scalar.")
+    return None if known is None else (None, *known[1:])
+
+
+@collective_reduce_scatter.shape
+def _reduce_scatter_shape(node: Operation) -> list[RawShape]:
+    return [_other_rows(node)]
+
+
+@collective_all_to_all.shape
+def _all_to_all_shape(node: Operation) -> list[RawShape]:
+    with_rank(node.inputs[1].raw_shape, 1)
+    return [_other_rows(node), (node.attrs["group_size"],)]
 
 
 @collective_reduce.async_kernel("CPU")
 @collective_bcast_send.async_kernel("CPU")
+@collective_bcast_alike.async_kernel("CPU")
 @collective_gather.async_kernel("CPU")
+@collective_reduce_scatter.async_kernel("CPU")
 def _collective(wait: Wait, value: Any, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, value)
 
@@ -60,6 +104,11 @@ def _collective(wait: Wait, value: Any, *, node: Node) -> None:
 @collective_bcast_recv.async_kernel("CPU")
 def _receive(wait: Wait, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, None)
+
+
+@collective_all_to_all.async_kernel("CPU")
+def _all_to_all(wait: Wait, value: Any, splits: Any, *, node: Node) -> None:
+    wait.step.owner.collectives.begin(wait, node, value, splits)
 
 
 def _check_size(group_size: int, what: str) -> None:
@@ -149,6 +198,20 @@ def broadcast_send(
     )  # fmt: skip
 
 
+def broadcast_alike(t: Any, is_source: bool, group_size: int, group_key: int, instance_key: int) -> Tensor:
+    """Broadcasts a tensor to members that have one of the same shape, which they need not know before the step.
+
+    Args:
+      t: the tensor; only its shape matters on members that are not the source.
+      is_source: whether this member sends its tensor; true on exactly one.
+      group_size, group_key, instance_key: as in `all_reduce`.
+    """
+    _check_size(group_size, "broadcast_alike")
+    return collective_bcast_alike(
+        t, group_size=group_size, group_key=group_key, instance_key=instance_key, is_source=is_source
+    )
+
+
 def broadcast_recv(
     shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:
@@ -163,3 +226,36 @@ def broadcast_recv(
         T=dtype, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
         communication_hint=communication_hint.lower(),
     )  # fmt: skip
+
+
+def reduce_scatter(t: Any, group_size: int, group_key: int, instance_key: int, merge_op: str, final_op: str) -> Tensor:
+    """Reduces a tensor over the members of a group, and leaves each member some rows of the result.
+
+    The rows are divided as evenly as possible; the first members, in the order of their devices, have one more.
+
+    Args:
+      t: a tensor of at least one dimension, of the same shape and dtype on every member.
+      group_size, group_key, instance_key, merge_op, final_op: as in `all_reduce`.
+    """
+    _check_size(group_size, "reduce_scatter")
+    return collective_reduce_scatter(
+        t, group_size=group_size, group_key=group_key, instance_key=instance_key, merge_op=merge_op, final_op=final_op
+    )
+
+
+def all_to_all(t: Any, splits: Any, group_size: int, group_key: int, instance_key: int) -> tuple[Tensor, Tensor]:
+    """Scatters the rows of every member's tensor to all members; returns the rows for this one, and their splits.
+
+    Args:
+      t: a tensor of at least one dimension; all but the first are the same on every member.
+      splits: how many rows go to each member in the order of their devices; without elements: as many to each. No
+        member gets the rows behind their sum.
+      group_size, group_key, instance_key: as in `all_reduce`.
+
+    Returns:
+      (the rows in the order of the senders, how many each member has sent).
+    """
+    _check_size(group_size, "all_to_all")
+    keys = {"group_size": group_size, "group_key": group_key, "instance_key": instance_key}
+    data, received = collective_all_to_all(t, splits, **keys)
+    return data, received

@@ -35,11 +35,13 @@ class Attempt:
     """One op that waits. A subclass defines how it makes progress and how that is undone.
 
     Attributes:
+      kind: what it waits for: one of the kinds of waits of `tfmini.status.snapshot`.
       result: what the op returns once the attempt is over without an error.
       error: the error that it fails with instead.
     """
 
     __slots__ = ("wait", "armed", "result", "error")
+    kind = "other"
 
     def __init__(self, wait: Wait) -> None:
         self.wait = wait

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 
 from tfmini import errors
 
@@ -74,3 +75,16 @@ def port_busy(address: str) -> errors.UnknownError:
         f"is still running or by another task with the same ClusterSpec entry; stop that process or choose "
         f"another port.",
     )
+
+
+def ipc_is_alive(path: str) -> bool:
+    """Whether a process listens at the path of a Unix-domain socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect("\0" + path[1:] if path.startswith("@") else path)
+        except BlockingIOError:  # a full backlog
+            return True
+        except OSError:
+            return False
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
@@ -11,13 +11,11 @@ from tfmini.rpc.messages import error_of, status_of
 from tfmini.rpc.records import Message
 
 if TYPE_CHECKING:
-    from tfmini.rpc.endpoint import Endpoint
     from tfmini.rpc.link import Link
     from tfmini.rpc.peer import Peer
 
 Answer = Message | errors.OpError
 OnReply = Callable[[Answer], Any]
-PENDING_LIMIT = 20_000  # requests of a connection without an answer; checked at its ticks
 
 
 class CallHandle:
@@ -85,11 +83,12 @@ class Responder:
     ``cancelled`` turns true when the caller cancels the request or its connection ends; `on_cancel` reports it.
     """
 
-    __slots__ = ("_callbacks", "_link", "_request", "cancelled", "is_refused", "request_id")
+    __slots__ = ("_callbacks", "_link", "_request", "cancelled", "is_refused", "nbytes", "request_id")
 
     def __init__(self, link: Link, request: type[Message], request_id: int) -> None:
         self.request_id = request_id
         self.cancelled = self.is_refused = False
+        self.nbytes = 0  # of a large request; see `request_budget`
         self._link: Link | None = link
         self._request = request
         self._callbacks: list[Callable[[], Any]] = []
@@ -109,6 +108,9 @@ class Responder:
             answer = status_of(answer, link.endpoint.task)
         try:
             link.post(answer, self.request_id)
+        except errors.ResourceExhaustedError as error:  # the small answer has room
+            text = f"{self._request.__name__} has run, and its answer cannot be sent: {error.message}"
+            link.post(status_of(errors.ResourceExhaustedError.of(text), link.endpoint.task), self.request_id)
         except Exception as error:  # noqa: BLE001 - without an answer the caller would wait for ever
             text = f"the answer to {self._request.__name__} cannot be sent: {type(error).__name__}: {error}"
             link.post(status_of(errors.InternalError.of(text), link.endpoint.task), self.request_id)
@@ -144,15 +146,3 @@ class Responder:
             except IndexError:  # the other thread has taken the last one
                 return
             callback()
-
-
-def refuse_excess(active: Mapping[int, Responder], endpoint: Endpoint, peer: Peer | None) -> None:
-    """Refuses the latest requests of a peer that has too many without an answer."""
-    if len(active) <= PENDING_LIMIT:
-        return
-    text = (
-        f"{endpoint} has not answered {len(active)} requests of {peer} yet, more than the {PENDING_LIMIT} that one"
-        " connection may have. Wait for steps to end before you start others."
-    )
-    for responder in list(active.values())[PENDING_LIMIT:]:
-        responder.refuse(errors.ResourceExhaustedError.of(text))

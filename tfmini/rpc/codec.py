@@ -181,6 +181,12 @@ def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
 # ---------------------------------------------------------------------------------------------
 
 
+def kind_of(parts: Sequence[Any]) -> int:
+    """The number of a message's kind, as its first bytes say; 0: they say none. It may be malformed all the same."""
+    head = bytes(memoryview(parts[0])[:3]) if parts else b""
+    return head[2] if len(head) == 3 and 0x93 <= head[0] <= 0x9F and max(head[1:]) < 0x80 else 0
+
+
 def decode(parts: Sequence[Any], handshake: bool = False) -> tuple[Message, int]:
     """Decodes a message; returns it and its request id.
 

@@ -32,7 +32,8 @@ class Hello(Message):
     ``host_proof`` is a salted hash of its host id, or empty if it does not want a local lane.
     ``wants_stream`` says whether it accepts a stream lane. ``expected_task`` is the task that it wants to
     reach ("": any). ``dialer`` is a secret number of the object that connects: it uses one connection at a
-    time, so a new one of the same number replaces the old one. 0: any number of them.
+    time, so a new one of the same number replaces the old one. 0: any number of them. ``started`` is the time
+    at which this incarnation began, in ns, so that the latest of several is known. 0: not told.
     """
 
     version: int
@@ -43,6 +44,7 @@ class Hello(Message):
     wants_stream: bool
     expected_task: str
     dialer: int
+    started: int
 
 
 @message(kind=3, direction=CONNECTION, is_reply=True)

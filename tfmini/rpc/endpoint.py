@@ -15,14 +15,17 @@ one-way messages). Requests of one peer are handled in the order in which it sen
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmini import errors
+from tfmini.rpc.address_book import AddressBook
 from tfmini.rpc.addresses import parse_address
 from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.descriptors import DescriptorWatch, raise_limit
@@ -35,13 +38,18 @@ from tfmini.rpc.membership import TICK_S, RecentIds
 from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.records import Message
+from tfmini.rpc.request_budget import refuse_excess
 from tfmini.rpc.stream_lane import streams_wanted
+from tfmini.rpc.traffic import PastTraffic
 from tfmini.rpc.transport import Connection, Listener, Transport
 from tfmini.rpc.waiter import Clock, Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 _log = logging.getLogger("tfmini.rpc")
 _CLOSE_S = 2.0
+_RESTARTED = "{} was restarted: a later incarnation of it has connected"
+_FLUSH_S = 1.0
+_FLUSH_LOOK_S = 0.005
 
 Handler = Callable[[Peer, Any, Any], Any]
 
@@ -59,6 +67,7 @@ class Endpoint:
       insecure: admit everyone if there are no ``keys``; None: see ``TFMINI_INSECURE``.
       randbits: makes random numbers of so many bits.
       lanes: whether to use lanes; None: see ``TFMINI_LANE`` (local) and ``TFMINI_STREAM``.
+      book: where tasks are that are not at their address in the ClusterSpec.
     """
 
     def __init__(
@@ -72,12 +81,16 @@ class Endpoint:
         keys: Keys | None = None,
         insecure: bool | None = None,
         lanes: bool | None = None,
+        book: AddressBook | None = None,
         randbits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self.reactor = reactor
         self.task = task
         self.incarnation = incarnation
+        # Hosts of a cluster have about the same time; in a simulation all have.
+        self.started = time.time_ns() if isinstance(reactor, Reactor) else round(reactor.now() * 1e9) + 1
         self.cluster = cluster or {}
+        self.book = book
         self.task_address = self.cluster.get(task, "")
         self.handlers: dict[type[Message], Handler] = {}
         self.counters: collections.Counter[str] = collections.Counter()
@@ -97,6 +110,7 @@ class Endpoint:
         self._accepted: dict[tuple[Any, ...], Link] = {}  # by the object that has dialled
         self._connections: set[Connection] = set()  # until they report their end
         self._listeners: list[Listener] = []
+        self.past_traffic = PastTraffic()
         self._descriptors: DescriptorWatch | None = None
         self.lanes = Lanes(self._real, sealed=self.keys is not None)
         self._all_closed: Waiter | None = None
@@ -127,6 +141,15 @@ class Endpoint:
                     f"{cls.__name__} cannot be served" + (" twice" if cls in self.handlers else "")
                 )
             self.handlers[cls] = handler
+
+    def refuse_all(self, make_error: Callable[[], errors.OpError]) -> None:
+        """Answers all requests with an error from now on; other messages are ignored."""
+
+        def refuse(peer: Peer, message: Message, respond: Any) -> None:
+            if respond is not None:
+                respond(make_error())
+
+        self.handlers = dict.fromkeys(self.handlers, refuse)
 
     def listen(self, address: str) -> str:
         """Binds an address and returns the one to connect to (port 0 becomes the real port).
@@ -175,8 +198,13 @@ class Endpoint:
             linked = {link.peer for link in self._links if link.peer is not None}
             return [*self._peers.values(), *(p for p in linked if p not in self._peers.values())]
 
+    def links(self) -> list[Link]:
+        """All connections to peers, whether their handshake is over or not."""
+        return list(self._links)
+
     def close(self, reason: str = "closed") -> None:
         """Sends every peer a Goodbye and releases all sockets and addresses. Idempotent."""
+        self.flush()
         with self._lock:
             if self.closed:
                 return
@@ -196,18 +224,32 @@ class Endpoint:
         self.lanes.close()
         self._await_connections()
 
+    def flush(self) -> None:
+        """Waits until the one-way messages so far have left this process, at most `_FLUSH_S`.
+
+        A rank may have all data of its last collective while its own first message to another rank still waits for
+        a connection. A handler, which cannot wait for the loop that it runs in, drops them.
+        """
+        now = self.reactor.now
+        until = now() + _FLUSH_S
+        while not self._runs_inside() and now() < until and any(peer.has_unsent for peer in self.peers()):
+            self.reactor.drive(Waiter(), now() + _FLUSH_LOOK_S)
+
+    def _runs_inside(self) -> bool:
+        return self._real is not None and self._real.runs_here()
+
     def _await_connections(self) -> None:
         """Waits until every connection has reported its end, so that its sockets are released."""
         self._all_closed = waiter = Waiter()
-        inside = self._real is not None and self._real.runs_here()  # a handler cannot wait for itself
-        if self._connections and not inside:
+        if self._connections and not self._runs_inside():  # a handler cannot wait for itself
             self.reactor.drive(waiter, self.reactor.now() + _CLOSE_S)
 
     # -- for peer.py and link.py ---------------------------------------------------------
 
     def dial(self, peer: Peer) -> Link:
-        """Opens a connection to the peer's address."""
-        connection = self._transport(parse_address(peer.address).scheme).connect(peer.address)
+        """Opens a connection to the peer's address, or to where the address book has its task now."""
+        locate = functools.partial(peer.locate, self.book) if self.book is not None and peer.expected_task else None
+        connection = self._transport(parse_address(peer.address).scheme).connect(peer.address, locate)
         return self._add(Link(self, connection, peer))
 
     def new_accepted_peer(self, connection: Connection) -> Peer:
@@ -238,6 +280,10 @@ class Endpoint:
         numbers of requests grow, so they tell which of two is older: the Hellos of connections that waited in the
         backlog of a task that was not up yet may be read in any order.
         """
+        link.started = hello.started
+        if hello.task and hello.started and not self._is_latest(link, hello):
+            link.end(_RESTARTED.format(hello.task))
+            return
         if not hello.dialer:
             return
         link.dialer, link.hello_id = (hello.task, hello.incarnation, hello.dialer, link.connection.peer_key), request_id
@@ -249,8 +295,26 @@ class Endpoint:
         if older is not None:
             older.end("the peer has made a new connection in its place")
 
+    def _is_latest(self, link: Link, hello: Hello) -> bool:
+        """Ends the links of a task's earlier incarnations; returns False if there is one of a later incarnation.
+
+        A task that lost its host or its network has left links that nobody ends before they count as silent. Only links
+        that were admitted by the same key can be the same task's.
+        """
+        for other in self.links():
+            peer = other.peer
+            if peer is None or peer.address or not other.started or peer.key != link.connection.peer_key:
+                continue
+            if peer.task == hello.task and peer.incarnation != hello.incarnation:
+                if other.started > link.started:
+                    return False
+                other.end(_RESTARTED.format(hello.task))
+        return True
+
     def link_ended(self, link: Link) -> None:
         with self._lock:
+            if link.peer is not None and link in self._links:
+                self.past_traffic.add(link.peer, link.traffic())
             if self._accepted.get(link.dialer) is link:
                 del self._accepted[link.dialer]
             self._links.pop(link, None)
@@ -279,6 +343,11 @@ class Endpoint:
         """The idents of the threads that run the reactor now."""
         return tuple(self._real._inside) if self._real is not None else ()
 
+    @property
+    def stuck_s(self) -> float:
+        """For how many seconds no thread has been free to handle messages; 0: one is."""
+        return self._real.relief.stuck_s if self._real is not None else 0.0
+
     def _transport(self, scheme: str) -> Transport:
         try:
             return self._transports[scheme]
@@ -292,7 +361,10 @@ class Endpoint:
         elapsed, self._last_tick = now - self._last_tick, now
         if not self.closed:
             self._ticker = self.reactor.call_later(TICK_S, self._tick)
-            for link in list(self._links):
+            links = self.links()
+            self.recent_ids.tick(elapsed)
+            refuse_excess(links)
+            for link in links:
                 link.tick(elapsed)
             self._check_admissions()
             if self._descriptors is not None:

@@ -44,6 +44,16 @@ def addresses_conflict(ours: str, theirs: str, same_host: bool) -> bool:
     return port != other_port or (kinds != {"loopback"} and not _may_be_equal(host, other_host))
 
 
+def describe_conflict(task: str, theirs: str, ours: str, own: str) -> str:
+    """Why a task is refused whose address in its own ClusterSpec (`theirs`) is another one than in that of `own`."""
+    return (
+        f"{task} is at {theirs} in its own ClusterSpec and at {ours} in that of {own}: two "
+        f"clusters share an address by mistake, or one of them was started with an old ClusterSpec. Give all "
+        f"tasks the same ClusterSpec. (A task that others reach at another address than its own can name "
+        f"0.0.0.0:PORT as its own; tasks that move need an address book, TFMINI_ADDRESSES)"
+    )
+
+
 def _kind(host: str) -> str:
     if host in ("localhost", "*"):
         return "any" if host == "*" else "loopback"

@@ -16,6 +16,7 @@ from tfmini import errors
 from tfmini.rpc.transport import (
     Connection,
     Listener,
+    Locate,
     OnClosed,
     OnParts,
     RefusedConnection,
@@ -44,7 +45,7 @@ class InprocTransport(Transport):
             _names[address] = listener = _InprocListener(address, on_connection, self._reactor)
         return listener
 
-    def connect(self, address: str) -> Connection:
+    def connect(self, address: str, locate: Locate | None = None) -> Connection:
         listener = _names.get(address)
         if listener is None:
             return RefusedConnection(self._reactor, address, "no endpoint of this process listens there")

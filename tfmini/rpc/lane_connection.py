@@ -61,6 +61,9 @@ class LaneConnection(Connection):
         self._partial: tuple[memoryview, Any] | None = None  # an incomplete message: memory, its read-only view
         self._have = 0
         self._received = 0  # bytes
+        self._shared = 0  # bytes of messages that have arrived in shared memory, in part at least
+        self._has_borrowed = False
+        self.kind = "stream lane" if fd_sock is None else "local lane"
         sock.setblocking(False)
         if fd_sock is not None:
             self.peer_pid = peer_credentials(sock)[0]
@@ -93,6 +96,10 @@ class LaneConnection(Connection):
             return self._received
         return self._received + int(_INT.unpack(unread)[0])
 
+    @property
+    def received_bytes(self) -> int:
+        return self._received + self._shared
+
     def statistics(self) -> dict[str, int]:
         """Counts this side's shared memory blocks, and the peer's transfers that are still in use here."""
         return self._memory.statistics() if self._memory is not None else {}
@@ -105,10 +112,12 @@ class LaneConnection(Connection):
         memory = self._memory
         if len(parts) == 1 and len(parts[0]) < SHARE_FROM and (memory is None or not memory.notes):
             buffer = lane_wire.pack_single(parts[0])
+            self.sent_bytes += len(buffer)
             with self._out.lock:
                 self._out.write([buffer], len(buffer))
         elif memory is None:
             pieces, total = lane_wire.pack(parts, (), None)
+            self.sent_bytes += total
             with self._out.lock:
                 self._out.write(pieces, total)
         else:
@@ -124,7 +133,12 @@ class LaneConnection(Connection):
             except OSError as error:
                 self._break(f"the connection broke: {error}")
                 return
-            self._out.write(*lane_wire.pack(parts, memory.pop_notes(), block.id if block is not None else None))
+            # This comes before the notes are taken, which must not be lost.
+            if block is None and not self._out.has_room(sum(map(len, parts))):
+                return
+            pieces, total = lane_wire.pack(parts, memory.pop_notes(), block.id if block is not None else None)
+            self.sent_bytes += total if block is None else total + sum(map(len, large))
+            self._out.write(pieces, total)
 
     def _send_notes(self) -> None:
         memory = self._memory
@@ -225,6 +239,9 @@ class LaneConnection(Connection):
     def _deliver(self, data: Any, start: int, prefix: tuple[int, int, int]) -> None:
         parts, notes = lane_wire.unpack(data, start, prefix, self._borrow)
         del data  # so that the handler may hold the last reference
+        if self._has_borrowed:
+            self._has_borrowed = False
+            self._shared += sum(map(len, parts))
         if notes:
             self._read_notes(notes)
         if prefix[0] and self._end_reason is None:
@@ -233,6 +250,7 @@ class LaneConnection(Connection):
     def _borrow(self, block_id: int) -> Any:
         if self._memory is None:
             raise ValueError("shared memory on a lane without shared memory")
+        self._has_borrowed = True
         return self._memory.borrow(block_id)
 
     def _read_notes(self, notes: Sequence[int]) -> None:

@@ -17,13 +17,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.calls import Responder, refuse_excess
+from tfmini.rpc.calls import Responder
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
-from tfmini.rpc.handshake import addresses_conflict, host_proof, is_same_host
+from tfmini.rpc.handshake import addresses_conflict, describe_conflict, host_proof, is_same_host
 from tfmini.rpc.link_watch import LinkWatch
+from tfmini.rpc.membership import LOST_AFTER_S
 from tfmini.rpc.messages import status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
+from tfmini.rpc.request_budget import count_bytes
 from tfmini.rpc.stream_lane import SCHEME
 from tfmini.rpc.transport import Connection, MakeError
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from tfmini.rpc.lane_listener import TokenListener
     from tfmini.rpc.peer import Peer
 
-HELLO_TIMEOUT_S = 4.0
+HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
 class Link:
@@ -49,7 +51,7 @@ class Link:
         self.active: dict[int, Responder] = {}
         self._lock = threading.Lock()
         self.dialer: tuple[Any, ...] = ()  # on the listening side: who has connected, and with which request
-        self.hello_id = 0
+        self.hello_id = self.started = 0
         self._lane: Any = None
         self._token = b""
         self._over = False
@@ -66,17 +68,11 @@ class Link:
             own = self.endpoint
             self.post(
                 Hello(
-                    PROTOCOL_VERSION,
-                    own.task,
-                    own.incarnation,
-                    own.task_address,
-                    host_proof(own.host_id),
-                    own.streams,
-                    self.peer.expected_task or "",
-                    self.peer.dialer,
+                    PROTOCOL_VERSION, own.task, own.incarnation, own.task_address, host_proof(own.host_id), own.streams,
+                    self.peer.expected_task or "", self.peer.dialer, own.started,
                 ),
                 own.next_id(),
-            )
+            )  # fmt: skip
 
     def post(self, message: Message, request_id: int = 0) -> None:
         """Sends a message on the current connection."""
@@ -100,6 +96,8 @@ class Link:
             self._handle(message, request_id)
         except Exception as error:  # noqa: BLE001 - see `handler_failed`
             self.handler_failed(message, self.active.get(request_id), error)
+        if len(parts) > 1 and (responder := self.active.get(request_id)) is not None:
+            count_bytes(self, responder, parts)
 
     def handler_failed(self, message: Message, responder: Responder | None, error: Exception) -> None:
         """A bug in a handler: the caller gets an error, and the server keeps running."""
@@ -205,8 +203,7 @@ class Link:
             text = f"expected {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two tasks differ"
             self.refuse(text)
             return
-        same_host = is_same_host(hello.host_proof, own.host_id)
-        if not self._is_own_cluster(hello, same_host):
+        if not self._is_own_cluster(hello, same_host := is_same_host(hello.host_proof, own.host_id)):
             return
         own.replace_link(self, hello, request_id)
         if self._over:  # it is the older one itself
@@ -242,6 +239,9 @@ class Link:
     def _on_hello_reply(self, reply: HelloReply) -> None:
         peer = self.peer
         assert peer is not None
+        if stranger := peer.describe_other_process(reply.task, reply.incarnation):
+            self.end(stranger)
+            return
         if peer.expected_task and reply.task != peer.expected_task:
             found = reply.task or "a client, not a task,"
             self.refuse(f"{found} answers at {peer.address}, not {peer.expected_task}")
@@ -253,14 +253,9 @@ class Link:
     def _is_own_cluster(self, hello: Hello, same_host: bool) -> bool:
         """Refuses a task that is elsewhere in this task's ClusterSpec: it belongs to another cluster."""
         own = self.endpoint
-        known = own.cluster.get(hello.task, "")
+        known = own.cluster.get(hello.task, "") if own.book is None else ""  # tasks may move; `_on_hello_reply` checks
         if hello.task and hello.task_address and addresses_conflict(known, hello.task_address, same_host):
-            self.refuse(
-                f"{hello.task} is at {hello.task_address} in its own ClusterSpec and at {known} in that of {own}: two "
-                f"clusters share an address by mistake, or one of them was started with an old ClusterSpec. Give all "
-                f"tasks the same ClusterSpec. (A task that others reach at another address than its own can name "
-                f"0.0.0.0:PORT as its own)"
-            )
+            self.refuse(describe_conflict(hello.task, hello.task_address, known, str(own)))
             return False
         return True
 
@@ -273,7 +268,8 @@ class Link:
         self.peer.link_ready(self, hello.task, hello.incarnation)
 
     def _on_handshake_timeout(self) -> None:
-        self.end(f"silent: it did not complete the handshake within {HELLO_TIMEOUT_S:g} s")
+        why = self.connection.why_silent()
+        self.end(why or f"silent: it did not complete the handshake within {HELLO_TIMEOUT_S:g} s")
 
     # -- lane ----------------------------------------------------------------------------
 
@@ -325,7 +321,6 @@ class Link:
 
     def tick(self, elapsed_s: float) -> None:
         """Sends heartbeats and detects a peer that is silent or wedged."""
-        refuse_excess(self.active, self.endpoint, self.peer)
         self.watch.tick(elapsed_s, self._in_handshake)
 
     @property
@@ -335,6 +330,17 @@ class Link:
         # The LaneSwitch may wait behind a message whose handler takes long.
         other = lane.activity if lane is not None and lane is not self._incoming else 0
         return self._incoming.activity + other
+
+    def traffic(self) -> tuple[int, int, int, int]:
+        """What has been (sent, received) so far in bytes, and (sent, received) in messages."""
+        ways = {self._first_connection, self._lane or self._first_connection}
+        sent, received = sum(way.sent_bytes for way in ways), sum(way.received_bytes for way in ways)
+        return sent, received, self.sent, self.received
+
+    @property
+    def first_address(self) -> str:
+        """The address with which the link began, before any lane."""
+        return self._first_connection.address
 
     @property
     def peer_pid(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tfmini.rpc.connection_messages import Heartbeat
+from tfmini.rpc.connection_messages import Goodbye, Heartbeat
 from tfmini.rpc.membership import (
     BEAT_AFTER_S,
     LOST_AFTER_ENV,
@@ -63,16 +63,25 @@ class LinkWatch:
         if in_handshake:
             return
         if lost is Verdict.LOST:
+            silence_s = self._liveness.silence_s
+            self._tell(f"sent nothing for {silence_s:.0f} s")
             link.end(
-                f"silent: it sent nothing for {self._liveness.silence_s:.0f} s, and should send a heartbeat "
+                f"silent: it sent nothing for {silence_s:.0f} s, and should send a heartbeat "
                 f"every {BEAT_AFTER_S:g} s; it is stopped, stuck or unreachable "
                 f"(if it is only busy for so long, set {LOST_AFTER_ENV} to more than {LOST_AFTER_S:g} seconds)"
             )
         elif wedged is Verdict.WEDGED:
+            self._tell(f"handled no message for {WEDGED_AFTER_S:g} s")
             link.end(self._describe_wedged())
         elif (doing := self._own_work()) or Verdict.BEAT in (lost, wedged):
             self._attention.reported()
             link.post(Heartbeat(link.received, doing))
+
+    def _tell(self, what: str) -> None:
+        """Tells a peer that counts as lost the reason: if it lives, its errors name it."""
+        peer = self._link.peer
+        who = peer.task if peer is not None and peer.task else "this process"
+        self._link.post(Goodbye(f"{who} {what}, since it was stopped, stuck or unreachable"))
 
     def _own_work(self) -> str:
         """What keeps this side from handling the next message; "" if nothing does, or the reason is unknown."""

@@ -25,6 +25,7 @@ LOST_AFTER_S = _seconds(LOST_AFTER_ENV, 4, least=2)
 # A peer reports its progress every `_REPORT_AFTER_S`, and what holds it up within a few seconds.
 WEDGED_AFTER_S = max(_seconds(WEDGED_AFTER_ENV, 60, least=20), LOST_AFTER_S)
 TICK_S = 0.25
+KEEP_IDS_S = 10.0  # for which a request's id is known at least, unless 100,000 others come
 _REPORT_AFTER_S = 10.0  # a side that always has something else to send sends a heartbeat so often
 _BULK = 4096  # bytes per tick: a message that is this fast under way is not waited for in vain
 
@@ -148,13 +149,15 @@ class RecentIds:
     """The most recent request ids, to refuse a request that arrives twice.
 
     It has two generations, so it knows between ``limit`` and twice as many ids. At 5,000 steps a
-    second, 100,000 ids last for 20 seconds, longer than any sender retries.
+    second, 100,000 ids last for 20 seconds, longer than any sender retries. A generation also ends after
+    `KEEP_IDS_S`, so that a server with few requests does not fill its memory for hours.
     """
 
-    __slots__ = ("_limit", "_new", "_old")
+    __slots__ = ("_age_s", "_limit", "_new", "_old")
 
     def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
+        self._age_s = 0.0
         self._new: set[int] = set()
         self._old: set[int] = set()
 
@@ -165,5 +168,14 @@ class RecentIds:
             return False
         new.add(request_id)
         if len(new) >= self._limit:
-            self._old, self._new = new, set()
+            self._begin_generation()
         return True
+
+    def tick(self, elapsed_s: float) -> None:
+        """Forgets ids that are older than two `KEEP_IDS_S`."""
+        self._age_s += elapsed_s
+        if self._age_s >= KEEP_IDS_S:
+            self._begin_generation()
+
+    def _begin_generation(self) -> None:
+        self._old, self._new, self._age_s = self._new, set(), 0.0

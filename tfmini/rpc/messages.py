@@ -297,13 +297,14 @@ class CollectiveGroup(Message):
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
 class CollectiveJoin(Message):
-    """Tells the leader that a device waits for its group. ``steps``: those that it has finished; -1: it begins anew."""
+    """A device waits for its group. ``steps``: finished; -1: none, -2: a part. ``least``: enough members; 0: all."""
 
     group_key: int
     group_size: int
     device: str
     place: str
     steps: int
+    least: int
 
 
 @message(kind=102, direction=PEER)
@@ -349,10 +350,7 @@ class CollectiveFailure(Message):
 
 @message(kind=108, direction=PEER)
 class CollectiveStage(Message):
-    """Tells ``rank`` the place in the sender's shared memory of its parts of a collective, from its count-th run on.
-
-    See `collectives.stages`.
-    """
+    """Tells ``rank`` where the sender's parts of a collective are from its count-th run on: `collectives.stages`."""
 
     epoch: int
     rank: int
@@ -380,10 +378,11 @@ class LostTensorsReply(Message):
 
 @message(kind=112, direction=PEER, reply=LostTensorsReply, retry=Retry.SAFE)
 class LostTensors(Message):
-    """The sender's part of these steps was over before its connection broke. ``message``: the cause, for people."""
+    """Tensors of steps may be lost, for people by ``message``; ``receiver``: whose, if only the master can be told."""
 
     step_ids: Structure
     message: str
+    receiver: str
 
 
 def status_of(error: BaseException, task: str) -> Status:

@@ -6,13 +6,13 @@ back-off while calls wait for it.
 
 from __future__ import annotations
 
-import collections
 import enum
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.rpc.address_book import AddressBook
 from tfmini.rpc.calls import CallHandle, OnReply
 from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Goodbye
@@ -20,11 +20,11 @@ from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
 from tfmini.rpc.records import Message, Retry
 from tfmini.rpc.transport import MakeError, Refusal
+from tfmini.rpc.waiting_messages import OnDropped, WaitingMessages
 
 if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
 
-OnDropped = Callable[[errors.OpError], Any]
 _MIN_ATTEMPT_INTERVAL_S = 0.1  # seconds between two attempts that calls cause
 
 
@@ -44,6 +44,8 @@ class Peer:
     def __init__(self, endpoint: Endpoint, address: str, expected_task: str | None) -> None:
         self.address = address
         self.expected_task = expected_task
+        self.where = address  # to which it has connected last, or tries to
+        self.found_incarnation = 0  # what the address book says about the task that should answer; 0: nothing
         self.dialer = endpoint.randbits(62) if address else 0
         self.task = expected_task or ""
         self.incarnation = 0
@@ -52,12 +54,12 @@ class Peer:
         self.identity = ("", 0, b"")  # task, incarnation, key
         self.state = State.IDLE
         self.why = ""
+        self._ended_ready = False  # whether the latest connection had been established when it ended
         self.calls: dict[int, CallHandle] = {}
         self._endpoint = endpoint
         self._link: Link | None = None
         self._lock = threading.RLock()  # guards everything below and changes of state
-        # Messages that wait for the connection: the parts, and the call or the callback for a dropped message.
-        self._waiting: collections.deque[tuple[Any, CallHandle | OnDropped | None]] = collections.deque()
+        self._waiting = WaitingMessages()
         self._lost_callbacks: list[Callable[[Peer, str], Any]] = []
         self._backoff = Backoff()
         self._retry: Any = None
@@ -67,7 +69,7 @@ class Peer:
     def __str__(self) -> str:
         # A task's name is known after the handshake. Only servers have an address.
         name = self.task or ("the server" if self.address else "client")
-        return f"{name} at {self.address}" if self.address else name
+        return f"{name} at {self.where}" if self.address else name
 
     def describe(self) -> str:
         """Who it is, for logs and errors: its task, from where it has connected and with whose key."""
@@ -81,6 +83,13 @@ class Peer:
         """Bytes queued for the peer that the transport has not sent yet."""
         link = self._link
         return link.connection.backlog if link is not None else 0
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether one-way messages wait for the connection that is being made, or bytes for the transport."""
+        if self.state is State.CONNECTING:
+            return any(not isinstance(handle, CallHandle) for _, handle in tuple(self._waiting))
+        return self.state is State.READY and self.backlog > 0
 
     @property
     def link(self) -> Link | None:
@@ -103,14 +112,18 @@ class Peer:
         """Sends a one-way message; if the peer cannot be reached, drops and counts the message.
 
         Args:
-          on_dropped: gets an UnavailableError if the message was dropped before it was sent. Messages in
-            flight on a connection that breaks are lost without notice; see `on_lost`.
+          on_dropped: gets the error if the message was dropped before it was sent: UnavailableError, or
+            ResourceExhaustedError if too much is queued for the peer already. Messages in flight on a connection
+            that breaks are lost without notice; see `on_lost`.
         """
         parts = encode(message)
         link = self._link
         if link is not None and self.state is State.READY:
             link.sent += 1
-            link.send(parts)
+            try:
+                link.send(parts)
+            except errors.ResourceExhaustedError as error:
+                self._refused_here(on_dropped, error)
         else:
             self._enqueue(parts, on_dropped)
 
@@ -156,15 +169,24 @@ class Peer:
             self._transmit(link, parts, handle)
         else:
             link.sent += 1
-            link.send(parts)
+            try:
+                link.send(parts)
+            except errors.ResourceExhaustedError as error:
+                self._refused_here(handle, error)
         return handle
 
-    @staticmethod
-    def _transmit(link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
+    def _transmit(self, link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         if isinstance(handle, CallHandle) and handle.parts is not None and handle.request.row.retry is not Retry.SAFE:
             handle.parts = None  # no retry: if the link breaks, nobody knows whether the peer has executed it
         link.sent += 1
-        link.send(parts)
+        try:
+            link.send(parts)
+        except errors.ResourceExhaustedError as error:
+            self._refused_here(handle, error)
+
+    def _refused_here(self, handle: CallHandle | OnDropped | None, error: errors.ResourceExhaustedError) -> None:
+        """A message was not sent, since too much is queued for the peer or waits for a connection to it."""
+        self._drop(handle, errors.ResourceExhaustedError.of(f"{self}: {error.message}", task=self.task))
 
     def connect(self) -> None:
         """Starts connecting now instead of at the first message."""
@@ -178,19 +200,23 @@ class Peer:
                 self._transmit(self._link, parts, handle)
                 return
             if self.state is State.CLOSED or not self.address:
-                self._drop(handle)
+                self._drop(handle, self.unavailable())
                 return
-            self._waiting.append((parts, handle))
+            try:
+                self._waiting.append(parts, handle)
+            except errors.ResourceExhaustedError as error:
+                self._refused_here(handle, error)
+                return
             if self.state is not State.CONNECTING:
                 self._attempt_soon()
 
-    def _drop(self, handle: CallHandle | OnDropped | None) -> None:
+    def _drop(self, handle: CallHandle | OnDropped | None, error: errors.OpError) -> None:
         if isinstance(handle, CallHandle):
-            self._endpoint.reactor.call_soon(self._fail, handle, self.unavailable())
+            self._endpoint.reactor.call_soon(self._fail, handle, error)
             return
         self._endpoint.counters["dropped"] += 1
         if handle is not None:
-            self._endpoint.reactor.call_soon(handle, self.unavailable())
+            self._endpoint.reactor.call_soon(handle, error)
 
     def _fail(self, handle: CallHandle, error: errors.OpError) -> None:
         if self.calls.pop(handle.request_id, None) is not None:
@@ -207,6 +233,21 @@ class Peer:
         )
 
     # -- connecting ----------------------------------------------------------------------
+
+    def locate(self, book: AddressBook) -> tuple[str, ...]:
+        """Looks up the addresses of its task; none if the book does not have it. It reads a file."""
+        entry = book.find(self.expected_task or "")
+        self.found_incarnation = entry.incarnation if entry is not None else 0
+        return entry.addresses if entry is not None else ()
+
+    def describe_other_process(self, task: str, incarnation: int) -> str:
+        """What is wrong if not the process answers whose address was found; "" if it does."""
+        if self.found_incarnation in (0, incarnation):
+            return ""
+        return (
+            f"{task or 'a client'} answers, but as another process than the one that {self._endpoint.book} says is "
+            f"there: it is being restarted, or the address belongs to another cluster now"
+        )
 
     def _attempt_soon(self) -> None:
         reactor = self._endpoint.reactor
@@ -232,10 +273,11 @@ class Peer:
         """The handshake has succeeded: sends the waiting messages in order; later ones are sent at once."""
         with self._lock:
             self._link = link
+            if self.address:
+                self.where = link.first_address
             self.task, self.incarnation = task, incarnation
             self.identity = task, incarnation, self.key
-            while self._waiting:
-                parts, handle = self._waiting.popleft()
+            for parts, handle in self._waiting.drain():
                 if isinstance(handle, CallHandle):
                     if handle.request_id not in self.calls:
                         continue  # cancelled
@@ -247,6 +289,11 @@ class Peer:
             self._refused = False
             self._backoff.succeeded()
         self._endpoint.peer_ready(self)
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot be reached; "" also after the end of a connection that no call needs now."""
+        return "" if self.state is State.READY or self._ended_ready and not self.calls else self.why
 
     def final_error(self, refusal: Refusal | None) -> MakeError | None:
         """The error if a refused connection is final: the second in a row, or the first if that is certain."""
@@ -263,9 +310,10 @@ class Peer:
             if link is not self._link:
                 return
             was_ready = self.state is State.READY
+            self.where = link.first_address
             if self.state is not State.CLOSED:
                 self.state = State.LOST
-            self.why, self._link = reason, None
+            self.why, self._link, self._ended_ready = reason, None, was_ready
             failed = self._split_calls(permanent is not None)
         error: errors.OpError = self.unavailable()
         if permanent is not None and not was_ready:
@@ -278,13 +326,13 @@ class Peer:
 
     def _split_calls(self, permanent: bool) -> list[CallHandle]:
         """Requeues the calls that wait for the next attempt; returns the calls that fail with the link."""
-        for _, handle in self._waiting:
+        for _, handle in self._waiting.drain():
             if not isinstance(handle, CallHandle):
-                self._drop(handle)
-        self._waiting.clear()
+                self._drop(handle, self.unavailable())
         keep = not permanent and self.state is not State.CLOSED and bool(self.address)
         staying = [handle for handle in list(self.calls.values()) if handle.parts is not None and keep]
-        self._waiting.extend((handle.parts, handle) for handle in staying)
+        for handle in staying:
+            self._waiting.append(handle.parts, handle, must=True)
         waiting = {handle.request_id for handle in staying}
         if staying and self._retry is None:
             self._retry = self._endpoint.reactor.call_later(self._backoff.failed(), self._attempt)
@@ -297,10 +345,10 @@ class Peer:
             self.state, self.why = State.CLOSED, reason
             if self._retry is not None:
                 self._retry.cancel()
-            waiting, self._waiting = self._waiting, collections.deque()
+            waiting = list(self._waiting.drain())
         for _, handle in waiting:
             if not isinstance(handle, CallHandle):
-                self._drop(handle)
+                self._drop(handle, self.unavailable())
         error = errors.CancelledError.of(f"The connection to {self} was closed here: {reason}.")
         for call in list(self.calls.values()):
             self._fail(call, error)

@@ -9,7 +9,7 @@ import inspect
 import sys
 from typing import Any
 
-from tfmini.rpc import codec, messages
+from tfmini.rpc import codec, messages, status_messages  # noqa: F401 - the kinds register themselves
 from tfmini.rpc.connection_messages import CONNECTION, HANDSHAKE
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
 from tfmini.rpc.zmq_pieces import PIECE_BYTES

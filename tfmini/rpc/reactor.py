@@ -30,9 +30,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.rpc.forks import not_for_children
+from tfmini.rpc.relief import Relief
 from tfmini.rpc.source import Source
 from tfmini.rpc.timekeeper import Timekeeper
-from tfmini.rpc.timers import Timer, TimerHeap
+from tfmini.rpc.timers import Timer, TimerHeap, guarded
 from tfmini.rpc.waiter import Waiter, unlock
 
 _log = logging.getLogger("tfmini.rpc")
@@ -61,7 +62,8 @@ class Reactor:
         self._soon_owner = 0  # the thread that is making these calls
         self._soon_lock = allocate_lock()
         self._timers = TimerHeap()
-        self._timekeeper = Timekeeper(self._timers)
+        self.relief = Relief()
+        self._timekeeper = Timekeeper(self._timers, self.relief)
         self._inside: set[int] = set()  # threads that run the loop: they check `_soon` before they sleep
         self._leader_lock = allocate_lock()
         self._leader = 0
@@ -243,7 +245,9 @@ class Reactor:
         due = min(self._timers.due, limit)
         if due == _FOREVER:
             return self._epoll.poll(-1, _BATCH)
-        return self._epoll.poll(max(0.0, due - time.monotonic()), _BATCH)
+        # While another thread makes the queued calls, timers that are due wait for it, or for the timekeeper.
+        least = 0.0 if self._soon_owner in (0, get_ident()) else _TICK
+        return self._epoll.poll(max(least, due - time.monotonic()), _BATCH)
 
     def _dispatch(self, events: list[tuple[int, int]]) -> None:
         """Handles events. The caller's thread is in `_inside`.
@@ -281,6 +285,9 @@ class Reactor:
 
     def _queue_timers(self) -> None:
         """Queues the calls of the timers that are due, so that one thread makes them in order."""
+        if self._soon_owner not in (0, get_ident()):  # a queued call may take long: the timekeeper sees the timers
+            return
+        self.relief.end()
         with self._timers.lock:
             while (timer := self._timers.pop_due(time.monotonic())) is not None:
                 self._soon.append((timer.fire, ()))
@@ -303,15 +310,7 @@ class Reactor:
         # One bounded round, so that calls that queue calls cannot starve the sockets.
         for _ in range(len(self._soon)):
             if self._soon:
-                self._guarded(*self._soon.popleft())
-
-    @staticmethod
-    def _guarded(call: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        try:
-            call(*args)
-        except Exception:  # noqa: BLE001 - see below
-            # As in Source.ready: a bug in one handler must not end the loop.
-            _log.exception("a call from the reactor failed: %r", call)
+                guarded(*self._soon.popleft())
 
     # -- background thread ---------------------------------------------------------------
 

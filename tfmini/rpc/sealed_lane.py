@@ -104,10 +104,7 @@ class SealedSendQueue(SendQueue):
 
     def write(self, pieces: list[Any], total: int) -> None:
         if self._queue or self._record:
-            excess = self._backlog.excess()
-            if excess:
-                self._on_broken(excess)
-            else:
+            if self.has_room(total):
                 self._enqueue(pieces, 0)
             return
         if total <= RECORD_BYTES:  # the usual case

@@ -12,7 +12,7 @@ from _thread import allocate_lock
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.rpc.transport import Backlog
+from tfmini.rpc.backlog import Backlog
 
 _JOIN_LIMIT = 256 << 10  # bytes; up to here, joining the pieces is faster than sendmsg
 TURN = 16 << 20  # bytes written before the reactor serves other sources
@@ -47,12 +47,13 @@ class SendQueue:
         return self._backlog.bytes
 
     def write(self, pieces: list[Any], total: int) -> None:
-        """Writes as much as the socket accepts and queues the rest."""
+        """Writes as much as the socket accepts and queues the rest.
+
+        Raises:
+          errors.ResourceExhaustedError: too much is queued already.
+        """
         if self._queue:
-            excess = self._backlog.excess()
-            if excess:
-                self._on_broken(excess)
-            else:
+            if self.has_room(total):
                 self._enqueue(pieces, 0)
             return
         try:
@@ -70,6 +71,17 @@ class SendQueue:
         if sent < total:
             self._enqueue(pieces, sent)
             self._on_backlog()
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether so many bytes may be queued; False: the connection has been ended, since its queue is full.
+
+        Raises:
+          errors.ResourceExhaustedError: too much is queued already, and the message is large.
+        """
+        reason = self._backlog.refusal(nbytes) if self else ""
+        if reason:
+            self._on_broken(reason)
+        return not reason
 
     def _enqueue(self, pieces: list[Any], skip: int) -> None:
         """Queues all but the first ``skip`` bytes; joins small neighbours."""

@@ -31,6 +31,7 @@ _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
 IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
 TOTAL_LIMIT = 2 << 30  # bytes of a process's blocks, idle and lent, beyond which idle ones are dropped
+LENT_LIMIT, TOTAL_LENT_LIMIT = 2 << 30, 16 << 30  # bytes in use by a receiver, by all; beyond, no more blocks are made
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
 LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
@@ -101,20 +102,22 @@ def _write_all(fd: int, part: Any, offset: int) -> None:
 _pools: weakref.WeakValueDictionary[int, BlockPool] = weakref.WeakValueDictionary()
 
 
-def _limit_total() -> None:
+def _limit_total() -> bool:
     """Drops idle blocks of the connections that use theirs least, beyond the process's limit.
 
     Called when a block is made, which takes much longer; a block that is used again costs nothing here.
+    Returns whether the blocks in use are below their own limit.
     """
     pools = [pool for ref in _pools.valuerefs() if (pool := ref()) is not None]
     excess = sum(pool.owned_bytes for pool in pools) - TOTAL_LIMIT
     if excess <= 0:
-        return
+        return True
     for pool in sorted(pools, key=lambda pool: pool.uses):
         if excess > 0:
             excess -= pool.shed(excess)
     for pool in pools:
         pool.uses = 0
+    return sum(pool.lent_bytes for pool in pools) <= TOTAL_LENT_LIMIT
 
 
 class BlockPool:
@@ -150,7 +153,8 @@ class BlockPool:
                     self._idle_bytes -= capacity
                     self._lent[block.id] = block
                     return block
-            if len(self._lent) + len(self._idle) >= BLOCK_LIMIT or self._closed:
+            is_full = self.lent_bytes > LENT_LIMIT or len(self._lent) + len(self._idle) >= BLOCK_LIMIT
+            if is_full or self._closed:  # the message goes through the stream, whose queue has a limit
                 return None
         try:
             block = Block(next(self._serial), capacity)
@@ -159,8 +163,16 @@ class BlockPool:
         with self._lock:
             self._lent[block.id] = block
             self.owned_bytes += capacity
-        _limit_total()
+            is_only = len(self._lent) == 1
+        if not _limit_total() and not is_only:
+            self.discard(block.id)
+            return None
         return block
+
+    @property
+    def lent_bytes(self) -> int:
+        """Of the blocks in use."""
+        return self.owned_bytes - self._idle_bytes
 
     def give_back(self, block_id: int) -> list[int]:
         """Takes a block back; returns the ids of dropped blocks, whose mappings the receiver should drop.

@@ -59,6 +59,15 @@ class Source:
                     self.again()
                 self.after()
 
+    def look(self) -> None:
+        """Runs the callback without ``after``, from a thread that does not run the loop; see `relief`."""
+        if self._lock.acquire(False):
+            try:
+                self._callback()
+            finally:
+                self._lock.release()
+            self.again()  # for whatever the loop has found meanwhile, and for ``after``
+
     def again(self) -> None:
         """Schedules the callback, once, even if no new event arrives. From any thread.
 

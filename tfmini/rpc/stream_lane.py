@@ -14,6 +14,7 @@ import os
 import socket
 from collections.abc import Callable
 
+from tfmini.rpc.interfaces import allowed_ports, bind_to_port
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
 from tfmini.rpc.reactor import Reactor
@@ -45,7 +46,7 @@ class StreamListener(TokenListener):
         self._is_sealed = sealed
         sock = socket.socket(_family(interface), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            sock.bind((interface, 0))
+            bind_to_port(lambda port: sock.bind((interface, port)), allowed_ports())
             sock.listen(128)
         except OSError:
             sock.close()

@@ -7,6 +7,7 @@ import threading
 import time
 from _thread import allocate_lock
 
+from tfmini.rpc.relief import Relief
 from tfmini.rpc.timers import TimerHeap
 from tfmini.rpc.waiter import unlock
 
@@ -24,8 +25,9 @@ class Timekeeper:
     beside other handlers.
     """
 
-    def __init__(self, timers: TimerHeap) -> None:
+    def __init__(self, timers: TimerHeap, relief: Relief) -> None:
         self._timers = timers
+        self._relief = relief
         self._end = allocate_lock()
         self._end.acquire()
         self._thread = threading.Thread(target=self._run, name="tfmini-timekeeper", daemon=True)
@@ -36,7 +38,8 @@ class Timekeeper:
 
     def _run(self) -> None:
         while not self._end.acquire(True, LATE_S):
-            if self._timers.due <= time.monotonic() - LATE_S:
+            if (due := self._timers.due) <= time.monotonic() - LATE_S:
+                self._relief.begin(due)
                 self._fire()
 
     def _fire(self) -> None:
@@ -49,5 +52,6 @@ class Timekeeper:
     def close(self) -> None:
         """Ends the thread."""
         unlock(self._end)
+        self._relief.close()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)

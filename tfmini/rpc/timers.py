@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
+
+_log = logging.getLogger("tfmini.rpc")
+
+
+def guarded(call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Makes a call of the loop, and logs its exceptions: a bug in one handler must not end the loop."""
+    try:
+        call(*args)
+    except Exception:  # noqa: BLE001 - see above
+        _log.exception("a call from the reactor failed: %r", call)
 
 
 class Timer:

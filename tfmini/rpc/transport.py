@@ -8,7 +8,7 @@ order, in both directions. All transports keep this contract, and one conformanc
 * ``on_parts(parts)`` is called once per message, in order, never by two threads at once. The
   parts are read-only and stay valid as long as they are referenced.
 * `Connection.send` never blocks. Messages that the peer does not accept yet are queued. The queue is
-  bounded (`Backlog`); a connection that exceeds the bound is closed.
+  bounded (`backlog`): beyond the bound a large message is refused with ResourceExhaustedError.
 * ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whatever ended the
   connection. Messages that the peer sent before it closed are delivered first; after a `close` on
   this side, no message is delivered.
@@ -18,7 +18,6 @@ order, in both directions. All transports keep this contract, and one conformanc
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -31,46 +30,8 @@ _log = logging.getLogger("tfmini.rpc")
 OnParts = Callable[[list[Any]], None]
 OnClosed = Callable[[str], None]
 MakeError = Callable[[str], errors.OpError]
-
-BACKLOG_LIMIT = 2 << 30  # bytes queued for a peer that reads nothing
-_STALLED_S = 4.0
-_SLOW_FACTOR = 8  # multiplies the limit for a peer that reads slowly
-
-
-class Backlog:
-    """Counts the bytes queued for a slow peer and says when they are too many.
-
-    One message may be larger than the limit, so the limit is higher for a peer that makes progress.
-    """
-
-    __slots__ = ("_moved_at", "bytes")
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._moved_at = 0.0
-
-    def add(self, nbytes: int) -> None:
-        """Counts bytes that were queued."""
-        if not self.bytes:
-            self._moved_at = time.monotonic()
-        self.bytes += nbytes
-
-    def take(self, nbytes: int) -> None:
-        """Counts bytes that were sent."""
-        self.bytes -= nbytes
-        self._moved_at = time.monotonic()
-
-    def clear(self) -> None:
-        """Sets the count to zero."""
-        self.bytes = 0
-
-    def excess(self) -> str:
-        """Returns the reason to close the connection instead of queueing more, or ""."""
-        if self.bytes <= BACKLOG_LIMIT:
-            return ""
-        if self.bytes <= _SLOW_FACTOR * BACKLOG_LIMIT and time.monotonic() < self._moved_at + _STALLED_S:
-            return ""
-        return f"the peer does not read: {self.bytes} bytes are queued for it"
+Locate = Callable[[], Sequence[str]]
+"""Says where a task is now: its addresses, or none if only the one of the ClusterSpec is known. It may block."""
 
 
 class Refusal(NamedTuple):
@@ -90,7 +51,8 @@ class Connection(ABC):
     ``stream_host`` is the numeric address of the listener if the connection is TCP; otherwise "". On the
     listening side, ``peer_key`` is the public key of the connecting side if the connection is encrypted, and
     ``peer_host`` is its numeric address if it is known. ``peer_pid`` is the peer's process id if the kernel tells
-    it; otherwise 0. ``refusal`` is set before a connection ends that was not admitted.
+    it; otherwise 0. ``refusal`` is set before a connection ends that was not admitted. ``sent_bytes`` counts what was
+    given to `send`; ``kind`` is the name of its way, for people.
     """
 
     address: str = ""
@@ -99,6 +61,13 @@ class Connection(ABC):
     peer_host: str = ""
     peer_pid: int = 0
     refusal: Refusal | None = None
+    sent_bytes: int = 0
+    kind: str = ""
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the messages that have arrived."""
+        return 0
 
     @abstractmethod
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
@@ -109,7 +78,11 @@ class Connection(ABC):
 
     @abstractmethod
     def send(self, parts: Sequence[Any]) -> None:
-        """Queues one message; from any thread. Does nothing on a closed connection."""
+        """Queues one message; from any thread. Does nothing on a closed connection.
+
+        Raises:
+          errors.ResourceExhaustedError: too much is queued for the peer already.
+        """
 
     @abstractmethod
     def close(self, reason: str = "closed here") -> None:
@@ -119,6 +92,10 @@ class Connection(ABC):
     @abstractmethod
     def backlog(self) -> int:
         """Bytes accepted by `send` that are still queued here."""
+
+    def why_silent(self) -> str:
+        """Why no message can have come yet, if the transport knows; else ""."""
+        return ""
 
     @property
     def activity(self) -> int:
@@ -171,8 +148,12 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def connect(self, address: str) -> Connection:
-        """Returns a connection to ``address``; a failure to connect is reported to ``on_closed``."""
+    def connect(self, address: str, locate: Locate | None = None) -> Connection:
+        """Returns a connection to ``address``; a failure to connect is reported to ``on_closed``.
+
+        Args:
+          locate: asked for other addresses to connect to instead; not in the thread of the caller if it may block.
+        """
 
     def close(self) -> None:  # noqa: B027  a transport may hold nothing
         """Releases the resources of the transport itself."""

@@ -29,6 +29,7 @@ class ZapHandler:
         self._sock.bind("inproc://zeromq.zap.01")
         self._source = reactor.source(self._sock.getsockopt(zmq.FD), self._on_ready)
         reactor.watch(self._source)
+        reactor.relief.add(self._source.look)
 
     @classmethod
     def of(cls, context: zmq.Context[Any], reactor: Reactor) -> ZapHandler:

@@ -25,6 +25,8 @@ class ZmqConnection(Connection):
         self._failed: str | None = None
         self._closed_here = False
         self.fd = -1  # ZeroMQ's TCP descriptor, when known
+        self.kind = "zmq"
+        self._received = 0  # bytes
 
     @property
     def backlog(self) -> int:
@@ -35,13 +37,19 @@ class ZmqConnection(Connection):
         in_kernel = bytes_received(self.fd) if self.fd >= 0 and not self._ended else 0
         return in_kernel + self._assembly.received
 
+    @property
+    def received_bytes(self) -> int:
+        return self._received
+
     def send(self, parts: Sequence[Any]) -> None:
         if not self._ended and self._failed is None:
+            self.sent_bytes += sum(map(len, parts))
             self._outbox.send(parts)
 
     def _deliver_message(self, frames: list[Any]) -> None:
         """Delivers a ZeroMQ message, or the message of which it is the last piece."""
         parts: list[Any] | None = frames
+        self._received += sum(map(len, frames))
         if is_piece(frames):
             try:
                 parts = self._add_piece(frames)

@@ -43,7 +43,8 @@ def explain(event: int, detail: int, keys: Keys | None) -> tuple[str, Refusal]:
     if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL or detail != _MISMATCH:
         other = (
             f"the server broke off the handshake: it uses other keys than this process, which has {keys}. "
-            f"Set {KEYS_ENV} to the key file of the server (of `tfmini launch`, or of the user who runs it)"
+            f"Set {KEYS_ENV} to the key file of the server (of `tfmini launch`, or of the user who runs it). If the "
+            "keys are right, many handshakes of others at this address have failed lately, so it has to wait"
         )
     return other, Refusal(errors.UnauthenticatedError.of, is_certain=False)
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import collections
 import errno
+import fcntl
 import os
 import socket
 import struct
+import termios
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 
+from tfmini.rpc.backlog import Backlog
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
-from tfmini.rpc.transport import Backlog
 from tfmini.rpc.zmq_pieces import cut, is_large
 
 LINGER_MS = 1000
 _RETRY_S = 0.002
 TURN = 32  # messages received before the reactor serves other sources
-_EVENT = struct.Struct("=hi")
+_EVENT, _INT = struct.Struct("=hi"), struct.Struct("i")
 _RECEIVED = struct.Struct("=128xQ")  # tcpi_bytes_received of Linux's tcp_info
 _WATCHED = (
     zmq.EVENT_ACCEPTED
@@ -170,6 +172,19 @@ class Pump:
                     self.again()
                     return
 
+    def is_drained(self) -> bool:
+        """Whether no complete message waits in the socket."""
+        with self.lock:
+            if self.closed or self.sock.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+                self.again()  # the question may have consumed an edge
+                return False
+        return True
+
+    def look(self) -> None:
+        """Reads the socket in a thread that does not run the loop; see `relief`."""
+        if self._source is not None:
+            self._source.look()
+
     def again(self) -> None:
         """Schedules another read of the socket."""
         if self._source is not None:
@@ -223,6 +238,15 @@ def bytes_received(fd: int) -> int:
         sock.detach()  # the descriptor belongs to ZeroMQ
 
 
+def bytes_read(fd: int) -> int:
+    """Returns how many bytes ZeroMQ has read from a TCP descriptor of its own; 0 for other descriptors."""
+    received = bytes_received(fd)
+    try:
+        return received - int(_INT.unpack(fcntl.ioctl(fd, termios.FIONREAD, bytes(_INT.size)))[0]) if received else 0
+    except OSError:
+        return 0
+
+
 class Outbox:
     """Messages that ZeroMQ's queue had no room for, in order; a timer tries again."""
 
@@ -242,11 +266,15 @@ class Outbox:
         return self._backlog.bytes
 
     def send(self, parts: Sequence[Any]) -> None:
-        """Sends a message, a large one in pieces."""
+        """Sends a message, a large one in pieces.
+
+        Raises:
+          errors.ResourceExhaustedError: too much is queued already.
+        """
         with self._lock:
-            excess = self._backlog.excess() if self._queue else ""
-            if excess:
-                self._fail(excess)
+            reason = self._backlog.refusal(sum(map(len, parts))) if self._queue else ""
+            if reason:
+                self._fail(reason)
                 return
             try:
                 for piece in cut(parts) if is_large(parts) else (parts,):
@@ -270,6 +298,7 @@ class Outbox:
                     self._backlog.take(self._queue.popleft()[1])
             except zmq.ZMQError as error:
                 self._queue.clear()
+                self._backlog.clear()  # the connection may have ended before these messages were queued
                 self._fail(_lost(error))
             if self._queue:
                 self._reactor.call_later(_RETRY_S, self.flush)

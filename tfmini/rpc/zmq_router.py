@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
-import ipaddress
+import logging
 import os
 import socket
 import threading
@@ -20,16 +20,22 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from tfmini import errors, listen_fd
-from tfmini.rpc.addresses import Address, parse_address, port_busy
+from tfmini.rpc.addresses import Address, ipc_is_alive, parse_address, port_busy
+from tfmini.rpc.failed_handshakes import FailedHandshakes
 from tfmini.rpc.forks import zmq_not_for_children
+from tfmini.rpc.incomplete_messages import IncompleteMessages
+from tfmini.rpc.interfaces import interface_of
 from tfmini.rpc.pending import PendingConnections
+from tfmini.rpc.relief import is_urgent
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
 from tfmini.rpc.zap import ZapHandler
 from tfmini.rpc.zmq_connection import ZmqConnection
-from tfmini.rpc.zmq_pump import TURN, Pump, get_context, payload
+from tfmini.rpc.zmq_pump import TURN, Pump, bytes_read, get_context, payload
 
 if TYPE_CHECKING:
     from tfmini.rpc.zmq_transport import ZmqTransport
+
+_log = logging.getLogger("tfmini.rpc")
 
 _INBOX_LIMIT = 256 << 20  # bytes in all inboxes of a listener
 
@@ -74,6 +80,18 @@ class _RouterConnection(ZmqConnection):
                 self._delivering.release()
         return done
 
+    def deliver_urgent(self) -> None:
+        """Delivers the first queued messages that are urgent, unless another thread is delivering; see `relief`."""
+        while self._inbox and self._delivering.acquire(False):
+            try:
+                item = self._inbox[0] if self._inbox else ""
+                if isinstance(item, str) or not is_urgent(item):
+                    return
+                self._listener.on_dequeued(self._inbox.popleft())
+                self._deliver(item)
+            finally:
+                self._delivering.release()
+
     def _deliver(self, item: list[Any] | str) -> None:
         if isinstance(item, str):
             self._end(item)
@@ -111,7 +129,10 @@ class RouterListener(Listener):
         self._on_connection = on_connection
         self._clients: dict[bytes, _RouterConnection | None] = {}  # None: closed here, still connected
         self._by_fd: dict[int, bytes] = {}
-        self._pending: PendingConnections[int, int] = PendingConnections(self.reactor, _shut_down)  # inodes, by fd
+        self._pending: PendingConnections[int, tuple[int, str]] = PendingConnections(self.reactor, _shut_down)  # by fd
+        self._inodes: dict[int, int] = {}  # of the connections, by fd
+        self._failures = FailedHandshakes()
+        self._incomplete = IncompleteMessages(self.reactor, bytes_read, self._is_drained, self._end_endless)
         self._nonempty: collections.deque[_RouterConnection] = collections.deque()  # clients with queued messages
         self._deferred: list[list[Any]] | None = None  # of new clients, while one of them is introduced
         self._count_lock = threading.Lock()
@@ -141,6 +162,7 @@ class RouterListener(Listener):
         self.address = str(Address("tcp", address.host, bound.port) if address.scheme == "tcp" else bound)
         zmq_not_for_children(self, bound, is_bound=True)
         self._pump.start(self._on_event)
+        self.reactor.relief.add(self._relieve)
 
     @staticmethod
     def _bind(sock: zmq.Socket[Any], address: Address) -> None:
@@ -148,9 +170,9 @@ class RouterListener(Listener):
             fd = listen_fd.claim(address.port)
             if fd is not None:
                 sock.setsockopt(zmq.USE_FD, fd)
-            sock.bind(str(Address("tcp", _interface(address), address.port)))
+            sock.bind(str(Address("tcp", interface_of(address.host), address.port)))
         else:
-            if _ipc_is_alive(address.path):  # ZeroMQ would take the path over
+            if ipc_is_alive(address.path):  # ZeroMQ would take the path over
                 raise port_busy(str(address))
             sock.bind(str(address))
 
@@ -164,6 +186,15 @@ class RouterListener(Listener):
     def admitted(self, connection: _RouterConnection) -> None:
         if self._by_fd.get(connection.fd) == connection.routing_id:
             self._pending.pop(connection.fd)
+            self._incomplete.admitted(connection.fd)
+            self._failures.admitted(connection.peer_host)
+
+    def _is_drained(self) -> bool:
+        return not self._is_full and self._pump.is_drained()
+
+    def _end_endless(self, fd: int) -> None:
+        _log.warning("%s: a connection is ended: it sends one message without an end", self.address)
+        _shut_down(fd, (self._inodes.get(fd, 0), ""))
 
     def _on_message(self, parts: list[Any]) -> None:
         routing_id, frames = parts[0], parts[1:]
@@ -196,6 +227,7 @@ class RouterListener(Listener):
 
     def _put(self, client: _RouterConnection, item: list[Any] | str) -> None:
         client.enqueue(item)
+        self._incomplete.message(client.fd)
         with self._count_lock:
             self._inbox_bytes += _size(item)
         self._nonempty.append(client)
@@ -213,6 +245,12 @@ class RouterListener(Listener):
             self._inbox_bytes -= _size(item)
         if self._is_full and self._inbox_bytes <= _INBOX_LIMIT:
             self._pump.again()
+
+    def _relieve(self) -> None:
+        """Called while no thread of the loop is free: reads the socket, and delivers what is urgent."""
+        self._pump.look()
+        for client in list(self._nonempty):
+            client.deliver_urgent()
 
     def _deliver_inboxes(self) -> None:
         """Delivers up to a turn of the queued messages; another thread may read the socket meanwhile."""
@@ -241,9 +279,13 @@ class RouterListener(Listener):
 
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
-            self._pending.add(value, _inode(value))
+            self._on_accepted(value)
         elif event == zmq.EVENT_DISCONNECTED:
-            self._pending.pop(value)
+            self._incomplete.remove(value)
+            self._inodes.pop(value, None)
+            pending = self._pending.pop(value)
+            if pending is not None:
+                self._failures.failed(pending[1], self.reactor.now())
             routing_id = self._by_fd.get(value)
             if routing_id is not None:
                 # Its last messages are delivered first. They may include one of a new client with the same
@@ -255,7 +297,17 @@ class RouterListener(Listener):
                 if client is not None:
                     self._put(client, "the connection was closed")
 
+    def _on_accepted(self, fd: int) -> None:
+        inode, host = _inode(fd), _host(fd)
+        self._inodes[fd] = inode
+        if self._failures.must_wait(host, self.reactor.now()):
+            _shut_down(fd, (inode, host))
+            return
+        self._pending.add(fd, (inode, host))
+        self._incomplete.add(fd)
+
     def close(self) -> None:
+        self.reactor.relief.remove(self._relieve)
         for client in list(self._clients.values()):
             if client is not None:
                 client.close("the listener was closed")
@@ -282,12 +334,28 @@ def _inode(fd: int) -> int:
         return 0
 
 
-def _shut_down(fd: int, inode: int) -> None:
-    """Makes ZeroMQ close a connection, unless the descriptor means another socket by now."""
+def _host(fd: int) -> str:
+    """The numeric address of the peer of a TCP socket; "" for other sockets."""
+    try:
+        sock = socket.socket(fileno=os.dup(fd))
+    except OSError:
+        return ""
+    with sock, contextlib.suppress(OSError):
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            return str(sock.getpeername()[0])
+    return ""
+
+
+def _shut_down(fd: int, origin: tuple[int, str]) -> None:
+    """Makes ZeroMQ close a connection, unless the descriptor means another socket by now.
+
+    Args:
+      origin: the inode of its socket, and the address of its peer.
+    """
     with contextlib.suppress(OSError):
         copy = os.dup(fd)
         try:
-            if _inode(copy) == inode:
+            if _inode(copy) == origin[0]:
                 sock = socket.socket(fileno=copy)
                 try:
                     sock.shutdown(socket.SHUT_RDWR)
@@ -295,44 +363,3 @@ def _shut_down(fd: int, inode: int) -> None:
                     sock.detach()
         finally:
             os.close(copy)
-
-
-def _interface(address: Address) -> str:
-    """Returns the numeric address to bind.
-
-    Raises:
-      errors.InvalidArgumentError: the host name is not known here.
-    """
-    if address.host == "localhost":
-        return "127.0.0.1"
-    if address.host == "*":
-        return "0.0.0.0"
-    if is_numeric(address.host):
-        return address.host
-    try:
-        return str(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][4][0])
-    except (OSError, UnicodeError) as error:
-        raise errors.InvalidArgumentError.of(
-            f"Cannot listen at {address}: the name {address.host!r} was not found ({error})."
-        ) from error
-
-
-def _ipc_is_alive(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect("\0" + path[1:] if path.startswith("@") else path)
-        except BlockingIOError:  # a full backlog
-            return True
-        except OSError:
-            return False
-    return True
-
-
-def is_numeric(host: str) -> bool:
-    """Whether a host is a numeric address, not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -14,8 +14,9 @@ events are checked after every send. Sockets are not thread-safe: each has a loc
 
 from __future__ import annotations
 
-import socket
+import ipaddress
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,18 +26,21 @@ from tfmini import errors
 from tfmini.rpc.addresses import Address, parse_address
 from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.forks import zmq_not_for_children
+from tfmini.rpc.interfaces import is_numeric
 from tfmini.rpc.keys import Keys
+from tfmini.rpc.reach import REFUSED, UnreachableError, choose, explain_failure, silent
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, RefusedConnection, Transport
+from tfmini.rpc.transport import Connection, Listener, Locate, OnClosed, OnParts, RefusedConnection, Transport
 from tfmini.rpc.zmq_connection import ZmqConnection
 from tfmini.rpc.zmq_handshake import FAULTS, explain, greets
 from tfmini.rpc.zmq_pieces import FRAME_LIMIT
 from tfmini.rpc.zmq_pump import LINGER_MS, Pump, get_context, payload
-from tfmini.rpc.zmq_router import RouterListener, is_numeric
+from tfmini.rpc.zmq_router import RouterListener
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
 _PER_LISTENER, _PER_CONNECTION = 16, 8  # descriptors, with a few to spare
 _CONNECT_MS = 4000
+_CHOICE_S, _EXPLAIN_S = 2.0, 0.5
 _BACKLOG = 1024
 _NEVER_MS = 24 * 3600 * 1000
 # ZMTP's own heartbeat only removes half-open connections. It is slow, because after a stall of this
@@ -47,7 +51,7 @@ _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS = 10_000, 60_000
 class _DealerConnection(ZmqConnection):
     """The connecting side."""
 
-    def __init__(self, transport: ZmqTransport, address: Address) -> None:
+    def __init__(self, transport: ZmqTransport, address: Address, locate: Locate | None) -> None:
         super().__init__(transport.reactor, str(address))
         sock = transport.new_socket(zmq.DEALER)
         self._keys = keys = transport.keys
@@ -55,7 +59,9 @@ class _DealerConnection(ZmqConnection):
             sock.curve_publickey, sock.curve_secretkey = keys.public, keys.secret
             sock.curve_serverkey = keys.server or keys.public
         self._target = address
+        self._locate = locate
         self._endpoint = ""
+        self._began = 0.0
         self._pump = Pump(sock, transport.reactor, self._on_message)
         self._ready = False
         self._connected = False
@@ -66,21 +72,25 @@ class _DealerConnection(ZmqConnection):
         self._on_parts, self._on_closed = on_parts, on_closed
         self._pump.start(self._on_event)
         host = self._target.host
-        if self._target.scheme != "tcp" or is_numeric(host):
+        if self._target.scheme != "tcp" or self._locate is None and is_numeric(host):
             self._connect(str(self._target))
-        elif host == "localhost":
+        elif self._locate is None and host == "localhost":
             self._connect(f"tcp://127.0.0.1:{self._target.port}")
         else:  # name resolution may take seconds and must not block ZeroMQ's only I/O thread
             threading.Thread(target=self._resolve, name="tfmini-resolve", daemon=True).start()
 
     def _resolve(self) -> None:
-        try:
-            found = socket.getaddrinfo(self._target.host, self._target.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            self._fail(f"the name {self._target.host!r} was not found ({error})")
+        """Looks up where the target is now. A task may have moved, and a name may have another address."""
+        found = self._locate() if self._locate is not None else ()
+        if not found and not self._target.port:
+            self._fail("the task has not said yet at which address it is")
             return
-        ip = found[0][4][0]
-        self._reactor.call_soon(self._connect, str(Address("tcp", str(ip), self._target.port)))
+        try:
+            chosen = choose(found or [str(self._target)], _CHOICE_S)
+        except UnreachableError as error:
+            self._fail(str(error))
+            return
+        self._reactor.call_soon(self._connect, chosen)
 
     def _connect(self, endpoint: str) -> None:
         try:
@@ -91,9 +101,11 @@ class _DealerConnection(ZmqConnection):
         except zmq.ZMQError as error:
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
-        self._endpoint = endpoint
+        self._endpoint, self._began = endpoint, time.monotonic()
         zmq_not_for_children(self, parse_address(endpoint), is_bound=False)
         if self._target.scheme == "tcp":
+            if self._locate is not None:
+                self.address = endpoint
             self.stream_host = parse_address(endpoint).host
         self._ready = True
         self._outbox.flush()
@@ -114,12 +126,35 @@ class _DealerConnection(ZmqConnection):
             self._fault = event, value
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
             self._pump.drain()
-            if self._fault is None:
-                refused = "connection refused: no process listens there"
-                self._end("the connection was closed" if self._connected else refused)
+            if self._fault is None and self._connected:
+                self._end("the connection was closed")
+            elif self._fault is None:
+                self._explain()
             elif not self._diagnosing:
                 self._diagnosing = True
                 self._diagnose(*self._fault)
+
+    def _explain(self) -> None:
+        """Ends the connection after TCP could not connect. ZeroMQ does not tell why, so it may take another attempt."""
+        address = parse_address(self._endpoint)
+        if address.scheme != "tcp" or ipaddress.ip_address(address.host).is_loopback:
+            self._end(REFUSED)
+        elif (lasted_s := time.monotonic() - self._began) >= 0.9 * _CONNECT_MS / 1000:
+            self._end(silent(address))
+        elif not self._diagnosing:
+            self._diagnosing = True
+
+            def ask() -> None:
+                self._fail(explain_failure(address, lasted_s, _EXPLAIN_S))
+
+            threading.Thread(target=ask, name="tfmini-diagnose", daemon=True).start()
+
+    def why_silent(self) -> str:
+        if self._connected or self._target.scheme != "tcp":
+            return ""
+        if not self._endpoint:
+            return f"no name server has answered yet where {self._target.host!r} is"
+        return silent(parse_address(self._endpoint))
 
     def _diagnose(self, event: int, detail: int) -> None:
         """Ends the connection after a failed handshake."""
@@ -178,7 +213,7 @@ class ZmqTransport(Transport):
             raise errors.ResourceExhaustedError.of(f"Cannot listen at {address}: {at_limit()}.")
         return RouterListener(self, parse_address(address), on_connection)
 
-    def connect(self, address: str) -> Connection:
+    def connect(self, address: str, locate: Locate | None = None) -> Connection:
         if not has_room(_PER_CONNECTION):
             return RefusedConnection(self.reactor, address, f"there is no descriptor for it: {at_limit()}")
-        return _DealerConnection(self, parse_address(address))
+        return _DealerConnection(self, parse_address(address), locate)

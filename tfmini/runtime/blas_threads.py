@@ -1,4 +1,4 @@
-"""How many threads numpy's BLAS uses, so that the tasks of one machine do not fight for its cores.
+"""How many threads numpy's BLAS and oneDNN use, so that the tasks of one machine do not fight for its cores.
 
 OpenBLAS divides a product among as many threads as there are cores and spins until the slowest
 is done. When another task holds one of the cores, that is a scheduler's time slice: a product
@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from tfmini.cluster import ClusterSpec, parse_address
+from tfmini.numerics import onednn
 
 _ENVIRONMENT = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -22,12 +23,13 @@ def share_of_cores(cluster: ClusterSpec, host: str) -> int:
 
 
 def limit_threads(threads: int) -> None:
-    """Sets the number of BLAS threads of this process, unless its environment says otherwise."""
+    """Sets the number of BLAS and oneDNN threads of this process, unless its environment says otherwise."""
     if any(os.environ.get(name) for name in _ENVIRONMENT):
         return
     import threadpoolctl  # finds the loaded libraries, which takes a few milliseconds
 
     threadpoolctl.threadpool_limits(threads, user_api="blas")
+    onednn.limit_threads(threads)
 
 
 def configured_threads(config: Any) -> int | None:

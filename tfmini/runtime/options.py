@@ -18,6 +18,7 @@ class SessionOptions:
       device_count: CPU devices of a local session.
       operation_timeout_s: default deadline of every blocking call; None: none.
       connect_timeout_s: how long to wait for a task of the cluster that is not up yet.
+      build_cost_model: whether a RunMetadata has a cost graph.
       cluster: (full task name, address) of the session's own cluster; empty: the server's.
       share_state: a session with its own cluster uses the state that the servers share.
     """
@@ -31,6 +32,7 @@ class SessionOptions:
     fold_constants: bool = True
     infer_shapes: bool = False
     connect_timeout_s: float = _DEFAULT_CONNECT_TIMEOUT_S
+    build_cost_model: bool = False
     cluster: tuple[tuple[str, str], ...] = ()
     share_state: bool = False
 
@@ -60,6 +62,7 @@ class SessionOptions:
             isolate_session_state=config.isolate_session_state,
             fold_constants=config.graph_options.optimizer_options.opt_level >= 0,
             infer_shapes=config.graph_options.infer_shapes,
+            build_cost_model=config.graph_options.build_cost_model > 0,
             cluster=tuple(
                 (f"/job:{job.name}/replica:0/task:{index}", job.tasks[index])
                 for job in config.cluster_def.job for index in sorted(job.tasks)

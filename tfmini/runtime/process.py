@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from tfmini.cluster import HostPort
 from tfmini.runtime.blas_threads import limit_threads
 from tfmini.runtime.step_ids import new_step_id
 
@@ -29,15 +31,18 @@ class Process:
     """The process of the operating system. A simulated process has the same interface.
 
     Attributes:
+      now: a clock in seconds that never goes back; ``wall_time``: seconds since 1970, for files and people.
       has_threads: whether segments that take long may run in a pool.
       shares_memory: whether tasks on this machine may reduce tensors in shared memory.
       servers: address -> (id of the process that made it, server).
+      is_leaving: whether it was told to end while it trained, and leaves the run after its step.
       client: the endpoint of the sessions that have remote masters, and the id of the process that made it.
     """
 
     has_threads = True
     shares_memory = True
     now: Callable[[], float] = staticmethod(time.monotonic)
+    wall_time: Callable[[], float] = staticmethod(time.time)
     sleep: Callable[[float], None] = staticmethod(time.sleep)
     randbits: Callable[[int], int] = staticmethod(_randbits)
     new_step_id: Callable[[], int] = staticmethod(new_step_id)
@@ -45,6 +50,7 @@ class Process:
 
     def __init__(self) -> None:
         self.servers: dict[str, tuple[int, Any]] = {}
+        self.is_leaving = False
         self.client: tuple[int, Endpoint] | None = None
 
     @property
@@ -56,9 +62,37 @@ class Process:
 
     def endpoint(self, task: str, incarnation: int, cluster: Mapping[str, str] | None = None) -> Endpoint:
         """The presence of one task or client on the network; see `Endpoint`."""
+        from tfmini.rpc.address_book import book_of_job
         from tfmini.rpc.endpoint import Endpoint
 
-        return Endpoint(self.reactor, task, incarnation, cluster)
+        return Endpoint(self.reactor, task, incarnation, cluster, book=book_of_job())
+
+    @property
+    def tasks_move(self) -> bool:
+        """Whether tasks have an address book, so that they may be at other addresses than the ClusterSpec's."""
+        from tfmini.rpc.address_book import book_of_job
+
+        return book_of_job() is not None
+
+    def listen(self, endpoint: Endpoint, own: HostPort, others: Iterable[str]) -> HostPort:
+        """Makes a server listen, and writes where it is into the address book of the job if there is one.
+
+        Args:
+          own: its address in the ClusterSpec; ``others``: those of the other tasks.
+
+        Returns:
+          The address at which others reach it.
+
+        Raises:
+          errors.UnknownError, errors.InvalidArgumentError: see `rpc.interfaces.listen`.
+        """
+        from tfmini.rpc.address_book import Entry
+        from tfmini.rpc.interfaces import listen
+
+        reached = listen(endpoint.listen, own, others, may_move=endpoint.book is not None)
+        if endpoint.book is not None:
+            endpoint.book.publish(endpoint.task, Entry((str(reached),), endpoint.incarnation))
+        return reached
 
     def event(self) -> threading.Event:
         """A flag that threads of this process wait for."""
@@ -70,9 +104,30 @@ class Process:
         """A thread of this process, not started."""
         return threading.Thread(target=target, args=args, name=name, daemon=daemon)
 
+    def at_exit(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Makes the call when the process ends in good order; returns a function that takes this back."""
+        atexit.register(call)
+        return lambda: atexit.unregister(call)
+
     def pool(self, size: int, name: str) -> Any:
         """An executor for calls that take long (`concurrent.futures.ThreadPoolExecutor`)."""
         return ThreadPoolExecutor(size, thread_name_prefix=name)
+
+
+def submitted(pool: Any, function: Callable[..., None], *args: Any) -> bool:
+    """Gives a pool a call; False if the interpreter is about to exit, which closes all pools."""
+    try:
+        pool.submit(function, *args)
+    except RuntimeError as error:
+        if not is_at_exit(error):
+            raise  # such as: can't start new thread
+        return False
+    return True
+
+
+def is_at_exit(error: RuntimeError) -> bool:
+    """Whether a pool has refused a call because the interpreter is about to exit, which closes all pools."""
+    return "cannot schedule new futures" in str(error)
 
 
 _process = Process()

@@ -99,6 +99,11 @@ class ResourceManager:
             if release is not None:
                 release()
 
+    def contents(self) -> list[tuple[str, str, str, Any]]:
+        """(container, kind, name, resource) of all. It waits for no lock, so that nothing can hold up who asks."""
+        containers = list(self._containers.items())
+        return [(where, *key, found) for where, named in containers for key, found in list(named.items())]
+
     def statistics(self) -> dict[str, dict[str, int]]:
         """How many resources of each kind each container holds."""
         with self._lock:

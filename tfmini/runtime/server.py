@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import logging
 import operator
@@ -19,11 +20,16 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import targets
 from tfmini.runtime.blas_threads import configured_threads, share_of_cores
+from tfmini.runtime.collectives.traffic import CollectiveTraffic
+from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers
+from tfmini.runtime.master.trace_request import trace_handlers
 from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import SessionOwners
+from tfmini.runtime.status.status_service import status_handlers
+from tfmini.runtime.status.task_status import TaskStatus
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import worker_handlers
 
@@ -31,10 +37,6 @@ _log = logging.getLogger("tfmini.runtime")
 _MEMORY_LIMIT = 256 << 20
 _PROTOCOLS = ("grpc", "zmq")
 _Definition = tuple[ClusterSpec, str, int, str, Any]
-
-
-class _Terminated(BaseException):
-    """Raised by the signal handler inside `Server.join`; nothing between may swallow it."""
 
 
 class Server:
@@ -80,11 +82,11 @@ class Server:
         self._process = current_process()
         self._reactor = self._process.reactor
         self._process.limit_blas_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
-        self._build(f"{own.host}:{own.port}", start)
+        self._build(own, start)
         if start:
             self.start()
 
-    def _build(self, address: str, start: bool) -> None:
+    def _build(self, own: HostPort, start: bool) -> None:
         reactor, process = self._reactor, self._process
         incarnation = process.randbits(62) | 1
         tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
@@ -98,22 +100,28 @@ class Server:
         pool_size = threads if threads > 0 else max(2, os.cpu_count() or 1)
         self.worker = Worker(self._task, devices, self._peer, pool_size, reactor, process)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
+        self.worker.losses.on_undelivered = self.master.tensors_undelivered
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
         self._endpoint.on_peer_ready(self._watch)
         self._owners = SessionOwners(reactor, self._task)
         self._endpoint.on_peer_ready(self._owners.peer_ready)
+        status = TaskStatus(self.worker, self.master, self._owners, self._endpoint)
+        self._endpoint.serve(status_handlers(status, process.now))  # also before `start`
         handlers = {
             **worker_handlers(self.worker, self._owners),
             **master_handlers(self.master, self._owners),
+            **trace_handlers(self.master),
         }
         # Before listening: a task that was waiting for this one sends its requests at once.
         self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
-        bound = self._endpoint.listen(address)
-        host, _, port = bound.removeprefix("tcp://").rpartition(":")
-        self.master.set_address(self._task, f"{host}:{port}")
-        self._address = f"localhost:{port}"
+        others = [address for task, address in tasks.items() if task != self._task]
+        reached = process.listen(self._endpoint, own, others)
+        self.master.set_address(self._task, str(reached))
+        self._address = f"localhost:{reached.port}"
         targets.register(self._address, self)
+        if process.has_threads:  # no simulated process
+            _running.add(self)
 
     def _watch(self, peer: Any) -> None:
         """Tells the worker when a task that it may exchange tensors with is lost."""
@@ -170,6 +178,7 @@ class Server:
                 return
             self._handle_early()
         _log.info("Started server with target: %s", self.target)
+        launch_report.send_progress(self._job, self._index, "serves")
 
     def _handle_early(self) -> None:
         """Handles the requests that came before the start; those that come meanwhile wait behind them."""
@@ -190,6 +199,7 @@ class Server:
 
         SIGTERM or Ctrl-C in the main thread stop it too and then end the process with exit code 0: what a
         script writes after its ps's `join` is meant for its workers. (At a prompt Ctrl-C is a KeyboardInterrupt.)
+        A process that was started with SIGTERM ignored goes on ignoring it.
 
         Raises:
           SystemExit: after SIGTERM or SIGINT.
@@ -206,7 +216,7 @@ class Server:
             launch_report.send_report(self._job, self._index, joined=True)
             while not self._ended.done:
                 self._reactor.drive(self._ended)
-        except _Terminated:
+        except Terminated:
             _log.info("%s: ended by a signal", self._task)
         finally:
             for signum, handler in previous.items():
@@ -221,7 +231,7 @@ class Server:
         self._terminated = True
         self._ended.set()
         self._reactor.wake()
-        raise _Terminated
+        raise Terminated
 
     def stop(self) -> None:
         """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent.
@@ -235,11 +245,18 @@ class Server:
                 return
             self._stopped = True
         targets.unregister(self._address)
+        self._endpoint.refuse_all(lambda: errors.shutting_down(self._task))  # what it owns is forgotten in between
         self._owners.close()
         self.master.close()
         self.worker.close()
         self._endpoint.close("has stopped")
+        if self._endpoint.book is not None:
+            self._endpoint.book.withdraw(self._task, self._endpoint.incarnation)
         self._ended.set()
+
+    def collective_traffic(self) -> CollectiveTraffic:
+        """The bytes and messages that this task has sent in collectives so far. Safe from any thread; takes no time."""
+        return self.worker.collectives.traffic.snapshot()
 
     def __enter__(self) -> Server:
         return self
@@ -253,13 +270,29 @@ class Server:
         return Server({"local": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
 
+_running: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    """The script is over: lets the messages leave that other ranks and tasks still need of this process."""
+    for server in list(_running):
+        if server._pid == os.getpid() and not server._stopped:
+            server._endpoint.flush()
+
+
 def _ending_signals() -> list[signal.Signals]:
-    """The signals that end `Server.join`: none outside the main thread, where Python does not let us."""
+    """The signals that end `Server.join`: none outside the main thread, where Python does not let us.
+
+    An ignored SIGTERM stays ignored: who started this process decided that it outlives the signal.
+    """
     if threading.current_thread() is not threading.main_thread():
         return []
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    terminates = signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
     # At an interactive prompt Ctrl-C must return to the prompt.
-    return [signal.SIGTERM, *([signal.SIGINT] if default and not hasattr(sys, "ps1") else [])]
+    interrupts = default and not hasattr(sys, "ps1")
+    return [signal.SIGTERM] * terminates + [signal.SIGINT] * interrupts
 
 
 def checked_definition(
@@ -276,7 +309,7 @@ def checked_definition(
             f'No server factory registered for the given ServerDef: protocol "{protocol}". The available'
             f" server factories are: {list(_PROTOCOLS)}"
         )
-    return definition, check_server_cluster(cluster, job, index)
+    return definition, check_server_cluster(cluster, job, index, current_process().tasks_move)
 
 
 def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> _Definition:

@@ -22,6 +22,7 @@ from tfmini.rpc.waiter import Clock
 
 GRACE_S = 60.0
 SESSIONS_OF_CLIENT, SESSIONS_OF_TASK = 1000, 20_000  # a task has those of all its clients
+SESSIONS_OF_SERVER = 50_000  # all together: a client that connects anew counts as another one
 
 Drop = Callable[[str], Any]
 _Owner = tuple[str, int, bytes]  # task ("" for a client), incarnation, public key; `Peer.identity`
@@ -58,7 +59,7 @@ class SessionOwners:
         self._closed = False
 
     def check_room(self, peer: Peer, here: str) -> None:
-        """Raises ResourceExhaustedError if the process at this peer has as many sessions as it may have.
+        """Raises ResourceExhaustedError if this peer's process, or all together, have as many sessions as they may.
 
         Args:
           here: the task that would open another one.
@@ -68,6 +69,11 @@ class SessionOwners:
             raise errors.ResourceExhaustedError.of(
                 f"{peer} has {limit} open sessions at {here} and may have no more. Close sessions that are not needed"
                 " (`with tf.Session(...)` does), or use one session for many steps."
+            )
+        if len(self._owners) >= SESSIONS_OF_SERVER:
+            raise errors.ResourceExhaustedError.of(
+                f"{here} has {SESSIONS_OF_SERVER} open sessions of all its clients and opens no more. Close sessions"
+                f" that are not needed; those of a client that is gone end after {GRACE_S:g} s."
             )
 
     def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
@@ -92,6 +98,19 @@ class SessionOwners:
             f"This session was opened by {name}, not by {peer}: only the process that opened a session may use it."
             " Open a session of your own; sessions of one cluster share its variables."
         )
+
+    def owner_of(self, handle: str) -> str:
+        """Who opened a session: a task, or ``client at HOST``; "": a client in the process of this task."""
+        owner = self._owners.get(handle)
+        if owner is None:
+            return ""
+        host = next((peer.host for peer in list(self._links.get(owner, ()))), "")
+        return owner[0] or f"client at {host or 'this host'}"
+
+    def peers_of(self, handle: str) -> list[Peer]:
+        """The connections of the process that opened a session; none for a client in the process of this task."""
+        owner = self._owners.get(handle)
+        return [] if owner is None else list(self._links.get(owner, ()))
 
     def release(self, handle: str) -> None:
         """A session has been closed."""

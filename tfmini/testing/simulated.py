@@ -43,6 +43,7 @@ from tfmini.testing.simulated_transport import SimulatedConnection, SimulatedLis
 
 LinkName = tuple[str, str]
 _FOREVER = float("inf")
+_EXIT_S = 0.05  # from the end of its servers to that of a process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +80,14 @@ class Sever:
 
 @dataclasses.dataclass(frozen=True)
 class Kill:
-    """Ends the task's process: its connections close, and its queued calls do not run."""
+    """Ends the task's process: its connections close, and its queued calls do not run.
+
+    ``gently``: its servers stop before, as a ps does on SIGTERM.
+    """
 
     task: str
     at: float
+    gently: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +147,7 @@ class SimulatedNetwork:
         self._wedges = [f for f in self.plan.faults if isinstance(f, Wedge)]
         self._severs = [f for f in self.plan.faults if isinstance(f, Sever)]
         self._on_messages = [f for f in self.plan.faults if isinstance(f, (Drop, Delay))]
+        self._planned: list[Timer] = []
         self._plan_faults()
 
     def now(self) -> float:
@@ -225,6 +231,16 @@ class SimulatedNetwork:
         for thread in host.threads:
             self.call_later(0.0, self.hand_over, thread.turn)
 
+    def end(self, name: str) -> None:
+        """Stops the servers of a host now, and kills it soon; see `Kill`."""
+        host = self._hosts.get(name)
+        if host is None or not host.alive:
+            return
+        self.note("ended", name, "")
+        for _, server in list(host.servers.values()):
+            host.call_soon(server.stop)
+        self.call_later(_EXIT_S, self.kill, name)
+
     def sever(self, one: str, other: str, silent: bool = False) -> None:
         """Cuts the connections between two hosts now; see `Sever`."""
         self.note("severed", one, other)
@@ -232,14 +248,20 @@ class SimulatedNetwork:
             if not silent and {connection.host.name, connection.peer_name} == {one, other}:
                 connection.cut(f"the link between {one} and {other} was cut")
 
+    def end_faults(self) -> None:
+        """From now on nothing fails."""
+        for timer in self._planned:
+            timer.cancel()
+        self._stops, self._severs, self._on_messages = [], [], []
+
     # -- inside --------------------------------------------------------------------------
 
     def _plan_faults(self) -> None:
         for fault in self.plan.faults:
             if isinstance(fault, Kill):
-                self.heap.add(fault.at, self.kill, (fault.task,))
+                self._planned.append(self.heap.add(fault.at, self.end if fault.gently else self.kill, (fault.task,)))
             elif isinstance(fault, Sever):
-                self.heap.add(fault.at, self.sever, (*fault.link, fault.silent))
+                self._planned.append(self.heap.add(fault.at, self.sever, (*fault.link, fault.silent)))
 
     def _make(self, timer: Timer) -> None:
         self._time = max(self._time, timer.when)

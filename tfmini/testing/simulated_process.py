@@ -6,9 +6,10 @@ import itertools
 import random
 import threading
 from _thread import allocate_lock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfmini.cluster import HostPort, parse_address
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.timers import Timer
 from tfmini.rpc.waiter import Waiter
@@ -17,6 +18,9 @@ from tfmini.testing.simulated_transport import SimulatedTransport
 
 if TYPE_CHECKING:
     from tfmini.testing.simulated import SimulatedNetwork
+
+
+_EPOCH_S = 4e9  # the wall clock at the start of each simulation, after the times of all real files
 
 
 class Killed(BaseException):
@@ -103,6 +107,16 @@ class SimulatedHost(Process):
         transports = {"tcp": self.transport, "sim": self.transport}
         return Endpoint(self, task, incarnation, cluster, transports=transports, randbits=self.randbits)
 
+    @property
+    def tasks_move(self) -> bool:
+        return False
+
+    def listen(self, endpoint: Endpoint, own: HostPort, others: Iterable[str]) -> HostPort:
+        return parse_address(endpoint.listen(str(own)).removeprefix("tcp://"))
+
+    def wall_time(self) -> float:
+        return _EPOCH_S + self.now()
+
     def sleep(self, seconds: float) -> None:
         self.drive(Waiter(), self.now() + seconds)
 
@@ -122,6 +136,10 @@ class SimulatedHost(Process):
 
     def pool(self, size: int, name: str) -> Any:
         return _Pool(self)
+
+    def at_exit(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Never makes the call: a simulated process ends only when it is killed."""
+        return lambda: None
 
     def limit_blas_threads(self, threads: int) -> None:
         """Does nothing: the real process keeps its threads."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.timers import Timer
-from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport
+from tfmini.rpc.transport import Connection, Listener, Locate, OnClosed, OnParts, Transport
 
 if TYPE_CHECKING:
     from tfmini.testing.simulated_process import SimulatedHost
@@ -29,8 +29,10 @@ class SimulatedTransport(Transport):
         network.listeners[address] = listener = SimulatedListener(self.host, address, on_connection)
         return listener
 
-    def connect(self, address: str) -> Connection:
+    def connect(self, address: str, locate: Locate | None = None) -> Connection:
         network, host = self.host.network, self.host
+        found = locate() if locate is not None else ()
+        address = found[0] if found else address
         listener = network.listeners.get(address)
         near = SimulatedConnection(host, address)
         fault = None if listener is None else network.severed(host.name, listener.host.name)

@@ -13,10 +13,15 @@ from tfmini.tools.usage import no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
+    "dashboard": ("tfmini.tools.dashboard:dashboard", "Serve a live page of a running cluster."),
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
     "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
-    "launch": ("tfmini.tools.launch:launch", "Run a script as a local cluster of real processes."),
+    "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),
+    "manifest": ("tfmini.tools.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
+    "scale": ("tfmini.tools.scale:scale", "Let workers join a running job, or leave it."),
+    "stacks": ("tfmini.tools.stacks:stacks", "Explain why the steps of a running cluster wait."),
+    "status": ("tfmini.tools.status:status", "Show what a running cluster does."),
     "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),
     "version": ("tfmini.tools.version:version", "Show the versions of tfmini and of its dependencies."),
 }

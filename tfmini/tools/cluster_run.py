@@ -1,28 +1,34 @@
-"""Applies the decisions of `Supervision` to real processes, in one thread with one selector."""
+"""Applies the decisions of `Supervision` to the tasks of an engine, in one thread with one selector."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import math
 import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfmini.launch_report import parse_report
+from tfmini.cluster import ClusterSpec
+from tfmini.tools.control import Control
+from tfmini.tools.engine import Engine, EngineError, TaskCommand, TaskRequest
 from tfmini.tools.output import Sink, TaskOutput
-from tfmini.tools.processes import Guardian, TaskProcess
+from tfmini.tools.progress_reports import LaunchProgress
 from tfmini.tools.supervision import (
-    SERVICE_JOBS,
+    EXIT_TIMED_OUT,
+    Dismiss,
     Event,
     Finish,
     GraceExpired,
+    Instruction,
     Note,
+    ScaleError,
     SendSignal,
     SignalReceived,
     StartGrace,
+    StartTasks,
     Supervision,
     TaskExited,
     TaskId,
@@ -30,38 +36,29 @@ from tfmini.tools.supervision import (
     TimeLimitReached,
 )
 
+_NO_PLACE = 127  # the exit code of a task that could not be started
 
-@dataclass(frozen=True)
-class TaskCommand:
-    """The command of one task. `listener` reserves its port; the task inherits the descriptor with the same number.
-
-    `report` is the write end of the pipe in which it reports `Server.join` (see `tfmini.launch_report`).
-    """
-
-    argv: list[str]
-    env: dict[str, str]
-    listener: socket.socket
-    prefix: bytes
-    report: int
+CommandsOf = Callable[[ClusterSpec, Mapping[TaskId, int]], dict[TaskId, TaskCommand]]
+"""Makes the commands of all tasks from their addresses and from the cores that each has."""
 
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Limits in seconds: `time_limit_s` of the run (None: no limit), `grace_s` between SIGTERM and SIGKILL."""
+    """Limits in seconds.
+
+    Attributes:
+      grace_s: between SIGTERM and SIGKILL.
+      time_limit_s: of the whole run (None: no limit).
+      start_s: until every task has a place.
+    """
 
     grace_s: float
     time_limit_s: float | None = None
-
-
-@dataclass
-class _Child:
-    process: TaskProcess
-    output: TaskOutput
-    ended: bool = False
+    start_s: float = 300.0
 
 
 @contextlib.contextmanager
-def _received_signals() -> Iterator[socket.socket]:
+def received_signals() -> Iterator[socket.socket]:
     """Yields a socket that receives the number of each signal as one byte, within the block."""
     read, write = socket.socketpair()
     read.setblocking(False)
@@ -85,59 +82,168 @@ def _received_signals() -> Iterator[socket.socket]:
 
 @dataclass
 class ClusterRun:
-    """One run of a cluster. Call `run` once, in the main thread (it installs signal handlers)."""
+    """One run of a cluster. Call `run` once, in the main thread (it installs signal handlers).
 
-    commands: dict[TaskId, TaskCommand]
+    It is the `Events` of its engine.
+    """
+
+    engine: Engine
+    requests: Sequence[TaskRequest]
+    commands_of: CommandsOf
     supervision: Supervision
     limits: RunLimits
     sink: Sink
+    prefixes: Mapping[TaskId, bytes]
     say: Callable[[str], None]
-    reports: int
+    on_places: Callable[[ClusterSpec], None] = lambda cluster: None
+    display: LaunchProgress = field(default_factory=lambda: LaunchProgress([], None))
+    log_json: bool = False
+    request_of: Callable[[TaskId], TaskRequest] = TaskRequest
+    control: Control | None = None
 
-    _children: dict[TaskId, _Child] = field(default_factory=dict, init=False)
+    _outputs: dict[TaskId, TaskOutput] = field(default_factory=dict, init=False)
+    _places: dict[TaskId, str] = field(default_factory=dict, init=False)
+    _cpus: dict[TaskId, int] = field(default_factory=dict, init=False)
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector, init=False)
+    _started: bool = field(default=False, init=False)
     _limit_at: float | None = field(default=None, init=False)
     _grace_at: float | None = field(default=None, init=False)
     _sink_reported: bool = field(default=False, init=False)
-    _partial_report: str = field(default="", init=False)
+    _broken: str = field(default="", init=False)
     _finish: Finish | None = field(default=None, init=False)
+    _homeless: dict[TaskId, float] = field(default_factory=dict, init=False)  # until when it may wait for a place
+    _ready: list[TaskId] = field(default_factory=list, init=False)  # such as have got one
+    _leaving: dict[TaskId, float] = field(default_factory=dict, init=False)  # when it is killed
 
     def run(self) -> Finish:
-        """Start every task, and return when all processes have ended.
+        """Start every task, and return when all have ended.
 
         Raises:
           OSError: a process could not be started; the others have been killed.
+          EngineError: the engine has no places for the tasks, or not in time.
         """
-        with _received_signals() as signals, Guardian() as guardian, self._selector:
+        self._outputs = {request.task: self._output_of(request.task) for request in self.requests}
+        with received_signals() as signals, self._selector:
             self._selector.register(signals, selectors.EVENT_READ, lambda: self._take_signals(signals))
-            self._selector.register(self.reports, selectors.EVENT_READ, self._take_reports)
+            if self.control is not None:
+                self._selector.register(self.control, selectors.EVENT_READ, self._take_orders)
+            if self.limits.time_limit_s is not None:
+                self._limit_at = time.monotonic() + self.limits.time_limit_s
             try:
-                self._start(guardian)
+                self.engine.reserve(self.requests, self, self._selector)
+                self._wait_for_places()
+                if self._finish is None:
+                    self._start()
                 while self._finish is None:
                     self._wait()
                 return self._finish
             finally:
-                for child in self._children.values():
-                    child.process.close()
+                self.display.close()
+                self.engine.close(1 if self._finish is None else self._finish.exit_code)
+
+    def scale(self, workers: int) -> str:
+        """Lets workers join the run, or leave it, until so many are there; returns what is done.
+
+        Raises:
+          ScaleError: that is impossible.
+        """
+        if not self._started:
+            raise ScaleError("its tasks have no places yet.")
+        if not self.engine.adds_tasks:
+            raise ScaleError("its engine cannot start tasks later.")
+        instructions = self.supervision.scale(workers)
+        self._carry_out(instructions)
+        return next(each.text for each in instructions if isinstance(each, Note))
+
+    def _take_orders(self) -> None:
+        assert self.control is not None
+        self.control.answer(self.scale)
+
+    def _output_of(self, task: TaskId) -> TaskOutput:
+        return TaskOutput(self.prefixes[task], self.sink, str(task) if self.log_json else "")
 
     def last_lines(self, task: TaskId) -> list[str]:
         """The last lines that a task wrote."""
-        return self._children[task].output.last_lines()
+        return self._outputs[task].last_lines()
 
-    def _start(self, guardian: Guardian) -> None:
-        if self.limits.time_limit_s is not None:
-            self._limit_at = time.monotonic() + self.limits.time_limit_s
-        for task, command in self.commands.items():
-            process = TaskProcess(command.argv, command.env, guardian, [command.listener.fileno(), command.report])
-            # From now on only the task holds its port: otherwise peers of a dead task would wait in the backlog.
-            command.listener.close()
-            child = self._children[task] = _Child(process, TaskOutput(command.prefix, self.sink))
-            self._selector.register(
-                process.output, selectors.EVENT_READ, lambda child=child: self._take_output(child)
-            )
+    def _wait_for_places(self) -> None:
+        until = time.monotonic() + self.limits.start_s
+        while len(self._places) < len(self.requests) and self._finish is None:
+            if self._broken:
+                raise EngineError(self._broken)
+            if time.monotonic() >= until:
+                raise EngineError(
+                    f"After {self.limits.start_s:g} s, these tasks have no place: {', '.join(self._missing())}. The "
+                    f"engine may lack free resources, or its processes cannot connect to this one. Ask for fewer or "
+                    f"smaller tasks, or for more time by --start-within."
+                )
+            self._wait(until)
 
-    def _wait(self) -> None:
-        deadlines = [at for at in (self._limit_at, self._grace_at) if at is not None]
+    def _missing(self) -> list[str]:
+        return [str(request.task) for request in self.requests if request.task not in self._places]
+
+    def _spec(self) -> ClusterSpec:
+        """The cluster of all tasks that are there or have been: a task that left keeps its number."""
+        jobs: dict[str, dict[int, str]] = {}
+        for job, index in dict.fromkeys([request.task for request in self.requests] + sorted(self._places)):
+            jobs.setdefault(job, {})[index] = self._places[TaskId(job, index)]
+        return ClusterSpec(jobs)
+
+    def _start(self) -> None:
+        spec = self._spec()
+        self.say("starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
+        self.on_places(spec)
+        self._started = True
+        self.display.started()
+        self.engine.start(self.commands_of(spec, self._cpus))
+
+    def _find_places(self, tasks: Sequence[TaskId]) -> None:
+        """Asks for places during the run: for tasks that have joined it, or have ended and start again."""
+        for task in tasks:
+            self._homeless[task] = time.monotonic() + self.limits.start_s
+            self._outputs[task] = self._outputs.get(task) or self._output_of(task)
+        try:
+            self.engine.add([self.request_of(task) for task in tasks])
+        except EngineError as error:
+            self.say(str(error))
+            for task in tasks:
+                self.ended(task, _NO_PLACE)
+
+    def _start_later(self) -> None:
+        """Starts the tasks that have got places during the run."""
+        tasks, self._ready = self._ready, []
+        if not tasks:
+            return
+        spec = self._spec()
+        self.say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in tasks))
+        self.on_places(spec)
+        try:
+            self.engine.start(self.commands_of(spec, {task: self._cpus[task] for task in tasks}))
+        except OSError as error:
+            self.say(f"Could not start {', '.join(map(str, tasks))}: {error}")
+            for task in tasks:
+                self.ended(task, _NO_PLACE)
+
+    def _dismiss(self, tasks: Sequence[TaskId]) -> None:
+        """Asks tasks to leave the run, while the others go on."""
+        self._leaving |= dict.fromkeys(tasks, time.monotonic() + self.limits.grace_s)
+        self._signal(tasks, signal.SIGTERM)
+
+    def _signal(self, tasks: Sequence[TaskId], signum: int) -> None:
+        """Signals tasks. One that has not been started yet has ended therewith."""
+        idle = [task for task in tasks if task in self._homeless or task in self._ready]
+        self.engine.signal([task for task in tasks if task not in idle], signum)
+        for task in idle:
+            self._ready = [other for other in self._ready if other != task]
+            self.engine.withdraw(task)
+            self.ended(task, -signum)
+
+    def _wait(self, until: float | None = None) -> None:
+        self._start_later()
+        if self._finish is not None:
+            return
+        later = [*self._homeless.values(), *self._leaving.values()]
+        deadlines = [at for at in (self._limit_at, self._grace_at, until, *later) if at is not None]
         timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
         for key, _ in self._selector.select(timeout):
             key.data()
@@ -154,58 +260,89 @@ class ClusterRun:
         if self._grace_at is not None and now >= self._grace_at:
             self._grace_at = None
             self._dispatch(GraceExpired())
+        for task in [task for task, at in self._leaving.items() if now >= at]:
+            self._leaving[task] = math.inf
+            self.say(f"{task} did not leave within the grace time; killing it.")
+            self.engine.signal([task], signal.SIGKILL)
+        for task in [task for task, at in self._homeless.items() if now >= at]:
+            self.say(f"{task} has found no place within {self.limits.start_s:g} s.")
+            self.engine.withdraw(task)
+            self.ended(task, _NO_PLACE)
 
     def _take_signals(self, signals: socket.socket) -> None:
         for signum in signals.recv(4096):
             if signum == signal.SIGCHLD:
-                self._reap()
+                self.engine.reap()
             else:
                 self._dispatch(SignalReceived(signum))
 
-    def _take_reports(self) -> None:
-        """Read which tasks are inside `Server.join`. (The pipe never ends, since this process holds both ends.)"""
-        lines = (self._partial_report + os.read(self.reports, 65536).decode()).split("\n")
-        self._partial_report = lines.pop()
-        for line in lines:
-            found = parse_report(line)
-            if found is not None:
-                self._dispatch(TaskJoined(TaskId(*found[:2]), found[2]))
+    # ---------------------------------------------------------------- events of the engine
 
-    def _reap(self) -> None:
-        # If several tasks ended, services come first: their failure may be the cause of their workers' failure.
-        for task in sorted(self._children, key=lambda task: task.job not in SERVICE_JOBS):
-            child = self._children[task]
-            returncode = None if child.ended else child.process.poll()
-            if returncode is not None:
-                child.ended = True
-                while self._take_output(child):
-                    pass
-                self._end_output(child)
-                self._dispatch(TaskExited(task, returncode))
+    def placed(self, task: TaskId, address: str, cpus: int) -> None:
+        """See `Events.placed`."""
+        self.display.placed(task)
+        self._places[task] = address
+        self._cpus[task] = cpus
+        if self._homeless.pop(task, None) is not None:
+            self._ready.append(task)
 
-    def _take_output(self, child: _Child) -> bool:
-        """Pass on the available output; returns whether there may be more."""
-        data = child.process.read()
-        if data == b"":  # a task may close its output before it ends
-            self._end_output(child)
-        elif data:
-            child.output.feed(data)
-        return bool(data)
+    def output(self, task: TaskId, data: bytes) -> None:
+        """See `Events.output`."""
+        with self.display.cleared():
+            self._outputs[task].feed(data)
 
-    def _end_output(self, child: _Child) -> None:
-        child.output.end()
-        if child.process.output in self._selector.get_map():
-            self._selector.unregister(child.process.output)
+    def joined(self, task: TaskId, joined: bool) -> None:
+        """See `Events.joined`."""
+        self._dispatch(TaskJoined(task, joined))
+
+    def progress(self, task: TaskId, words: str) -> None:
+        """See `Events.progress`."""
+        self.display.told(task, words)
+
+    def ended(self, task: TaskId, returncode: int) -> None:
+        """See `Events.ended`."""
+        self._homeless.pop(task, None)
+        self.display.ended(task)
+        self._outputs[task].end()
+        if self._leaving.pop(task, None) is not None:
+            self.engine.withdraw(task)
+        self._dispatch(TaskExited(task, returncode))
+
+    def note(self, text: str) -> None:
+        """See `Events.note`."""
+        self.say(text)
+
+    def broken(self, reason: str) -> None:
+        """See `Events.broken`."""
+        self._broken = self._broken or reason
 
     def _dispatch(self, event: Event) -> None:
-        for instruction in self.supervision.handle(event):
+        if not self._started:  # there is no task yet that could get a signal
+            self._finish = _finish_before_start(event)
+            return
+        self._carry_out(self.supervision.handle(event))
+
+    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
             match instruction:
                 case SendSignal(tasks, signum):
-                    for task in tasks:
-                        self._children[task].process.signal_group(signum)
+                    self._signal(tasks, signum)
+                case StartTasks(tasks):
+                    self._find_places(tasks)
+                case Dismiss(tasks):
+                    self._dismiss(tasks)
                 case StartGrace():
                     self._grace_at = time.monotonic() + self.limits.grace_s
                 case Note(text):
                     self.say(text)
                 case Finish():
                     self._finish = instruction
+
+
+def _finish_before_start(event: Event) -> Finish:
+    match event:
+        case SignalReceived(signum):
+            return Finish(128 + signum, None, f"ended by {signal.Signals(signum).name} before all tasks had a place")
+        case TimeLimitReached(limit_s):
+            return Finish(EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
+    raise ValueError(f"{event} before the tasks have started")

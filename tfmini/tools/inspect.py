@@ -21,9 +21,17 @@ from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
 from tfmini.suggestions import similar
+from tfmini.tools.progress_bars import shown
 from tfmini.tools.usage import Command, OptionalArgument
 
+_FINDINGS = 1  # the exit code of --view lint with findings
 _LINES = 50  # lines of a difference without --full
+
+
+class _Refusal(click.ClickException):
+    """With --view lint: the graph cannot be inspected, or a session would refuse it."""
+
+    exit_code = 2
 
 
 class _WithScript(Command):
@@ -70,15 +78,25 @@ def inspect(
     SavedModel, binary or text. ARGUMENTS (after --) are passed to the script.
 
     The cluster comes from --ps and --workers, --cluster, TF_CONFIG, the script's server, or the graph's devices.
+
+    With --view lint, the exit code is 0 without findings, 1 with findings, and 2 if the graph cannot be inspected or a
+    session would refuse it.
     """
     if source is None and options["entry"] is None:
         raise click.UsageError("Give a SOURCE, or --entry MODULE:FUNCTION.")
     if source is not None and options["entry"] is not None:
         raise click.UsageError(f"Give a SOURCE or --entry, not both: {source} and --entry {options['entry']}.")
-    found = _inspected(source, options)
-    for path, make in ((dot, picture.dot), (svg, drawn), (html, page)):
-        if path:
-            _write(path, make(found))
+    gates = "lint" in views
+    with shown():
+        try:
+            found = _inspected(source, options)
+        except click.ClickException as error:
+            if gates:
+                raise _Refusal(error.message) from None
+            raise
+        for path, make in ((dot, picture.dot), (svg, drawn), (html, page)):
+            if path:
+                _write(path, make(found))
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif diff:
@@ -87,6 +105,18 @@ def inspect(
         click.echo("\n".join([*lines[:_LINES], f"… {hidden} more (--full)"] if hidden > 0 else lines))
     elif views or why or not (dot or svg or html):
         _print(found, views, why, full)
+    if gates:
+        _judge(found)
+
+
+def _judge(found: Inspection) -> None:
+    """Ends the command with the exit code of its findings."""
+    refusals = found.refusals()
+    if refusals:
+        more = f" ({len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        raise _Refusal(f"A session would refuse this step{more}: {refusals[0].text}")
+    if found.problems():
+        sys.exit(_FINDINGS)
 
 
 def _write(path: str, text: str) -> None:

@@ -30,6 +30,8 @@ def keys(name: str, client_of: str | None, directory: str) -> None:
     With --client-of, the public key of the new pair is added to the list of admitted keys beside FILE. To revoke it,
     remove its line; running servers notice.
     """
+    if not name or "/" in name:
+        raise click.UsageError(f"--name {name} is no name of a file: give the folder as DIRECTORY.")
     secret = Path(directory) / f"{name}.key_secret"
     if secret.exists():
         raise click.ClickException(f"{secret} exists; choose another --name, or remove it if no cluster uses it.")

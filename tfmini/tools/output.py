@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from typing import Any
 
 from rich.console import Console
 from rich.style import Style
 
+from tfmini.json_log import is_json_line, json_line
 from tfmini.tools.supervision import TaskId
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -35,23 +37,50 @@ class Sink:
             self.broken = True
 
 
-def task_prefixes(tasks: list[TaskId], console: Console, *, colour: bool) -> dict[TaskId, bytes]:
-    """The prefix `[ps/0] ` of each task, padded to one width; in colour if `colour` and `console` allow it."""
-    width = max(len(str(task)) for task in tasks) + 2
-    plain = not colour or console.no_color or console.color_system is None
-    prefixes = {}
-    for number, task in enumerate(tasks):
-        label = f"[{task}]".ljust(width)
-        shown = label if plain else Style(color=_COLOURS[number % len(_COLOURS)], bold=True).render(label)
-        prefixes[task] = f"{shown} ".encode()
-    return prefixes
+class TaskPrefixes(dict[TaskId, bytes]):
+    """The prefix `[ps/0] ` of each task, padded to one width; in colour if `colour` and `console` allow it.
+
+    A task that comes later gets one of its own.
+    """
+
+    def __init__(self, tasks: list[TaskId], console: Console, *, colour: bool) -> None:
+        super().__init__()
+        self._width = max(len(str(task)) for task in tasks) + 2
+        self._console = None if not colour or console.no_color or console.color_system is None else console
+        for task in tasks:
+            self.__missing__(task)
+
+    def __missing__(self, task: TaskId) -> bytes:
+        label = f"[{task}]".ljust(self._width)
+        style = Style(color=_COLOURS[len(self) % len(_COLOURS)], bold=True)
+        shown = label if self._console is None else style.render(label)
+        self[task] = f"{shown} ".encode()
+        return self[task]
+
+
+class JsonConsole(Console):
+    """A console for the launcher's own messages that prints each as a JSON object, to stderr."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def print(self, *objects: Any, **_: Any) -> None:
+        """Prints one message."""
+        text = " ".join(map(str, objects)).removeprefix("tfmini: ")
+        self.file.write(json_line(text, "", logger="tfmini.launch") + "\n")
 
 
 class TaskOutput:
-    """Splits one task's output into lines, writes them to the sink, and keeps the last ones."""
+    """Splits one task's output into lines, writes them to the sink, and keeps the last ones.
 
-    def __init__(self, prefix: bytes, sink: Sink) -> None:
-        self._prefix = prefix
+    Args:
+      prefix: of each line.
+      json_task: the name of the task; not "": each line becomes a JSON object (`tfmini.json_log`) without a prefix.
+    """
+
+    def __init__(self, prefix: bytes, sink: Sink, json_task: str = "") -> None:
+        self._prefix = b"" if json_task else prefix
+        self._json_task = json_task
         self._sink = sink
         self._partial = b""
         self._last: deque[bytes] = deque(maxlen=_LAST_LINES)
@@ -64,7 +93,12 @@ class TaskOutput:
             self._partial = b""
         self._last.extend(lines)
         if lines:
-            self._sink.write(b"".join(self._prefix + line + b"\n" for line in lines))
+            self._sink.write(b"".join(self._prefix + self._shown(line) + b"\n" for line in lines))
+
+    def _shown(self, line: bytes) -> bytes:
+        if not self._json_task or is_json_line(line):
+            return line
+        return json_line(line.decode(errors="replace"), self._json_task).encode()
 
     def end(self) -> None:
         """Write a last line without newline."""

@@ -25,6 +25,16 @@ class ReservedCluster:
     listeners: dict[TaskId, socket.socket]
     holders: list[socket.socket]
 
+    def listen_again(self, task: TaskId) -> socket.socket:
+        """A listening socket at the port of a task that has ended; the port must have been reserved until `close`.
+
+        Raises:
+          OSError: that is impossible.
+        """
+        port = int(self.spec.task_address(*task).rpartition(":")[2])
+        self.listeners[task] = _bind(task, port, listens=True)
+        return self.listeners[task]
+
     def close(self) -> None:
         """Release the ports that no task has inherited."""
         for reserved in (*self.listeners.values(), *self.holders):

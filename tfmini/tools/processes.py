@@ -55,12 +55,17 @@ class Guardian:
 
 
 class TaskProcess:
-    """One running task. `output` is its merged standard output and error, non-blocking."""
+    """One running task. `output` is its merged standard output and error, non-blocking.
+
+    It ignores the signals `ignored`, until it changes that itself.
+    """
 
     def __init__(
-        self, command: Sequence[str], env: Mapping[str, str], guardian: Guardian, keep_fds: Sequence[int]
+        self, command: Sequence[str], env: Mapping[str, str], guardian: Guardian, keep_fds: Sequence[int],
+        ignored: Sequence[int] = (),
     ) -> None:
         self._guardian = guardian
+        self._ignored = ignored
         # preexec_fn is safe here because the launcher has a single thread.
         self._popen = subprocess.Popen(
             command,
@@ -81,6 +86,8 @@ class TaskProcess:
         self._guardian.register_self()
         # The launcher ignores SIGINT if its shell did (``nohup … &``). The task, in its own session, does not.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for signum in self._ignored:
+            signal.signal(signum, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
     @property

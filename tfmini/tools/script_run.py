@@ -42,7 +42,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
         exec(code, main.__dict__)
     except SystemExit:
         raise
-    except BaseException as error:  # any error of the script is printed as Python does
+    except BaseException as error:  # any error of the script, Ctrl-C too, is printed as Python does
         return _report(error, script)
     return 0
 

@@ -8,6 +8,11 @@
   `keep_going`, the other working tasks finish first if a working task fails. A service that ends with exit code 0
   has not failed (scripts stop their ps through queues); any other end of a service fails the run, also with
   `keep_going`.
+* A working task that was told to end by somebody else, and has left in good order, has not failed: the others go on.
+* A task that a signal has killed, that is lost with its host, or that was told to end by somebody else is started again
+  so many times as `restarts` says. One whose script has failed is not: it would fail again.
+* `scale` lets workers join and leave a run. One that has joined late does not fail the run; one that leaves may end as
+  it likes.
 * A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
   there. When the last working task has ended with exit code 0, it is stopped with the services. If all tasks are
   inside `Server.join` and none has ended, the run continues, since clients may come from outside.
@@ -18,16 +23,23 @@
 
 from __future__ import annotations
 
+import collections
 import enum
+import itertools
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 SERVICE_JOBS = frozenset({"ps"})
+WORKER_JOB = "worker"
 
 EXIT_TIMED_OUT = 124
 """The exit code of a run that its time limit ended, as for `timeout(1)`."""
+
+
+EXIT_LEFT = 128 + signal.SIGTERM
+"""The exit code of a task that was told to end and has left its run in good order (`tfmini.train.sessions.leaving`)."""
 
 
 class TaskId(NamedTuple):
@@ -113,7 +125,25 @@ class Finish:
     summary: str
 
 
-Instruction = SendSignal | StartGrace | Note | Finish
+@dataclass(frozen=True)
+class StartTasks:
+    """Find places for these tasks, which are new or have ended, and start them."""
+
+    tasks: tuple[TaskId, ...]
+
+
+@dataclass(frozen=True)
+class Dismiss:
+    """Send SIGTERM to these tasks, and SIGKILL after a grace time of their own; give their places back at their end."""
+
+    tasks: tuple[TaskId, ...]
+
+
+Instruction = SendSignal | StartGrace | Note | Finish | StartTasks | Dismiss
+
+
+class ScaleError(Exception):
+    """The run cannot get that number of workers. The text says why."""
 
 
 class Phase(enum.Enum):
@@ -147,10 +177,19 @@ def _names(tasks: Iterable[TaskId]) -> str:
     return ", ".join(map(str, tasks))
 
 
-class Supervision:
-    """The decisions of one run. Pass events in the order in which they happened."""
+def _worker(index: int) -> TaskId:
+    return TaskId(WORKER_JOB, index)
 
-    def __init__(self, tasks: Iterable[TaskId], *, keep_going: bool = False) -> None:
+
+class Supervision:
+    """The decisions of one run. Pass events in the order in which they happened.
+
+    Args:
+      keep_going: when a working task fails, the others finish first.
+      restarts: how often each task is started again.
+    """
+
+    def __init__(self, tasks: Iterable[TaskId], *, keep_going: bool = False, restarts: int = 0) -> None:
         self._alive: dict[TaskId, None] = dict.fromkeys(tasks)  # a set that keeps the order for messages
         if not self._alive:
             raise ValueError("A cluster needs at least one task.")
@@ -160,6 +199,10 @@ class Supervision:
         self._joined: set[TaskId] = set()  # working tasks inside `Server.join`
         self._work_done = False  # whether a working task has ended with exit code 0
         self._keep_going = keep_going
+        self._restarts = restarts
+        self._restarted: collections.Counter[TaskId] = collections.Counter()
+        self._late: set[TaskId] = set()  # working tasks that have joined the run
+        self._dismissed: set[TaskId] = set()
         self._verdict: _Verdict | None = None
         self.phase = Phase.RUNNING
 
@@ -200,6 +243,8 @@ class Supervision:
     def _task_exited(self, task: TaskId, returncode: int) -> list[Instruction]:
         if task not in self._alive:
             raise ValueError(f"{task} is not running")
+        if self._comes_back(task, returncode):
+            return self._start_again(task, returncode)
         del self._alive[task]
         done: list[Instruction] = []
         if self.phase is Phase.RUNNING:
@@ -213,14 +258,64 @@ class Supervision:
 
     def _judge(self, task: TaskId, returncode: int) -> list[Instruction]:
         """Handles the end of a task in the phase `RUNNING`."""
+        working = self._working()
+        if task in self._dismissed and working:
+            self._dismissed.discard(task)
+            return [Note(f"{task} has left the run, as asked.")]
+        if task in self._late and returncode != 0 and working:
+            how = describe_exit(returncode)
+            return [Note(f"{task}, which had joined the run, failed ({how}); {_names(working)} still running.")]
+        if returncode == EXIT_LEFT and task not in self._serves and working:
+            return [Note(f"{task} was told to end (SIGTERM) and has left; {_names(working)} still running.")]
         if returncode != 0:
             return self._task_failed(task, returncode)
-        working = self._working()
         if task in self._serves and working:
             return [Note(f"{task} has ended (exit code 0); {_names(working)} still running.")]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
         return []
+
+    def _comes_back(self, task: TaskId, returncode: int) -> bool:
+        lost = returncode < 0 or returncode == EXIT_LEFT
+        allowed = self.phase is Phase.RUNNING and task not in self._dismissed
+        return lost and allowed and self._restarted[task] < self._restarts
+
+    def _start_again(self, task: TaskId, returncode: int) -> list[Instruction]:
+        self._restarted[task] += 1
+        self._joined.discard(task)
+        how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
+        count = f"{self._restarted[task]} of {self._restarts}"
+        return [Note(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
+
+    def scale(self, workers: int) -> list[Instruction]:
+        """Lets workers join the run, or leave it, until so many are there.
+
+        Raises:
+          ScaleError: this run cannot get that number of workers now.
+        """
+        present = sorted(task for task in self._alive if task.job == WORKER_JOB and task not in self._dismissed)
+        self._check_scale(workers, present)
+        if len(present) > workers:
+            leaving = tuple(present[workers:])
+            self._dismissed.update(leaving)
+            return [Note(f"asking {_names(leaving)} to leave the run."), Dismiss(leaving)]
+        free = (task for task in map(_worker, itertools.count()) if task not in self._alive)
+        joining = tuple(itertools.islice(free, workers - len(present)))
+        if not joining:
+            return [Note(f"{workers} workers are there already.")]
+        self._alive.update(dict.fromkeys(joining))
+        self._late.update(joining)
+        return [Note(f"starting {_names(joining)}, to join the run."), StartTasks(joining)]
+
+    def _check_scale(self, workers: int, present: list[TaskId]) -> None:
+        if self.phase is not Phase.RUNNING or self._work_done:
+            raise ScaleError("the run is ending.")
+        if not present:
+            raise ScaleError("it has no workers of its own: its clients come from outside.")
+        if workers < 1:
+            raise ScaleError("one worker must stay.")
+        if joined := [task for task in present if task in self._joined]:
+            raise ScaleError(f"{_names(joined)} serves inside server.join(), as the graph of another task needs it.")
 
     def _task_failed(self, task: TaskId, returncode: int) -> list[Instruction]:
         how = describe_exit(returncode)

@@ -12,8 +12,9 @@ import click
 from rich.console import Console
 
 from tfmini.inspection.measured import summary
-from tfmini.inspection.step_trace import read_trace
-from tfmini.tools.launch import cluster_tasks, launch
+from tfmini.inspection.step_trace import StepTrace, read_trace
+from tfmini.tools.launch import launch
+from tfmini.tools.launch_options import cluster_tasks
 from tfmini.tools.script_run import run_script
 from tfmini.tools.supervision import TaskId
 from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
@@ -26,10 +27,11 @@ from tfmini.tools.usage import Command
 @click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
 @click.option("--task", metavar="JOB/N", help="Task whose step is traced.  [default: chief/0 or worker/0]")
 @click.option("--run", "run_number", type=click.IntRange(1), default=10, show_default=True, metavar="N",
-              help="Trace the N-th run of the first step that runs N times.")  # fmt: skip
+              help="Trace the N-th run of the first training step that runs N times.")  # fmt: skip
 @click.option("--fetch", default="", metavar="NAME", help="Count only runs that fetch or run this tensor or op.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), default="timeline.json",
               show_default=True, help="File for the timeline.")  # fmt: skip
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write the timeline as a page.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
@@ -40,21 +42,24 @@ def trace(
     run_number: int,
     fetch: str,
     output: str,
+    html: str | None,
     script: str,
     args: tuple[str, ...],
 ) -> None:
     """Run SCRIPT ARGS... and write the timeline of one of its steps: the ops, transfers and waits of all tasks.
 
     With --ps, --workers or --chief the script runs as every task of a local cluster, as with `tfmini launch`;
-    otherwise in this process, as with `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace`
-    adds its times to the tables.
+    otherwise in this process, as with `tfmini run`. A training step is one that updates variables by an optimizer,
+    or gives its gradients to be aggregated; if the graph has no such step, or with --fetch, every step counts.
+    Open the timeline at ui.perfetto.dev; `tfmini inspect --trace` adds its times to the tables.
     """
     clustered = ps is not None or workers is not None or chief
     ps, workers = 1 if ps is None else ps, 1 if workers is None else workers
     where = _task(task, cluster_tasks(ps, workers, chief) if clustered else [], chief)
     path = Path(output).absolute()
-    if not path.parent.is_dir():
-        raise click.ClickException(f"Cannot write {output}: there is no directory {path.parent}.")
+    for file in filter(None, (output, html)):  # now, and not after a long run
+        if not Path(file).absolute().parent.is_dir():
+            raise click.ClickException(f"Cannot write {file}: there is no directory {Path(file).absolute().parent}.")
     path.unlink(missing_ok=True)
     request = TraceRequest(str(path), run_number, where, fetch)
     if clustered:
@@ -65,9 +70,21 @@ def trace(
     if not path.exists():
         raise click.ClickException(f"No timeline was written{reason}")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(summary(read_trace(path)))
+    traced = read_trace(path)
+    if html:
+        _write_page(html, traced)
+    console.print(summary(traced))
     console.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
     sys.exit(code)
+
+
+def _write_page(path: str, traced: StepTrace) -> None:
+    from tfmini.inspection.trace_page import trace_page
+
+    try:
+        Path(path).write_text(trace_page(traced))
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
 
 
 def _task(asked: str | None, tasks: list[TaskId], chief: bool) -> str:

@@ -32,7 +32,7 @@ class TraceRequest:
 
     Attributes:
       path: the file for the timeline.
-      run: trace the n-th run of the first step that runs n times.
+      run: trace the n-th run of the first training step that runs n times; of any step if the graph trains nothing.
       task: the task of a cluster that traces, such as ``worker/0``; "": this process.
       fetch: count only runs of this tensor or op; "": all.
     """
@@ -69,6 +69,7 @@ class Tracer:
         self.request = request
         self.done = False
         self._counts: Counter[Signature] = Counter()
+        self._trains: dict[Signature, bool] = {}  # of the steps that have run often enough
         self._others: dict[Signature, None] = {}  # runs that do not count, in their order
         self._chosen = False
         self._lock = threading.Lock()
@@ -91,7 +92,7 @@ class Tracer:
         def execute(
             self_: BaseSession, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
         ) -> list[Any]:
-            if not self._wants(call.signature):
+            if not self._wants(call.signature, self_.graph):
                 return original(self_, call, values, options, run_metadata)
             return self._trace(original, self_, call, values, options, run_metadata)
 
@@ -102,7 +103,7 @@ class Tracer:
 
         return uninstall
 
-    def _wants(self, signature: Signature) -> bool:
+    def _wants(self, signature: Signature, graph: Any) -> bool:
         _, wanted, targets = signature
         if self._chosen or not (wanted or targets):
             return False
@@ -114,8 +115,18 @@ class Tracer:
             self._counts[signature] += 1
             if self._chosen or self._counts[signature] < self.request.run:
                 return False
+            if not fetch and not self._may_train(signature, graph):
+                return False
             self._chosen = True
         return True
+
+    def _may_train(self, signature: Signature, graph: Any) -> bool:
+        """Whether a step is a training step, or its graph trains nothing."""
+        from tfmini.inspection.train_op import trains
+
+        if signature not in self._trains:
+            self._trains[signature] = trains(graph, [*signature[1], *signature[2]]) is not False
+        return self._trains[signature]
 
     def _trace(
         self, original: Any, session: Any, call: Any, values: list[Any], options: Any, run_metadata: Any
@@ -157,6 +168,12 @@ class Tracer:
             return f"no run fetched or ran {fetch}; other runs did so with {names}. Give such a name with --fetch."
         (_, wanted, targets), count = self._counts.most_common(1)[0]
         names = ", ".join([*targets, *wanted][:3])
+        if count >= self.request.run:  # and does not train
+            name = [*targets, *wanted][0]
+            return (
+                f"no training step was run {self.request.run} times; others were, most often {names} ({count} times)."
+                f" Give a smaller --run, or --fetch {name} to trace that step."
+            )
         return (
             f"no step{f' of {fetch}' if fetch else ''} was run {self.request.run} times; the most frequent ({names})"
             f" ran {count} times: give --run {count} or less."

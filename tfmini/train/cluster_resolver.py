@@ -19,7 +19,8 @@ from tfmini.runtime.client.session import Session
 Tasks = list[str] | dict[int, str]
 
 
-def _url(address: str, rpc_layer: str | None) -> str:
+def url_of(address: str, rpc_layer: str | None) -> str:
+    """The target of a session at an address, with a scheme if one is given."""
     return f"{rpc_layer}://{address}" if rpc_layer else address
 
 
@@ -109,7 +110,7 @@ class SimpleClusterResolver(ClusterResolver):
         address = self._master
         if task_type is not None and task_id is not None:
             address = self._cluster_spec.task_address(task_type, task_id)
-        return _url(address, rpc_layer or self.rpc_layer)
+        return url_of(address, rpc_layer or self.rpc_layer)
 
     @property
     def environment(self) -> str:
@@ -161,7 +162,7 @@ class UnionClusterResolver(ClusterResolver):
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
         if task_type is not None and task_id is not None:
-            return _url(self.cluster_spec().task_address(task_type, task_id), rpc_layer or self._rpc_layer)
+            return url_of(self.cluster_spec().task_address(task_type, task_id), rpc_layer or self._rpc_layer)
         return str(self._resolvers[0].master(rpc_layer=rpc_layer))
 
     @property
@@ -291,7 +292,7 @@ class TFConfigClusterResolver(ClusterResolver):
             return ""
         job = self.task_type if task_type is None else task_type
         index = self.task_id if task_id is None else task_id
-        return _url(spec.task_address(job, index), rpc_layer or self.rpc_layer)  # type: ignore[arg-type]
+        return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)  # type: ignore[arg-type]
 
 
 class KubernetesClusterResolver(ClusterResolver):
@@ -351,7 +352,7 @@ class KubernetesClusterResolver(ClusterResolver):
         index = self.task_id if task_id is None else task_id
         if job is None or index is None:
             return ""
-        return _url(self.cluster_spec().task_address(job, index), rpc_layer or self.rpc_layer)
+        return url_of(self.cluster_spec().task_address(job, index), rpc_layer or self.rpc_layer)
 
 
 def _kubernetes_client() -> Any:

@@ -40,6 +40,7 @@ class Coordinator:
         self._stop_event = self._process.event()
         self._exc_info_to_raise: Any = None
         self._joined = False
+        self._on_error: Callable[[BaseException], None] | None = None
         self._registered_threads: set[threading.Thread] = set()
 
     def _filter_exception(self, ex: Any) -> Any:
@@ -64,7 +65,10 @@ class Coordinator:
                 return
             if ex and self._exc_info_to_raise is None:
                 self._exc_info_to_raise = self._exception_to_raise(ex)
+            failed = self._exc_info_to_raise
             self._stop_event.set()
+        if failed is not None and self._on_error is not None:
+            self._on_error(failed[1])
 
     def _exception_to_raise(self, ex: Any) -> Any:
         info = ex if isinstance(ex, tuple) else sys.exc_info()

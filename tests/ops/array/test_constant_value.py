@@ -56,3 +56,12 @@ def test_an_unfed_placeholder_is_named_with_its_dtype_and_shape(
     with pytest.raises(InvalidArgumentError) as caught:
         evaluate(identity(x))
     assert caught.value.message == f"You must feed a value for placeholder tensor '{x.op.name}' {ending}"
+
+
+def test_programs_learn_no_results_of_arithmetic() -> None:
+    x = placeholder(dtypes.float32, [2, 3])
+    assert get_static_value(concat([shape(x), [7]], 0)).tolist() == [2, 3, 7]
+    assert get_static_value(constant(1) + 2) is None  # as in TensorFlow
+    assert get_static_value(shape(x)[0]) is None
+    assert get_static_value(stack([[1], [2]], axis=1)) is None
+    assert constant_value(constant(1) + 2) == 3  # shape functions do

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 import tfmini as tf
 
 
 def test_a_list_of_tensors_is_packed_as_the_dtype_of_the_others() -> None:
     number = tf.constant(3)
     assert tf.concat([tf.zeros([2, 1], tf.int64), [[number], [number]]], axis=1).dtype == tf.int64
+
+
+def test_scalars_cannot_be_concatenated() -> None:
+    with pytest.raises(ValueError, match="empty list"):
+        tf.concat([], 0)
+    with pytest.raises(ValueError, match="Can't concatenate scalars"):
+        tf.concat([tf.constant(7), tf.constant(8)], tf.placeholder(tf.int32, []))
+
+
+@pytest.mark.parametrize(
+    ("axis", "shapes", "told"),
+    [
+        (1, [[[2, 3]], [[2, 7]]], "should be a vector"), (4, [[2, 3, 5], [2, 7, 5]], "out of range: 4 vs. 3"),
+        (1, [[2, 3, 5], [2, 7, 5, 10]], "should contain 3 elem"),
+        (1, [[2, 3, 5], [2, 7, 10]], r"except 1 must match. Input 1 has shape \[2 7 10\] and doesn't match input 0"),
+    ],
+)  # fmt: skip
+def test_offsets_of_shapes_that_do_not_fit_are_refused(axis: int, shapes: Any, told: str) -> None:
+    offsets = tf.raw_ops.ConcatOffset(concat_dim=axis, shape=[tf.constant(one) for one in shapes])
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=told):
+        session.run(offsets)
+
+
+def test_a_sparse_gradient_along_a_negative_axis_needs_the_rank() -> None:
+    parts = [tf.placeholder(tf.float32), tf.placeholder(tf.float32)]
+    with pytest.raises(ValueError, match="known rank"):
+        tf.gradients(tf.gather(tf.concat(parts, -2), [2, 0]), parts)

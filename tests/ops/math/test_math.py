@@ -222,3 +222,19 @@ def test_sums_of_indexed_slices_are_dense() -> None:
 def test_a_global_norm_that_is_not_finite_makes_all_gradients_nan() -> None:
     clipped, norm = tf.clip_by_global_norm([tf.constant([np.inf]), tf.constant([1.0])], 1.0)
     assert np.isinf(evaluate(norm)) and np.isnan(evaluate(clipped[1])).all()
+
+
+def test_a_histogram_refuses_wrong_arguments() -> None:
+    for ends, bins, text in (([0.0, 5.0, 6.0], 5, "Dimension must be 2 but is 3"), ([0.0, 5.0], [5, 3], "rank 0")):
+        with pytest.raises(ValueError, match=text):
+            tf.histogram_fixed_width([1.0], ends, bins)
+    wrong = {"must not contain NaN": ([np.nan], [0.0, 5.0]), "got '\\[5, 0]'": ([1.0], [5.0, 0.0]),
+             "got '\\[0, nan]'": ([1.0], [0.0, np.nan])}  # fmt: skip
+    with tf.Session() as session:
+        for text, (values, ends) in wrong.items():
+            with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+                session.run(tf.histogram_fixed_width(values, ends, 5))
+
+
+def test_the_sigmoid_of_a_constant_of_rank_0() -> None:
+    assert evaluate(tf.sigmoid(tf.constant(0.0))) == 0.5

@@ -91,6 +91,13 @@ def test_numbers_of_a_normalisation_take_the_type_of_the_tensor(moments: Any, wa
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+def test_relu6_has_a_second_gradient() -> None:
+    grads, x = tf.constant([1.0, 2.0, 3.0]), tf.constant([-1.0, 2.0, 7.0])
+    first = tf.raw_ops.Relu6Grad(gradients=grads, features=x)
+    for_grads, for_x = tf.gradients(first, [grads, x])  # zeros in TensorFlow, not None
+    assert evaluate(for_grads).tolist() == [0, 1, 0] and evaluate(for_x).tolist() == [0, 0, 0]
+
+
 def test_volumes_are_pooled_as_images_are() -> None:
     volume = data(1, 2, 3, 4, 1)
     flat = evaluate(tf.nn.max_pool(volume[0], [1, 2, 2, 1], [1, 1, 2, 1], "VALID"))

@@ -22,6 +22,8 @@ def bmp(pixels: Any) -> bytes:
 _BOXES = "f32([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1]])"
 _SCORES = "f32([0.9, 0.75, 0.6, 0.95, 0.5])"
 _SUPPRESSION = f"boxes={_BOXES}, scores={_SCORES}, max_output_size=4, iou_threshold=0.5"
+# No sampling point is on a pixel or on the border, where the gradient of the boxes jumps.
+_BETWEEN = "boxes=f32([[0.03, 0.1, 0.92, 0.85], [0.2, 0.9, 0.7, -0.2], [-0.4, 0.05, 1.3, 0.95]]), box_ind=[0, 1, 0]"
 _CROPS = "boxes=f32([[0, 0, 1, 1], [0.2, 0.9, 0.7, -0.2], [-0.5, 0, 1.5, 1]]), box_ind=[0, 1, 0]"
 _PATCHES = "ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, 2, 1]"
 _SIZES = ("size=[5, 3]", "size=[2, 7], align_corners=True", "size=[6, 2], half_pixel_centers=True")
@@ -32,11 +34,13 @@ SAMPLES = (
     + each("NonMaxSuppressionV4", f"{_SUPPRESSION}, score_threshold=0.0, pad_to_max_output_size=True")
     + each("NonMaxSuppressionV5",
            f"{_SUPPRESSION}, score_threshold=0.0, soft_nms_sigma=0.0, pad_to_max_output_size=True")
-    + each("CropAndResize", f"image=f32(2, 4, 5, 2), {_CROPS}, crop_size=[3, 2]",
+    + each("CropAndResize", f"image=f32(2, 4, 5, 2), {_BETWEEN}, crop_size=[3, 2]",
            f"image=u8(2, 4, 5, 1), {_CROPS}, crop_size=[3, 3], method='nearest', extrapolation_value=7.5")
     + each("CropAndResizeGradImage",
            f"grads=f32(3, 3, 2, 2), {_CROPS}, image_size=[2, 4, 5, 2], T=float32",
            f"grads=f32(3, 3, 2, 1), {_CROPS}, image_size=[2, 4, 5, 1], T=float64, method='nearest'")
+    + each("CropAndResizeGradBoxes", f"grads=f32(3, 3, 2, 2), image=f32(2, 4, 5, 2), {_CROPS}",
+           f"grads=f32(3, 1, 3, 1), image=u8(2, 4, 5, 1), {_CROPS}")
     + each("ResizeBilinear ResizeBicubic ResizeNearestNeighbor",
            *(f"images=f32(1, 3, 4, 2), {size}" for size in _SIZES), "images=u8(2, 3, 3, 1), size=[5, 4]")
     + each("ResizeArea", "images=f32(1, 3, 4, 2), size=[2, 3]",

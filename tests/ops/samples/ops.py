@@ -21,6 +21,22 @@ def collective(tf: Any, op: Any, values: Any, wider: Any) -> list[Any]:
     return found
 
 
+def exchange(tf: Any, op: Any, values: Any) -> list[Any]:
+    """Two devices broadcast, scatter a reduction, and exchange their values."""
+    found = []
+    for device in range(2):
+        with tf.device(f"/cpu:{device}"):
+            keys = {"group_size": 2, "group_key": 1}
+            found += [
+                op.CollectiveBcastAlike(input=values[device], instance_key=1, is_source=not device, **keys),
+                op.CollectiveReduceScatter(
+                    input=values[device], instance_key=2, merge_op="Add", final_op="Id", **keys
+                ),
+                *op.CollectiveAllToAll(input=values[device], splits=[1, 1], instance_key=3, **keys),
+            ]
+    return found
+
+
 SAMPLES = r"""
 NoOp()
 ControlTrigger()
@@ -33,6 +49,8 @@ Timestamp()
 """
 
 OURS = r"""
+# TensorFlow has no such collectives.
+exchange(tf, op, [f32(2), f32(2)])
 # Their functions are known by names that each implementation makes up; the public function gives them.
 through('PyFunc', tf.py_func(lambda x: x * 2, [f32(2)], tf.float32))
 through('PyFuncStateless', tf.py_func(lambda x: x * 2, [f32(2)], tf.float32, stateful=False))

@@ -107,3 +107,12 @@ def test_sets_and_edit_distances_have_their_known_values() -> None:
     truth = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], [b"a", b"b", b"b"], [2, 2])
     assert run(tf.edit_distance(guess, truth)).tolist() == [0.5, 1.0]
     assert run(tf.edit_distance(guess, truth, normalize=False)).tolist() == [1.0, 1.0]
+
+
+def test_a_dense_tensor_times_a_sparse_one_is_sparse() -> None:
+    sparse = tf.SparseTensor([[0, 0], [1, 2]], [1.0, 2.0], [2, 3])
+    product = tf.constant([[2.0, 3, 4], [5, 6, 8]]) * sparse
+    with tf.Session() as session:
+        assert session.run(product).values.tolist() == [2.0, 16.0]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        2.0 * sparse  # TensorFlow refuses numbers on the left, too

@@ -87,6 +87,7 @@ def test_values_are_tensorflows(case: str, theirs: dict[str, Any]) -> None:
         (lambda: s.encode_base64(["ab", "ÿ?~"]), [b"YWI", b"w78_fg"]),
         (lambda: s.encode_base64(["ab"], pad=True), [b"YWI="]),
         (lambda: s.decode_base64(["YWI", "YWI=", "__-_"]), [b"ab", b"ab", b"\xff\xff\xbf"]),
+        (lambda: s.decode_base64(["aA==", "aA", "aB", ""]), [b"h", b"h", b"h", b""]),
     ],
 )
 def test_values_are_the_known_ones(build, expected):
@@ -114,6 +115,18 @@ def test_values_are_the_known_ones(build, expected):
         ),
         (lambda: s.decode_base64(["Y*"]), "Invalid character found in base64."),
         (lambda: s.decode_base64(["+/+/"]), "Invalid character found in base64."),
+        *((lambda text=text: s.decode_base64([text]), "Invalid character found in base64.")
+          for text in ("aGk==", "aA=", "abcd==", "aGk====", "====", "a=bc", "YWI=\n", "a*bcd")),
+        *((lambda text=text: s.decode_base64([text]), "Base64 string length cannot be 1 modulo 4.")
+          for text in ("a", "=", "abcde", "abcd=")),
+        (lambda: sc.as_string([1], precision=2), "precision not supported for datatype int32"),
+        (lambda: sc.as_string([True], precision=2), "precision not supported for datatype bool"),
+        (lambda: sc.as_string([1], scientific=True),
+         "scientific and shortest format not supported for datatype int32"),
+        (lambda: sc.as_string([1.0], scientific=True, shortest=True),
+         "Cannot select both scientific and shortest notation"),
+        (lambda: sc.as_string([1.0], fill="*"), 'Fill argument not supported: "*"'),
+        (lambda: sc.as_string([1.0], fill="00"), 'Fill string must be one or fewer characters: "00"'),
     ],
 )
 def test_wrong_values_fail_in_the_step(build, message):

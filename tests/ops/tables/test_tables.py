@@ -124,3 +124,33 @@ def test_mutable_tables_are_saved(tmp_path: Path) -> None:
     with tf.Session() as session:
         saver.restore(session, path)
         assert session.run(table.lookup("a")) == 3
+
+
+def test_a_dense_table_exports_its_buckets_in_tensorflows_order() -> None:
+    table = lookup.MutableDenseHashTable(tf.int64, tf.int64, -1, empty_key=0, deleted_key=-9, initial_num_buckets=8)
+
+    def insert(*keys: int) -> None:
+        session.run(table.insert(np.array(keys), np.array(keys) * 10))
+
+    def exported() -> list[list[int]]:
+        return [np.ravel(column).tolist() for column in session.run(table.export())]
+
+    with tf.Session() as session:
+        insert(11, 12, 13, 5, 3)
+        assert exported() == [[0, 3, 0, 11, 12, 13, 5, 0], [0, 30, 0, 110, 120, 130, 50, 0]]
+        session.run(table.remove(tf.constant([13, 3], tf.int64)))
+        insert(21)
+        assert exported() == [[0, -9, 0, 11, 12, 21, 5, 0], [0, 30, 0, 110, 120, 210, 50, 0]]
+        insert(1, 2, 3, 4, 6, 7, 8, 29)
+        assert session.run(table.export())[0].shape == (16, 1)
+        assert exported()[0] == [0, 1, 2, 3, 4, 21, 5, 6, 7, 8, 0, 11, 12, 29, 0, 0]
+
+
+def test_dense_tables_hash_strings_and_vectors() -> None:
+    keys = [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]]
+    table = lookup.MutableDenseHashTable(
+        tf.string, tf.int64, -1, empty_key=["", ""], deleted_key=["", "$"], initial_num_buckets=8
+    )
+    with tf.Session() as session:
+        session.run(table.insert(keys, np.array([1, 2, 3])))
+        assert session.run(table.export())[1].ravel().tolist() == [3, 0, 0, 0, 0, 1, 0, 2]  # as in TensorFlow

@@ -243,6 +243,16 @@ def test_a_loop_that_grows_the_graph_is_told_once(caplog: pytest.LogCaptureFixtu
     assert len(warnings) == 1 and "test_session.py" in warnings[0].getMessage()
 
 
+def test_the_warning_counts_the_runs_that_fail(caplog: pytest.LogCaptureFixture) -> None:
+    v = tf.placeholder_with_default([1.0], [None])
+    with caplog.at_level(logging.WARNING, logger="tensorflow"), tf.Session() as session:
+        for _ in range(9):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                session.run(tf.reshape(v, [2]))
+    (warning,) = (r for r in caplog.records if "The graph grows between runs" in r.getMessage())
+    assert "8 of 9 runs" in warning.getMessage()
+
+
 def test_a_cluster_device_in_a_local_session_has_its_own_message() -> None:
     with tf.device("/job:ps/task:0"):
         v = tf.constant(1.0)

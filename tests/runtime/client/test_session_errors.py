@@ -138,3 +138,14 @@ def test_the_source_line_replaces_a_tag_without_a_second_space() -> None:
     with tf.device("/device:GPU:0"):
         v = tf.constant(1.0, name="v")
     assert re.search(r"operation v: node v \(defined at \S+:\d+\) was explicitly assigned", failure(v).message)
+
+
+def test_an_error_of_a_gradient_names_the_op_that_it_belongs_to() -> None:
+    a, b = tf.placeholder_with_default([[1.0, 2.0]], None), tf.placeholder_with_default([[1.0], [2.0]], None)
+    product = tf.matmul(a, b, name="product")
+    wrong = tf.placeholder_with_default([[1.0, 2.0]], None)
+    error = failure(tf.gradients(product, a, grad_ys=wrong)[0])
+    assert error.node_def.name == error.op.name and error.op._original_op is product.op
+    assert "...which was originally created as op 'product', defined at:" in str(error)
+    again = type(error)(error.node_def, error.op, "again")
+    assert again.op is error.op

@@ -11,7 +11,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.ops import collectives as collective_ops
-from tfmini.train.replicas.all_reduce import Ranks
+from tfmini.train.replicas.ranks import Ranks
 
 
 def local_config(devices: int) -> tf.ConfigProto:
@@ -99,7 +99,7 @@ def test_clients_with_graphs_of_their_own_reduce(count: int) -> None:
         assert (large == np.float32((count + 1) / 2)).all()
         assert large.tobytes() == results[0][1].tobytes()
     for server in cluster:
-        sent = server.worker.collectives.sent_bytes
+        sent = server.collective_traffic().bytes
         expected = 3 * (2 * (count - 1) / count * 4 * 300_001 + (count - 1) * 12)
         assert abs(sent - expected) < 1000
         server.stop()
@@ -167,3 +167,40 @@ def test_gather_of_empty_rows_keeps_their_number() -> None:
     assert [v.shape for v in run_on_devices(lambda i: collective_ops.all_gather(tf.zeros([3, 0]), 2, 1, 1))] == [
         (6, 0), (6, 0),
     ]  # fmt: skip
+
+
+def test_devices_of_one_session_scatter_and_broadcast_unknown_shapes() -> None:
+    with tf.Graph().as_default():
+        sums, rows, counts, sent_to_all = [], [], [], []
+        for i in range(3):
+            with tf.device(f"/cpu:{i}"):
+                unknown = tf.placeholder_with_default(np.full([2], i), [None])
+                sent_to_all.append(collective_ops.broadcast_alike(unknown, i == 1, 3, 7, 3))
+                sums.append(collective_ops.reduce_scatter(tf.range(8) * (i + 1), 3, 7, 1, "Add", "Id"))
+                splits = [[2, 0, 1], [1, 1, 1], [0, 0, 2]][i]
+                sent, received = collective_ops.all_to_all(tf.fill([4, 2], i), splits, 3, 7, 2)
+                rows.append(sent)
+                counts.append(received)
+        with tf.Session(config=local_config(3)) as session:
+            got = session.run([sums, rows, counts, sent_to_all])
+    assert [value.tolist() for value in got[0]] == [[0, 6, 12], [18, 24, 30], [36, 42]]
+    assert [value[:, 0].tolist() for value in got[1]] == [[0, 0, 1], [1], [0, 1, 2, 2]]
+    assert [value.tolist() for value in got[2]] == [[2, 1, 0], [0, 1, 0], [1, 1, 2]]
+    assert [value.tolist() for value in got[3]] == [[1, 1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "splits", "message"),
+    [(3, [], "cannot divide 3 rows evenly among 2"), (3, [1], "1 splits for 2"), (3, [2, 2], "at most 3"),
+     (3, [-1, 2], "at most 3")],
+)  # fmt: skip
+def test_splits_that_do_not_fit_are_refused(rows: int, splits: list[int], message: str) -> None:
+    with tf.Graph().as_default():
+        outs = []
+        for i in range(2):
+            with tf.device(f"/cpu:{i}"):
+                given = tf.constant(splits, tf.int32)
+                outs.append(collective_ops.all_to_all(tf.zeros([rows]), given, 2, 1, 1))
+        refused = pytest.raises(tf.errors.InvalidArgumentError, match=message)
+        with tf.Session(config=local_config(2)) as session, refused:
+            session.run(outs)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 _WORKER = """
 import json, logging, os, sys
 import tfmini as tf
-from tfmini.train.replicas.all_reduce import Ranks
+from tfmini.train.replicas.ranks import Ranks
 cluster, index, scenario, fifo = json.loads(sys.argv[1]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 
 class Show(logging.Handler):
@@ -36,6 +36,26 @@ if scenario == "root":  # each rank takes itself for it
 with tf.control_dependencies([first] if scenario == "skipped" and not odd else []):
     second = ranks.all_reduce(tf.ones([200_000]), "second")
 session = tf.Session(server.target)
+
+def meet(session):  # rank 1 fails before the first or second result of a step, when rank 0 has got both
+    third = session.make_callable([first.op] if scenario == "steps" else [first.op, second.op])
+    executor, wanted = server.worker.collectives, 2 if scenario == "part" else 1
+    if odd:
+        answer, seen = executor.answer, []
+        def fail_at(member, exchange):
+            seen.append(exchange)
+            if len(seen) != wanted:
+                return answer(member, exchange)
+            open(fifo).read()
+            executor.fail(member, tf.errors.UnavailableError(None, None, "cut by a test"), True)
+        executor.answer = fail_at
+    for _ in range(3):
+        try:
+            third()
+            print("WARNING finished", flush=True)
+        except tf.errors.UnavailableError:  # rank 0 may have begun the next step
+            executor.answer = answer if odd else executor.answer
+
 print("ready", flush=True)
 try:
     if odd and scenario in ("skipped", "earlier"):
@@ -49,6 +69,8 @@ try:
     session.run([first.op, second.op])
     if scenario == "earlier":
         session.run([first.op, second.op])
+    if scenario in ("steps", "part"):
+        meet(session)
     print("OK", flush=True)
 except tf.errors.OpError as error:
     text = str(error).replace(chr(10), " ")
@@ -92,6 +114,20 @@ def test_a_mismatch_between_ranks_shows_both_sides(scenario: str, parts: list[st
     for line in errors:
         for part in (*parts, "rank 0 (/job:worker/replica:0/task:0", "rank 1 (/job:worker/replica:0/task:1"):
             assert part in line
+
+
+@pytest.mark.parametrize("scenario", ["steps", "part"])
+def test_ranks_at_different_steps_are_told(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFMINI_LANE", "off")  # in messages, a rank has its result before the other one has
+    fifo = str(tmp_path / "go")
+    os.mkfifo(fifo)
+    results, warnings = outcomes(scenario, fifo=fifo)
+    assert warnings == ["WARNING finished\n"]
+    other = "has finished 1" if scenario == "steps" else "has the results of a part of a step"
+    for line in results:
+        assert line.startswith("ERROR FailedPreconditionError"), results
+        assert "/job:worker/replica:0/task:0/device:CPU:0 has finished 2, " in line
+        assert f"/job:worker/replica:0/task:1/device:CPU:0 {other}." in line
 
 
 def test_a_dead_rank_is_named() -> None:

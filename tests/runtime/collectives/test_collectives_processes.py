@@ -14,7 +14,7 @@ _WORKER = """
 import hashlib, json, sys
 import numpy as np
 import tfmini as tf
-from tfmini.train.replicas.all_reduce import Ranks
+from tfmini.train.replicas.ranks import Ranks
 cluster, index = json.loads(sys.argv[1]), int(sys.argv[3])
 count = len(cluster["worker"])
 server = tf.train.Server(cluster, job_name="worker", task_index=index)
@@ -39,9 +39,9 @@ with tf.Session(server.target) as session:
         got = session.run(alone)
         np.testing.assert_allclose(got, np.mean(large, axis=0), rtol=1e-4, atol=1e-6)
         digest.update(got.tobytes())
-    before = server.worker.collectives.sent_bytes
+    before = server.collective_traffic().bytes
     session.run(alone.op)
-    sent = server.worker.collectives.sent_bytes - before
+    sent = server.collective_traffic().bytes - before
     shares = any(member.stages for member in server.worker.collectives._members.values())
     print(json.dumps([digest.hexdigest(), sent, shares]), flush=True)
     server.join()
@@ -69,7 +69,7 @@ def test_processes_get_the_same_bits(lane: str, monkeypatch: pytest.MonkeyPatch)
 _RESTARTED = """
 import json, sys
 import tfmini as tf
-from tfmini.train.replicas.all_reduce import Ranks
+from tfmini.train.replicas.ranks import Ranks
 cluster, index = json.loads(sys.argv[1]), int(sys.argv[3])
 server = tf.train.Server(cluster, job_name="worker", task_index=index)
 total = Ranks(2, index).all_reduce(tf.ones([3]) * (index + 1), "t")

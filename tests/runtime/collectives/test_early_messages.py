@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime.collectives.test_executor import TASK, call
 from tfmini import errors
-from tfmini.rpc.messages import CollectiveData
+from tfmini.rpc.messages import CollectiveData, CollectiveFailure, CollectiveProbe
 from tfmini.runtime.collectives import early_messages, exchange, executor
 from tfmini.runtime.collectives.early_messages import KEEP_S
 from tfmini.runtime.collectives.executor import CollectiveExecutor
@@ -131,7 +131,23 @@ def test_a_leader_forgets_groups_that_nobody_joins_any_more() -> None:
     respond: Callable[[Any], None] = lambda answer: None  # noqa: E731
     leader.join(1, 2, f"{TASK}/device:CPU:0", "", respond)
     leader.withdraw(1, f"{TASK}/device:CPU:0", respond)
-    leader.join(2, 2, f"{TASK}/device:CPU:0", "", respond)
-    leader.lost(TASK)
     assert not leader._joining
     own.close()
+
+
+def test_a_restarted_task_stays_in_its_group_when_its_old_connection_ends(world: World) -> None:
+    """Its end may be noticed after the new process has joined over a new connection."""
+    leader = world.executor.leader
+    leader.join(1, 2, f"{OTHER}/device:CPU:0", "", lambda answer: None)
+    world.executor.peer_lost(OTHER, "it was killed")
+    assert leader.present(1) == [f"{OTHER}/device:CPU:0"]
+
+
+@pytest.mark.parametrize("waited_ms", [1000, 7000])
+def test_a_rank_that_waits_for_one_that_was_never_told_of_the_group_learns_it(world: World, waited_ms: int) -> None:
+    """The answer of the leader may be on its way; after some seconds it is lost."""
+    world.executor.probed(CollectiveProbe(EPOCH, 0, 1, 1, 0, "", waited_ms, False), OTHER)
+    assert [type(message) for message in world.sent] == [CollectiveFailure] * (waited_ms > 5000)
+    if world.sent:
+        assert world.sent[0].epoch == EPOCH and f"{TASK} was not told" in world.sent[0].message
+        assert isinstance(world.enter().error, errors.UnavailableError)  # it comes after all

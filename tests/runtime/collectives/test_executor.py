@@ -10,8 +10,10 @@ import numpy as np
 
 import tfmini as tf
 from tfmini import errors
+from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import BEGINS
 from tfmini.runtime.collectives.executor import CollectiveExecutor
+from tfmini.runtime.collectives.groups import UNTOLD_MS
 from tfmini.runtime.process import current_process
 
 TASK = "/job:worker/replica:0/task:0"
@@ -45,6 +47,16 @@ def call(executor: CollectiveExecutor, index: int, size: int, is_open: bool = Tr
     return answer
 
 
+def test_an_untold_member_fails_its_epoch_without_the_lock(monkeypatch: Any) -> None:
+    """The answers of waits run code of steps, which may take other locks."""
+    executor = CollectiveExecutor(TASK, current_process())
+    held: list[bool] = []
+    monkeypatch.setattr(executor, "failed", lambda epoch, error: held.append(executor.lock._is_owned()))
+    executor.tell_left(m.CollectiveProbe(5, 0, 1, 1, 0, "", UNTOLD_MS, False), "")
+    assert held == [False]
+    executor.close()
+
+
 def test_a_first_call_whose_step_has_ended_leaves_the_group_to_the_next() -> None:
     executor = CollectiveExecutor(TASK, current_process())
     call(executor, 0, 2, is_open=False)
@@ -64,10 +76,12 @@ def test_a_call_whose_step_has_ended_does_not_fix_the_size_of_the_group() -> Non
 # ---- the steps that the members of a group have finished ------------------------------------
 
 
-def step(executor: CollectiveExecutor, index: int, step_id: int, begins: bool = False) -> Answer:
+def step(
+    executor: CollectiveExecutor, index: int, step_id: int, begins: bool = False, instance: int = 1
+) -> Answer:
     """A call of one of two devices in a step."""
     attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": 2,
-             "instance_key": 1} | ({BEGINS: True} if begins else {})  # fmt: skip
+             "instance_key": instance} | ({BEGINS: True} if begins else {})  # fmt: skip
     answer = Answer(True)
     answer.step.step_id = step_id
     node: Any = types.SimpleNamespace(op="CollectiveReduce", device=f"{TASK}/device:CPU:{index}", attrs=attrs)
@@ -85,7 +99,11 @@ def end_life(executor: CollectiveExecutor, finished_by_one: bool) -> None:
     for member in members:
         if finished_by_one and member.rank == 1:  # as if the result had not arrived
             member._ordinal -= 1
+        was_idle = member.is_idle
         executor.fail(member, errors.UnavailableError.of("a connection broke"))
+        if was_idle:  # the next step is told
+            told = step(executor, int(member.device[-1]), 99)
+            assert isinstance(told.error, errors.UnavailableError) and "a connection broke" in told.error.message
 
 
 def test_members_that_have_finished_different_steps_are_told() -> None:
@@ -119,12 +137,73 @@ def test_members_at_the_same_step_go_on_after_a_failure() -> None:
     executor.close()
 
 
+def test_members_with_a_part_of_a_step_are_told() -> None:
+    """The first of two buckets may have been applied, and nobody knows by whom."""
+    executor = CollectiveExecutor(TASK, current_process())
+    for step_id in (1, 2):
+        answers = [step(executor, i, 10 * i + step_id, instance=bucket) for bucket in (1, 2) for i in (0, 1)]
+        assert all(answer.value is not None for answer in answers)
+    assert all(answer.value is not None for answer in both(executor, 3, 13))
+    begun = step(executor, 0, 3, instance=2)
+    end_life(executor, finished_by_one=False)
+    assert begun.error is not None
+    for answer in both(executor, 4, 14):
+        assert isinstance(answer.error, errors.FailedPreconditionError)
+        assert f"{TASK}/device:CPU:0 has the results of a part of a step" in answer.error.message
+        assert f"{TASK}/device:CPU:1 has finished 3" in answer.error.message
+    assert [answer.error for answer in both(executor, 5, 15, begins=True)] == [None, None]
+    executor.close()
+
+
+def interrupt(executor: CollectiveExecutor) -> None:
+    """Ends the group while no call is under way, as for a rank that is told that another one has left it."""
+    for member in list(executor._members.values()):
+        executor.failed(member.epoch, errors.AbortedError.of("a rank has left"))
+
+
+def test_a_step_does_not_go_on_in_the_next_life_of_its_group() -> None:
+    """A rank that was restarted begins with its first step, and would meet the others in the middle of theirs."""
+    executor = CollectiveExecutor(TASK, current_process())
+    both(executor, 1, 11)
+    interrupt(executor)
+    for instance in (2, 3):
+        answer = step(executor, 0, 1, instance=instance)
+        assert isinstance(answer.error, errors.AbortedError) and "a rank has left" in answer.error.message
+    first = step(executor, 1, 12, begins=True)  # of the restarted rank
+    assert step(executor, 0, 2, begins=True).value is not None and first.value is not None
+    assert [answer.error for answer in both(executor, 3, 13)] == [None, None]
+    executor.close()
+
+
+def test_the_next_step_learns_that_its_group_has_ended() -> None:
+    """Its session broadcasts the variables again, as the sessions of the other ranks do; once is enough."""
+    executor = CollectiveExecutor(TASK, current_process())
+    both(executor, 1, 11)
+    interrupt(executor)
+    for answer in both(executor, 2, 12):
+        assert isinstance(answer.error, errors.AbortedError) and "its group has ended" in answer.error.message
+    assert [answer.value.tolist() for answer in both(executor, 3, 13)] == [[2.0, 2.0]] * 2
+    executor.close()
+
+
+def test_who_lost_a_step_in_the_middle_says_so() -> None:
+    executor = CollectiveExecutor(TASK, current_process())
+    both(executor, 1, 11)
+    interrupt(executor)
+    for answer in both(executor, 1, 12):  # the step of the first goes on, that of the other is the next
+        assert isinstance(answer.error, errors.AbortedError)
+    for answer in both(executor, 2, 13):
+        assert isinstance(answer.error, errors.FailedPreconditionError)
+        assert f"{TASK}/device:CPU:0 has the results of a part of a step" in answer.error.message
+    executor.close()
+
+
 def test_a_restarted_member_joins_at_the_step_of_the_others() -> None:
     executor = CollectiveExecutor(TASK, current_process())
     both(executor, 1, 11)
     end_life(executor, finished_by_one=False)
-    del executor._progress[1, f"{TASK}/device:CPU:1"]  # as in a new process
+    del executor._past.of[1, f"{TASK}/device:CPU:1"]  # as in a new process
     assert [answer.value.tolist() for answer in both(executor, 2, 12)] == [[2.0, 2.0]] * 2
     end_life(executor, finished_by_one=False)
-    assert {progress.finished for progress in executor._progress.values()} == {2}
+    assert {life.finished for life in executor._past.of.values()} == {2}
     executor.close()

@@ -65,11 +65,13 @@ class Tasks:
 
         return types.SimpleNamespace(call=call, send=lambda message, dropped=None: self.posted.append((task, message)))
 
-    def begin(self, rank: int, value: Any, instance: int = 1, step_id: int = 1) -> Answer:
+    def begin(
+        self, rank: int, value: Any, instance: int = 1, step_id: int = 1, op: str = "CollectiveReduce"
+    ) -> Answer:
         answer = Answer(step_id)
         attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": len(self.all),
                  "instance_key": instance}  # fmt: skip
-        node: Any = types.SimpleNamespace(op="CollectiveReduce", device=f"{self.names[rank]}/device:CPU:0", attrs=attrs)
+        node: Any = types.SimpleNamespace(op=op, device=f"{self.names[rank]}/device:CPU:0", attrs=attrs)
         self[rank].begin(answer, node, np.asarray(value, np.float32))
         return answer
 
@@ -105,11 +107,21 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tasks]:
         executor.close()
 
 
-def in_step(tasks: Tasks) -> None:
+def in_step(tasks: Tasks, step_id: int = 1) -> None:
     """One small all-reduce, so that the group stands."""
-    answers = [tasks.begin(rank, [1.0]) for rank in range(2)]
+    answers = [tasks.begin(rank, [1.0], step_id=step_id) for rank in range(2)]
     tasks.deliver()
     assert [answer.value.tolist() for answer in answers] == [[2.0], [2.0]]
+
+
+def test_an_instance_may_be_an_all_reduce_in_one_graph_and_a_gather_in_another(tasks: Tasks) -> None:
+    """Instances count from 1 in each graph. A gather goes by messages, and is no run in the stage."""
+    in_step(tasks)
+    for step in (2, 3):
+        gathers = [tasks.begin(rank, [float(rank)], step_id=step, op="CollectiveGather") for rank in range(2)]
+        tasks.deliver()
+        assert [answer.value.tolist() for answer in gathers] == [[0.0, 1.0]] * 2
+    in_step(tasks, step_id=4)
 
 
 @pytest.mark.parametrize("pulls", [True, False])
@@ -156,7 +168,7 @@ def test_a_call_of_a_group_that_ends_meanwhile_is_answered(tasks: Tasks) -> None
     in_step(tasks)
     member = tasks[1].member_of(*next(iter(tasks[1]._by_epoch)))
     assert member is not None
-    call = tasks[1]._calls.make(Answer(5), types.SimpleNamespace(
+    call = tasks[1].calls.make(Answer(5), types.SimpleNamespace(
         op="CollectiveReduce", device=member.device, attrs={
             "merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": 2,
             "instance_key": 1,
@@ -272,7 +284,7 @@ def test_a_call_that_cannot_begin_ends_the_group(tasks: Tasks, monkeypatch: pyte
     assert isinstance(failed.error, errors.ResourceExhaustedError) and "cannot begin" in failed.error.message
     tasks.deliver()
     assert isinstance(waiting.error, errors.ResourceExhaustedError)
-    in_step(tasks)
+    in_step(tasks, step_id=3)
 
 
 def test_a_call_while_another_thread_drives_a_group_that_has_failed(tasks: Tasks) -> None:
@@ -284,7 +296,7 @@ def test_a_call_while_another_thread_drives_a_group_that_has_failed(tasks: Tasks
         tasks[0].fail(member, errors.AbortedError.of("the end"))
         assert member.stages is not None and not member.stages.channel(2).stages[0].is_valid
         answer = Answer(3)
-        tasks[0].proceed(member, tasks[0]._calls.make(answer, exchange.call._node, np.ones(4, np.float32)))
+        tasks[0].proceed(member, tasks[0].calls.make(answer, exchange.call.node, np.ones(4, np.float32)))
     assert isinstance(answer.error, errors.AbortedError)
 
 

@@ -76,7 +76,8 @@ class _Activation:
     def __init__(self, *functions: Callable[[], Any]) -> None:
         self._functions = functions
         self.run = SimpleNamespace(
-            home=None, step_id=7, abort=self._abort, owner=SimpleNamespace(schedule=lambda activation, segment: False)
+            home=None, step_id=7, abort=self._abort,
+            owner=SimpleNamespace(schedule=lambda activation, segment: False, task="/job:ps/replica:0/task:0"),
         )
         self.error: errors.OpError | None = None
 
@@ -105,6 +106,19 @@ def test_ctrl_c_ends_the_step_whose_segment_it_hits_and_the_other_ones_go_on() -
     again = threading.Event()
     dispatch.dispatch(_Activation(again.set), [0])  # this thread is not taken for one that runs a segment
     assert again.is_set()
+
+
+def test_a_step_that_the_end_of_its_server_hits_can_be_made_again() -> None:
+    """A session that recovers waits for the task's restart; a cancelled step would end the training."""
+
+    def terminate() -> None:
+        raise dispatch.Terminated
+
+    hit = _Activation(terminate)
+    with pytest.raises(dispatch.Terminated):
+        dispatch.drive(hit, [0])
+    assert isinstance(hit.error, errors.UnavailableError)
+    assert hit.error.message == f"{hit.error.task} is shutting down." == "/job:ps/replica:0/task:0 is shutting down."
 
 
 def test_ctrl_c_while_a_thread_waits_leaves_no_work_behind() -> None:

@@ -15,7 +15,7 @@ from tfmini.runtime.master.master_service import master_handlers
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.session_owners import SessionOwners
 
-CLIENT: Any = types.SimpleNamespace(task="", identity=("", 7, b""))
+CLIENT: Any = types.SimpleNamespace(task="", identity=("", 7, b""), backlog=0)
 
 
 class Respond:
@@ -36,7 +36,7 @@ def test_a_step_that_its_client_has_cancelled_is_not_started() -> None:
     session: Any = types.SimpleNamespace(
         handle="h", options=SessionOptions(), prepare=lambda signature, on_plan, *rest: plans.append(on_plan)
     )
-    master: Any = types.SimpleNamespace(session=lambda handle: session)
+    master: Any = types.SimpleNamespace(session=lambda handle: session, trace_request=None)
     owners: Any = types.SimpleNamespace(check=lambda handle, peer: None)
     respond = Respond()
     master_handlers(master, owners)[m.RunStep](CLIENT, m.RunStep("h", (), (), (), ("x",), b""), respond)

@@ -51,6 +51,19 @@ def test_servers_that_do_not_know_each_other_share_a_step() -> None:
     assert set(trace.clocks) == {"/job:crew/replica:0/task:0", "/job:crew/replica:0/task:1"}
 
 
+def test_its_steps_count_as_those_of_the_server() -> None:
+    with tf.device("/job:crew/task:1"):
+        there = tf.random_uniform([]) * 0.0
+    with tf.device("/job:crew/task:0"):
+        total = there + 1.0
+    with (
+        local_servers(2) as [one, two],
+        tf.Session(one.target, config=config_of(one.target, two.target)) as session,
+    ):
+        assert [session.run(total) for _ in range(3)] == [1.0] * 3
+        assert (one.master.steps, two.master.steps) == (3, 0)
+
+
 def test_all_devices_of_a_server_are_there_under_its_new_name() -> None:
     with tf.device("/job:crew/task:1/cpu:2"):
         value = tf.random_uniform([]) * 0.0 + 5.0

@@ -392,3 +392,17 @@ def test_dispatch_is_the_time_between_ready_and_running() -> None:
         _, trace = traced(session, tf.random_uniform([2]) + 1.0)
     assert trace.attributed() > 0.95
     assert {span.kind for span in trace.spans} <= {OP, DISPATCH, "control", "task", "step"}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_cost_graph_comes_when_the_session_builds_a_cost_model(asked: bool) -> None:
+    config = tf.ConfigProto(graph_options=tf.GraphOptions(build_cost_model=int(asked)))
+    product = tf.matmul(tf.placeholder_with_default(np.ones([4, 4], np.float32), [4, 4]), tf.ones([4, 4]), name="mm")
+    metadata = tf.RunMetadata()
+    with tf.Session(config=config) as session:
+        session.run(product, options=FULL, run_metadata=metadata)
+    found = {node.name: node for node in metadata.cost_graph.node}
+    assert bool(found) == asked
+    if asked:
+        assert found["ones"].id in [source.preceding_node for source in found["mm"].input_info]
+        assert found["mm"].device.endswith("CPU:0")

@@ -160,8 +160,14 @@ def test_a_worker_keeps_no_tensors_of_steps_that_never_start() -> None:
     worker.close()
 
 
+class Sender:
+    """A peer to which nothing has to be reported."""
+
+    incarnation = 5
+
+
 def test_a_worker_keeps_no_tensors_of_a_task_that_is_gone() -> None:
-    timers, gone, other = Timers(), object(), object()
+    timers, gone, other = Timers(), Sender(), object()
     worker = Worker(TASK, [], reactor=timers)
     worker.receive(7, 0, kilobyte(), sender=gone)
     worker.receive(8, 0, kilobyte(), sender=other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import types
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,8 @@ def test_the_newest_checkpoints_are_kept_by_the_next_manager_too(tmp_path: Path)
 
 def test_some_checkpoints_are_kept_permanently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
-    monkeypatch.setattr(checkpoint_manager.time, "time", lambda: now)
+    process = types.SimpleNamespace(wall_time=lambda: now)
+    monkeypatch.setattr(checkpoint_manager, "current_process", lambda: process)
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())

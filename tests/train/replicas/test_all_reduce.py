@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.compat import horovod
-from tfmini.compat.horovod_world import World
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 from tfmini.train.replicas.all_reduce import buckets
@@ -105,94 +103,6 @@ def test_one_worker_needs_no_cluster() -> None:
             assert train(session, model, slice(None))[-1] == STEPS
     with pytest.raises(ValueError, match="rank must be in"):
         tf.train.AllReduceOptimizer(optimizer, 2, rank=2)
-
-
-def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(horovod, "world", lambda: World(["localhost"] * 2, 0, None))
-    with tf.Graph().as_default() as graph:
-        x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
-        rows = tf.IndexedSlices(y, tf.placeholder(tf.int64, [3], "i"))
-        horovod.allreduce(x, op=horovod.Sum, compression=horovod.Compression.fp16)
-        horovod.allreduce(rows)
-        horovod.allgather(y)
-        horovod.broadcast(x, 1)
-        horovod.broadcast(x, 1, "mine")
-        names = [op.get_attr("_collective_name") for op in graph.get_operations() if op.type.startswith("Collective")]
-    assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
-
-
-def test_horovods_factors_hold_for_slices_and_integers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(horovod, "world", lambda: World(["localhost"], 0, None))
-    rows = tf.IndexedSlices(tf.fill([1, 2], 3.0), tf.constant([0]), tf.constant([4, 2]))
-    bytes_ = tf.IndexedSlices(tf.fill([1, 2], tf.constant(7, tf.uint8)), tf.constant([0]), tf.constant([4, 2]))
-    sums = [
-        horovod.allreduce(rows, op=horovod.Sum, prescale_factor=10.0, postscale_factor=0.5).values,
-        horovod.allreduce(tf.constant([-3]), op=horovod.Sum, prescale_factor=0.5),
-        horovod.allreduce(bytes_).values,
-    ]
-    with tf.Session() as session:
-        assert [value.tolist() for value in session.run(sums)] == [[[15.0, 15.0]], [-1], [[7, 7]]]
-
-
-_SCRIPT = """
-import numpy as np
-import tensorflow as tf
-import horovod.tensorflow as hvd
-hvd.init()
-assert hvd.local_rank() == hvd.rank() and hvd.local_size() == hvd.size() == 2
-x = tf.constant([[1.0], [3.0]])[hvd.rank()]
-w = tf.get_variable("w", initializer=tf.constant([float(hvd.rank())]))
-flag = tf.get_variable("flag", initializer=tf.constant(hvd.rank() == 0), trainable=False)
-opt = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.5), compression=hvd.Compression.fp16)
-train = opt.minimize(tf.reduce_sum(w * x), tf.train.get_or_create_global_step())
-mean, total = hvd.allreduce(x), hvd.allreduce(x, average=False, name="x")
-rows = hvd.allgather(tf.fill([1 + hvd.rank(), 1], hvd.rank()))
-sent = hvd.broadcast(x, 1)
-both = hvd.allreduce(tf.constant([hvd.rank() + 1], tf.uint8), op=hvd.Max)
-gradients = [
-    tf.gradients(y * (hvd.rank() + 1), z)[0]
-    for y, z in ((total, x), (sent, x))
-]
-own = tf.fill([1 + hvd.rank(), 1], 1.0)
-gradients.append(tf.gradients(hvd.allgather(own) * tf.constant([[1.0], [2.0], [3.0]]), own)[0])
-for wrong in (lambda: hvd.callbacks, lambda: hvd.allreduce(x, op=hvd.Adasum), lambda: hvd.DistributedOptimizer(3)):
-    try:
-        wrong()
-    except (AttributeError, NotImplementedError, ValueError) as error:
-        assert "Keras" in str(error) or "Adasum" in str(error) or "inherit" in str(error), error
-    else:
-        raise AssertionError(wrong)
-try:
-    import horovod.keras
-except ImportError as error:
-    assert "out of its scope" in str(error)
-from horovod.tensorflow.compression import Compression
-assert Compression is hvd.Compression and not hvd.nccl_built() and hvd.cross_size() == 1
-config = tf.ConfigProto()
-config.gpu_options.visible_device_list = str(hvd.local_rank())
-hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2)]
-with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
-    values = session.run([mean, total, rows, sent])
-    assert [v.ravel().tolist() for v in values] == [[2], [4], [0, 1, 1], [3]], values
-    assert session.run(both).tolist() == [2]
-    slopes = [v.ravel().tolist() for v in session.run(gradients)]
-    assert slopes == [[3], [3 * hvd.rank()], [[2], [4, 6]][hvd.rank()]], slopes
-    while not session.should_stop():
-        _, value, yes = session.run([train, w, flag])
-with tf.Session() as session:
-    assert session.run(w).tolist() == [-2.0]
-print("reached", value.dtype, yes, flush=True)
-"""
-
-
-@pytest.mark.cluster
-def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
 
 
 @pytest.mark.cluster

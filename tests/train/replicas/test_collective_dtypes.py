@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.train.replicas.all_reduce import Ranks
+from tfmini.train.replicas.ranks import Ranks
 
 MOVED = [
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bfloat16", "float16",

@@ -71,6 +71,15 @@ def test_a_restarted_chief_goes_on_with_the_values_that_nobody_lost(server: Any,
     assert second.start() == [5.0, 5.0]
 
 
+def test_a_chief_that_was_killed_before_its_first_checkpoint_goes_on(server: Any, tmp_path: Path) -> None:
+    """Other workers may have trained in the meantime; the chief's hooks had written nothing yet."""
+    first = Chief(server.target, tmp_path / "new")
+    assert first.start() == [1.0, 1.0]
+    first.train(saves=False)
+    second = Chief(server.target, tmp_path / "new")
+    assert second.start() == [5.0, 5.0]
+
+
 @pytest.mark.parametrize("containers", [["other"], ["local"], ["local", "other"]])
 def test_a_lost_variable_means_a_restore_of_all(server: Any, tmp_path: Path, containers: list[str]) -> None:
     first = trained(server.target, tmp_path)
@@ -88,8 +97,19 @@ def test_a_lost_variable_means_a_restore_of_all(server: Any, tmp_path: Path, con
 def test_a_run_that_has_ended_is_restored_as_usual(server: Any, tmp_path: Path) -> None:
     first = trained(server.target, tmp_path)
     first.manager.end_run()
-    assert first.records().read() is None
+    assert first.records().read() == ModelRecord(first.manager.model, True, "")
     assert Chief(server.target, tmp_path).start() == [1.0, 1.0]
+
+
+def test_a_worker_knows_the_model_of_a_run_that_has_ended(server: Any, tmp_path: Path) -> None:
+    """It may have to repeat a step, without the updates that were made: schedule 2017507."""
+    first = trained(server.target, tmp_path)
+    model = first.manager.model
+    first.manager.end_run()
+    with first.graph.as_default():
+        worker = tf.train.SessionManager(graph=first.graph, ready_op=tf.report_uninitialized_variables())
+        worker.wait_for_session(server.target).close()
+    assert worker.model == model != ""
 
 
 def test_other_runs_do_not_take_over_what_they_find(server: Any, tmp_path: Path) -> None:
@@ -153,8 +173,8 @@ def test_a_worker_waits_until_the_whole_model_is_set(server: Any, tmp_path: Path
     found[0].close()
 
 
-def test_a_monitored_session_removes_the_record_unless_it_failed(server: Any, tmp_path: Path) -> None:
-    def run(fails: bool) -> ModelRecord | None:
+def test_a_monitored_session_notes_the_end_of_the_run_unless_it_failed(server: Any, tmp_path: Path) -> None:
+    def run(fails: bool) -> str:
         with tf.Graph().as_default() as graph:
             step = tf.train.get_or_create_global_step()
             add = step.assign_add(1)
@@ -166,14 +186,16 @@ def test_a_monitored_session_removes_the_record_unless_it_failed(server: Any, tm
                         raise ValueError
             except ValueError:
                 pass
-            return records.read()
+            found = records.read()
+            assert found is not None
+            return found.run
 
-    assert run(fails=True) is not None
-    assert run(fails=False) is None
+    assert run(fails=True) == str(tmp_path)
+    assert run(fails=False) == ""
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_supervisor_removes_the_record_unless_it_failed(server: Any, tmp_path: Path, fails: bool) -> None:
+def test_a_supervisor_notes_the_end_of_the_run_unless_it_failed(server: Any, tmp_path: Path, fails: bool) -> None:
     v = tf.get_variable("v", initializer=1.0)
     supervisor = tf.train.Supervisor(logdir=str(tmp_path))
     try:
@@ -183,4 +205,5 @@ def test_a_supervisor_removes_the_record_unless_it_failed(server: Any, tmp_path:
                 raise ValueError
     except ValueError:
         pass
-    assert (ModelRecords(server.target, tf.get_default_graph(), None).read() is not None) == fails
+    found = ModelRecords(server.target, tf.get_default_graph(), None).read()
+    assert found is not None and bool(found.run) == fails

@@ -302,6 +302,31 @@ def test_a_preemption_met_by_a_thread_outweighs_what_follows_from_it() -> None:
         session.close()
 
 
+def test_a_preemption_met_by_a_thread_ends_the_step_that_waits_for_it() -> None:
+    """As of the chief whose thread applies the updates: no token comes any more."""
+    coord = tf.train.Coordinator(clean_stop_exception_types=())
+    queue = tf.FIFOQueue(1, tf.int32, [[]])
+    begun = threading.Event()
+    with tf.control_dependencies([tf.py_func(lambda: begun.set() or 0, [], tf.int64)]):
+        step = queue.dequeue()
+
+    def fail() -> None:
+        begun.wait(60)  # an error before the step begins leaves nothing unfinished
+        with coord.stop_on_exception():
+            raise aborted()
+
+    session = _CoordinatedSession(tf.Session(), coord, 1)
+    thread = threading.Thread(target=fail)
+    thread.start()
+    with pytest.raises(tf.errors.AbortedError) as caught:
+        session.run(step)
+    thread.join(60)
+    assert caught.value.unfinished is not None  # of the step, for its repetition
+    with pytest.raises(tf.errors.AbortedError) as caught:
+        session.run(step)  # it does not begin
+    assert caught.value.unfinished is None
+
+
 # ---- step functions -------------------------------------------------------------------------
 
 

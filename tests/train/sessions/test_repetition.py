@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -53,13 +54,16 @@ class Cut:
         def call(*args: Any) -> Any:
             found = function(*args)
             if self.is_due:
-                self.is_due = False
-                for link in list(self._server._endpoint._links):
-                    if link.peer.task == self._client:
-                        link.end("cut by a test")
+                self.now()
             return found
 
         return call
+
+    def now(self) -> None:
+        self.is_due = False
+        for link in list(self._server._endpoint._links):
+            if link.peer.task == self._client:
+                link.end("cut by a test")
 
 
 def train(target: str, op: Any, cut: Cut, **arguments: Any) -> list[Any]:
@@ -170,4 +174,64 @@ def test_an_update_of_which_a_ps_is_not_sure_is_an_error_that_names_both() -> No
         cut = Cut(tasks[0], "done")
         tasks[0].worker.outcomes.of = lambda session, step_id: Outcome(uncertain=frozenset({"add"}))
         with pytest.raises(tf.errors.UnknownError, match="while /job:ps/replica:0/task:0 made its updates .add"):
+            train(worker.target, op, cut)
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_updates_inside_a_loop_are_not_made_twice(resource: bool) -> None:
+    """The loop has come to its end on the ps, which cannot answer any more."""
+    with servers(1) as (cluster, tasks, worker):
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            v = tf.get_variable("v", initializer=0.0, use_resource=resource)
+
+            def body(i: Any) -> Any:
+                with tf.control_dependencies([v.assign_add(1.0)]):
+                    return i + 1
+
+            with tf.device("/job:ps/task:0"):
+                op = tf.while_loop(lambda i: i < 3, body, [0], parallel_iterations=1)
+        assert train(worker.target, op, Cut(tasks[0], "done")) == [3.0 * STEPS]
+
+
+def test_a_loop_that_was_cut_off_on_its_way_is_an_error_that_names_the_ps() -> None:
+    """Nobody knows how many of its updates have been made."""
+    with servers(1) as (cluster, tasks, worker):
+        cut = Cut(tasks[0], "done")
+
+        def here(i: Any) -> Any:
+            if i == 1 and cut.is_due:
+                cut.now()
+            return i + np.int32(1)
+
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            v = tf.get_variable("v", initializer=0.0)
+
+            def body(i: Any) -> Any:
+                with tf.device("/job:ps/task:0"), tf.control_dependencies([v.assign_add(1.0, name="add")]):
+                    there = tf.identity(i)
+                after = tf.py_func(here, [there], tf.int32)
+                after.set_shape(())
+                return after
+
+            op = tf.while_loop(lambda i: i < 3, body, [0], parallel_iterations=1)
+        with pytest.raises(tf.errors.UnknownError, match=r"while /job:ps/replica:0/task:0 made its updates .*add"):
+            train(worker.target, op, cut)
+
+
+@pytest.mark.parametrize("updates", [True, False])
+def test_a_step_of_a_master_elsewhere_is_repeated_only_if_it_updates_nothing(
+    updates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master does not tell what the step has done."""
+    monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
+    with servers(1) as (cluster, tasks, worker):
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            v = tf.get_variable("v", initializer=0.0)
+            op = v.assign_add(tf.exp(tf.constant(0.0)), name="add") if updates else v * tf.exp(tf.constant(0.0))
+        cut = Cut(tasks[0], "done")
+        if not updates:
+            tasks[0].worker.run_graph = cut._after(tasks[0].worker.run_graph)  # its steps have no outcome to note
+            assert train(worker.target, op, cut) == [0.0]
+            return
+        with pytest.raises(tf.errors.UnknownError, match=r"made on /job:ps/task:0: add. Its master is in"):
             train(worker.target, op, cut)

@@ -1,13 +1,33 @@
 // Computes positions. Each open box has its own cached layout, so that opening or closing a box recomputes only
 // the layouts of the boxes around it.
-const PAD = 14, HEAD = 16, HEIGHT = 26, TASK_GAP = 40, JOB_GAP = 60;
+const PAD = 14, HEAD = 16, HEIGHT = 26, JOB_GAP = 60;
+const TASK_GAP = devices.length > FEW_TASKS ? 90 : 40;  // room for the labels of links between tasks
 
 function labelOf(node) {
   const text = node.label.length > 26 ? node.label.slice(0, 25) + "…" : node.label;
   return node.op ? text + (text === node.op.type ? "" : "\n" + node.op.type) : text + " (" + node.count + ")";
 }
 
+// A closed task or fold: its name, what it runs and what it sends and receives.
+function taskLabel(node) {
+  const all = numbersOf(node).map((i) => loads[i]);
+  const range = (key) => {
+    const values = all.map((load) => load[key]), low = human(Math.min(...values)), high = human(Math.max(...values));
+    return low === high ? high : low + " to " + high;
+  };
+  const factors = numbersOf(node).map((i) => DATA.overloaded[i] || 0);
+  const lines = [node.label + (Math.max(...factors) ? "  overloaded ×" + Math.max(...factors).toFixed(1) : "")];
+  if (all.every((load) => load.idle)) return [...lines, "no part in this step"].join("\n");
+  const ops = Math.max(...all.map((load) => load.ops)), holds = all.some((load) => load.state) ? ", holds " + range("state") : "";
+  lines.push((ops ? ops.toLocaleString("en") + " ops" : "runs another client's graph") + holds);
+  return [...lines, "sends " + range("sends") + ", receives " + range("receives") + (all.length > 1 ? " each" : "")].join("\n");
+}
+
 function sizeOf(node) {
+  if (isTask(node) && !node.open) {
+    const lines = taskLabel(node).split("\n");
+    return { w: 6.4 * Math.max(...lines.map((text) => text.length)) + 20, h: 16 * lines.length + 14 };
+  }
   if (node.open) return insideOf(node);
   const longest = Math.max(...labelOf(node).split("\n").map((line) => line.length));
   return { w: Math.max(44, 5.2 * longest + 12), h: HEIGHT };
@@ -35,11 +55,11 @@ function insideOf(box) {
 // by side, in as many rows as make the picture about square.
 function positions() {
   const jobs = new Map();
-  devices.forEach((device, i) => {
-    const job = DATA.short[i].split("/")[0];
-    jobs.set(job, [...(jobs.get(job) || []), device]);
-  });
-  const area = devices.map(sizeOf).reduce((sum, size) => sum + (size.w + TASK_GAP) * (size.h + TASK_GAP), 0);
+  for (const root of roots()) {
+    const job = DATA.short[numbersOf(root)[0]].split("/")[0];
+    jobs.set(job, [...(jobs.get(job) || []), root]);
+  }
+  const area = roots().map(sizeOf).reduce((sum, size) => sum + (size.w + TASK_GAP) * (size.h + TASK_GAP), 0);
   const widest = 1.5 * Math.sqrt(area);
   const found = new Map();
   let top = 0;
@@ -50,7 +70,7 @@ function positions() {
       row.forEach((device, i) => { place(device, left, top, sizes[i], found); left += sizes[i].w + TASK_GAP; });
       top += Math.max(...sizes.map((size) => size.h)) + TASK_GAP;
     }
-    top += JOB_GAP;
+    top += devices.length > FEW_TASKS ? 3 * JOB_GAP : JOB_GAP;
   }
   return found;
 }

@@ -1,5 +1,5 @@
-"use strict";
 // The tree of nodes that can be drawn (tasks contain name scopes, scopes contain ops), and the edges between them.
+// A fold stands for several tasks that are alike. When it is open, its tasks are drawn instead.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const MOST_CHILDREN = 32;   // a box with more children is divided, so that every layout is small
 
@@ -49,7 +49,27 @@ function divide(box) {
 }
 for (const node of [...nodes.values()]) divide(node);
 for (const op of ops) for (let box = op.node.parent; box; box = box.parent) box.count += 1;
-for (const device of devices) device.open = device.children.length > 0;
+const FEW_TASKS = 5;        // of so many the ops are shown at once
+const SOME_TASKS = 12;      // of more that have work the heat map is the first view
+for (const device of devices) device.open = devices.length <= FEW_TASKS && device.children.length > 0;
+
+const folds = devices.length <= FEW_TASKS ? [] : DATA.folds.filter((fold) => fold.devices.length > 1).map((fold, i) => {
+  const node = addNode("fold:" + i, fold.label, null, null);
+  node.devices = fold.devices.map((d) => devices[d]);
+  for (const device of node.devices) device.fold = node;
+  return node;
+});
+devices.forEach((device, i) => { device.number = i; });
+const loads = DATA.loads;
+const traffic = (node) => Math.max(...numbersOf(node).map((i) => loads[i].sends + loads[i].receives));
+const numbersOf = (node) => (node.devices || [node]).map((device) => device.number);
+const MOST_TRAFFIC = Math.max(1, ...loads.map((load) => load.sends + load.receives));
+
+// The outermost boxes: tasks, and closed folds.
+function roots() {
+  return [...new Set(devices.map((device) => (device.fold && !device.fold.open ? device.fold : device)))];
+}
+const isTask = (node) => !node.parent;
 
 function pathOf(node) {
   const path = [];
@@ -70,21 +90,30 @@ for (const op of ops)
 function shownFor(node) {
   let shown = node;
   for (let box = node.parent; box; box = box.parent) if (!box.open) shown = box;
-  return shown;
+  const root = pathOf(node)[0];
+  return root.fold && !root.fold.open ? root.fold : shown;
 }
 
 function setOpen(node, open) {
-  if (node.op || node.open === open || !node.children.length) return;
+  if (node.op || node.open === open || !(node.children.length || node.devices)) return;
   node.open = open;
   for (let box = node; box; box = box.parent) box.layout = null;
 }
 
-function openPath(node) { for (const box of pathOf(node)) if (box !== node) setOpen(box, true); }
+function openPath(node) {
+  const path = pathOf(node);
+  if (path[0].fold) setOpen(path[0].fold, true);
+  for (const box of path) if (box !== node) setOpen(box, true);
+}
 
-function closeAll() { for (const node of nodes.values()) if (node.parent) setOpen(node, false); }
+function closeAll() {
+  const few = devices.length <= FEW_TASKS;
+  for (const node of nodes.values()) if (node.parent || !few) setOpen(node, false);
+}
 
 // Opens boxes, outer ones first, as long as the picture stays readable.
 function openSome(most) {
+  if (devices.length > FEW_TASKS) return;
   let shown = devices.reduce((sum, d) => sum + d.children.length, 0);
   let level = devices.flatMap((d) => d.children);
   while (level.length) {

@@ -50,10 +50,36 @@ function markWires(transfers, more) {
 }
 
 function showBox(node) {
+  if (isTask(node) && !node.open) {
+    showGroup({ label: node.label, devices: numbersOf(node) });
+    return;
+  }
   details(line(node.id.replace(/^task:/, ""), null, "h2"), node.count + " ops" + (node.children.length ? "; a double click " + (node.open ? "closes" : "opens") + " it" : ""));
 }
 
-function toggle(node) { setOpen(node, !node.open); draw(node); showBox(node); }
+function toggle(node) {
+  setOpen(node, !node.open);
+  draw(node);
+  if (!node.devices) showBox(node);
+  else fitAll();
+}
+
+function openTask(device) {
+  show("tasks");
+  if (device.fold) setOpen(device.fold, true);
+  setOpen(device, true);
+  reveal([device]);
+  showBox(device);
+}
+
+// Shows the heat map or the graph.
+function show(view) {
+  $("main").className = view;
+  if (view === "heat") drawHeat();
+}
+$("toHeat").onclick = () => show("heat");
+$("toGraph").onclick = () => show("tasks");
+window.addEventListener("resize", () => { if ($("main").className === "heat") drawHeat(); });
 
 // The browser detects double clicks by the user's settings.
 cy.on("tap", "node", (event) => {
@@ -62,7 +88,19 @@ cy.on("tap", "node", (event) => {
   else if (event.originalEvent.detail === 2) toggle(node);
   else { mark(cy.collection()); showBox(node); }
 });
-cy.on("tap", "edge.wire", (event) => follow(event.target.data("transfers").map((i) => DATA.transfers[i])));
+cy.on("tap", "edge.link", (event) => showWire(event.target));
+cy.on("tap", "edge.wire[!isLink]", (event) => follow(event.target.data("transfers").map((i) => DATA.transfers[i])));
+
+// A line between two boxes: its links, the busiest first.
+function showWire(edge) {
+  const [a, b] = [edge.source(), edge.target()].map((end) => nodes.get(end.id())), one = numbersOf(a), two = numbersOf(b);
+  const found = linksOf((src, dst) => (one.includes(src) && two.includes(dst)) || (two.includes(src) && one.includes(dst)));
+  mark(edge.union(edge.connectedNodes()));
+  details(
+    line(a.label + " ↔ " + b.label + ": " + size(found.reduce((sum, link) => sum + link[2], 0)), null, "h2"),
+    ...found.slice(0, 40).map(linkRow), ...(found.length > 40 ? ["… " + (found.length - 40) + " more"] : []),
+  );
+}
 
 // ---- messages
 
@@ -75,12 +113,13 @@ const rows = DATA.messages.map((m, i) => {
 
 function step(i) {
   if (i < 0 || i >= rows.length) return;
+  show("tasks");
   now = i;
   rows.forEach((row, j) => row.classList.toggle("now", i === j));
   rows[i].scrollIntoView({ block: "nearest" });
   const message = DATA.messages[i], transfers = message.transfers.map((j) => DATA.transfers[j]);
   // Boxes are not opened, so that the picture does not move between messages; a click on a row follows the transfer.
-  const ends = devices.filter((device) => [message.from, message.to].includes(device.label));
+  const ends = devices.filter((device) => [message.from, message.to].includes(device.label)).map(shownFor);
   if (transfers.length) markWires(transfers, cy.collection());
   else mark(ends.reduce((all, device) => all.union(cy.getElementById(device.id)), cy.collection()));
   details(
@@ -117,9 +156,15 @@ $("search").onkeydown = (event) => {
   $("matches").replaceChildren();
 };
 
-$("collapse").onclick = () => { closeAll(); draw(); cy.fit(undefined, 30); };
-$("fit").onclick = () => cy.fit(undefined, 30);
+$("collapse").onclick = () => { closeAll(); draw(); fitAll(); };
+$("fit").onclick = () => fitAll();
 openSome(24);
 draw();
-cy.fit(undefined, 30);
-details(DATA.about, ...DATA.warnings.map((text) => line("warning: " + text)));
+fitAll();
+show(busy.length > SOME_TASKS && DATA.links.length ? "heat" : "tasks");
+const alarms = Object.keys(DATA.overloaded).length;
+details(
+  ...DATA.sentences.map((text, i) => { const row = line(text); row.className = i < Math.min(alarms, 3) ? "alarm" : ""; return row; }),
+  DATA.about, ...DATA.warnings.map((text) => line("warning: " + text)),
+  ...(devices.length > FEW_TASKS ? [line("busiest links", null, "h3"), ...linksOf(() => true).slice(0, 8).map(linkRow)] : []),
+);

@@ -11,7 +11,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 _LAYOUT = "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
 _space_to_depth = op(f"SpaceToDepth(input: T) -> output: T; {_LAYOUT}")
@@ -107,15 +107,14 @@ def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 @_space_to_batch.shape
 @_batch_to_space.shape
 def _batch_shape(node: Operation) -> list[RawShape]:
+    count, raw = _block_rank(node), node.inputs[0].raw_shape
+    if count is None:
+        return [None]
     block, edges = constant_value(node.inputs[1]), constant_value(node.inputs[2])
-    raw = node.inputs[0].raw_shape
-    _check_blocks(block, edges)
+    _check_blocks(block, edges, "paddings" if node.type == "SpaceToBatchND" else "crops")
+    at_least_rank(raw, count + 1)
     if raw is None:
         return [None]
-    count = _block_rank(node)
-    if count is None:
-        return [(None,) * len(raw)]
-    at_least_rank(raw, count + 1)
     if block is None or edges is None:
         return [(None,) * (count + 1) + raw[count + 1 :]]
     sizes, to_batch = list(raw), node.type == "SpaceToBatchND"
@@ -124,17 +123,28 @@ def _batch_shape(node: Operation) -> list[RawShape]:
         size = sizes[i]
         if size is None:
             continue
-        sizes[i] = _scaled(size + sum(edge), factor, False) if to_batch else size * factor - sum(edge)
+        sizes[i] = _scaled(size + sum(edge), factor, False) if to_batch else _cropped(size * factor, edge)
     return [tuple(sizes)]
 
 
 def _block_rank(node: Operation) -> int | None:
-    """The number of axes with blocks, from the static shapes of the blocks and their paddings or crops."""
-    sizes = {t.raw_shape[0] for t in node.inputs[1:] if t.raw_shape} - {None}
-    return None if not sizes else sizes.pop()
+    """The number of axes with blocks; None if the rank of the block's shape is unknown.
+
+    Raises:
+      ValueError: its size is unknown, or the paddings or crops are of another number of axes.
+    """
+    shape = node.inputs[1].raw_shape
+    if shape is None:
+        return None
+    if len(shape) != 1:
+        raise ValueError("block_shape must have rank 1.")
+    if shape[0] is None:
+        raise ValueError("block_shape must have known size.")
+    merge_raw(node.inputs[2].raw_shape, (shape[0], 2))
+    return shape[0]
 
 
-def _check_blocks(block: Any, edges: Any) -> None:
+def _check_blocks(block: Any, edges: Any, name: str) -> None:
     """Refuses blocks below one and negative paddings or crops.
 
     Raises:
@@ -143,7 +153,16 @@ def _check_blocks(block: Any, edges: Any) -> None:
     if block is not None and block.size and block.min() < 1:
         raise ValueError(f"block_shape must be positive, got {block.tolist()}")
     if edges is not None and edges.size and edges.min() < 0:
-        raise ValueError(f"paddings and crops must be non-negative, got {edges.tolist()}")
+        raise ValueError(f"{name} cannot be negative, got {edges.tolist()}")
+
+
+def _cropped(size: int, edge: list[int]) -> int:
+    left = size
+    for crop in edge:
+        if crop > left:
+            raise ValueError(f"Negative dimension size caused by subtracting {crop} from {left}")
+        left -= crop
+    return left
 
 
 def _scaled(size: int | None, factor: int, up: bool) -> int | None:
@@ -156,9 +175,23 @@ def _scaled(size: int | None, factor: int, up: bool) -> int | None:
     return size // factor
 
 
+def _check_edges(value: Any, block_shape: Any, edges: Any, name: str) -> None:
+    count = block_shape.size
+    if value.ndim < count + 1:
+        refuse(f"input rank should be >= {count + 1} instead of {value.ndim}")
+    if edges.shape != (count, 2):
+        refuse(f"{name} should have shape [{count}, 2] instead of {format_raw(edges.shape)}")
+    if edges.size and edges.min() < 0:
+        refuse(f"{name.capitalize()} must be non-negative")
+
+
 @_space_to_batch.kernel("CPU")
 def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
+    _check_edges(value, block_shape, paddings, "paddings")
     block, count = block_shape.tolist(), block_shape.size
+    for i, factor in enumerate(block):
+        if factor < 1:
+            refuse(f"All values in block_shape must be positive, got value, {factor} at index {i}.")
     padded = np.pad(value, [(0, 0), *paddings.tolist(), *[(0, 0)] * (value.ndim - count - 1)])
     sizes = [padded.shape[0]]
     for i, (size, factor) in enumerate(zip(padded.shape[1:], block)):
@@ -174,12 +207,16 @@ def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
 
 @_batch_to_space.kernel("CPU")
 def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
-    block, count = block_shape.tolist(), block_shape.size
-    if value.shape[0] % math.prod(block):
-        refuse(
-            f"Input batch dimension ({value.shape[0]}) is not divisible by product of block sizes ({math.prod(block)})"
-        )
-    batch, space, rest = value.shape[0] // math.prod(block), value.shape[1 : count + 1], value.shape[count + 1 :]
+    _check_edges(value, block_shape, crops, "crops")
+    block, count, cells = block_shape.tolist(), block_shape.size, math.prod(block_shape.tolist())
+    if cells < 1:
+        refuse(f"Product of block sizes must be positive, got {cells}")
+    if value.shape[0] % cells:
+        refuse(f"Input batch dimension ({value.shape[0]}) is not divisible by product of block sizes ({cells})")
+    for i, (size, factor, edge) in enumerate(zip(value.shape[1:], block, crops.tolist())):
+        if (left := size * factor - sum(edge)) < 0:
+            refuse(f"cropped_shape[{i}]={left} must be non-negative")
+    batch, space, rest = value.shape[0] // cells, value.shape[1 : count + 1], value.shape[count + 1 :]
     order = [count]
     for i in range(count):
         order += [count + 1 + i, i]
@@ -226,8 +263,6 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
 def _block_shape(block_size: Any, block_shape: Any) -> Any:
     if (block_size is None) == (block_shape is None):
         raise ValueError("Give exactly one of block_size and block_shape.")
-    if isinstance(block_size, int) and block_size < 2:
-        raise ValueError(f"block_size must be greater than 1, got {block_size}")
     return [block_size, block_size] if block_shape is None else block_shape
 
 

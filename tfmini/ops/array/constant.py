@@ -117,7 +117,7 @@ def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np
     """The array in the requested type, if each of its Python values may be converted to it."""
     kind = array.dtype.kind
     fits = {
-        "b": dtype.is_bool,
+        "b": dtype is not dtypes.string,  # a Python bool is an int
         "i": not dtype.is_bool and dtype is not dtypes.string,
         "u": not dtype.is_bool and dtype is not dtypes.string,
         "f": dtype.is_floating or dtype.is_complex or not array.size,

@@ -39,15 +39,38 @@ def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     return value
 
 
+# The ops through which TensorFlow follows values for programs; it computes no arithmetic for them.
+_FOLLOWED = frozenset({
+    "Shape", "Size", "Rank", "Range", "Cast", "Concat", "ConcatV2", "Pack", "Unpack", "Split", "Fill", "Equal",
+    "NotEqual", "StopGradient", "Identity",
+})  # fmt: skip
+_OF_SHAPES = ("Shape", "Size", "Rank")
+
+
+def _is_followed(tensor: Tensor) -> bool:
+    waiting = [tensor]
+    for _ in range(_MAX_OPS):
+        if not waiting:
+            return True
+        op = waiting.pop().op
+        if op.type == "Const" or op.type in _OF_SHAPES:
+            continue
+        if op.type not in _FOLLOWED or op.type == "Pack" and op.attrs["axis"] != 0:
+            return False
+        waiting += op.inputs
+    return False
+
+
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
     """`constant_value` for programs (``tf.get_static_value``, ``tf.contrib.util.constant_value``).
 
-    A tensor whose value this function has returned can no longer be fed. With ``partial``, a stacked
-    tensor gives a nested list with None for the unknown elements.
+    None for the result of arithmetic, as in TensorFlow: its functions check such values when the graph runs.
+    A tensor whose value this function has returned can no longer be fed. With ``partial``, a stacked tensor gives
+    a nested list with None for the unknown elements.
     """
     if not isinstance(tensor, Tensor):
         return tensor if isinstance(tensor, (np.ndarray, np.generic)) else None
-    value = constant_value(tensor)
+    value = constant_value(tensor) if _is_followed(tensor) else None
     if value is None and partial and tensor.op.type == "Pack" and tensor.op.attrs["axis"] == 0:
         return np.array([get_static_value(t) for t in tensor.op.inputs], dtype=object)
     if value is not None:

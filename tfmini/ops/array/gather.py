@@ -241,8 +241,20 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     return gather(params, indices, name=name, axis=depth, batch_dims=depth)
 
 
-def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
-    """The elements or slices at rows of coordinates (``tf.gather_nd``)."""
+def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: Any = 0) -> Tensor:
+    """The elements or slices at rows of coordinates (``tf.gather_nd``).
+
+    Args:
+      batch_dims: the number of leading axes that ``params`` and ``indices`` share, an int or a constant.
+
+    Raises:
+      TypeError: ``batch_dims`` is neither.
+      ValueError: ``batch_dims`` is negative, or not less than both ranks.
+    """
+    if isinstance(batch_dims, Tensor) and (known := constant_value(batch_dims)) is not None:
+        batch_dims = int(known)
+    if not isinstance(batch_dims, int):
+        raise TypeError(f"batch_dims must be an int, but got {batch_dims!r}")
     if batch_dims:
         return _batched_gather_nd(params, indices, batch_dims, name)
     if hasattr(params, "gather_nd"):
@@ -252,16 +264,26 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
 
 def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
     """`gather_nd` with the batch coordinates put before the given ones."""
-    with name_scope(name, "GatherNd") as scope:
+    with name_scope(name, "BatchGatherND") as scope:
         params, indices = convert_to_tensor(params), convert_to_tensor(indices)
-        if indices.raw_shape is None or batch_dims < 0 or batch_dims >= len(indices.raw_shape):
-            raise ValueError(f"batch_dims = {batch_dims} must be at least 0 and less than the rank of indices")
-        sizes = shape(indices, out_type=indices.dtype)
+        _check_batch_dims(params, indices, batch_dims)
+        dtype, rank = indices.dtype, len(indices.raw_shape)
+        batch, sizes = shape(params, out_type=dtype)[:batch_dims], shape(indices, out_type=dtype)
+        target = concat([batch, sizes[batch_dims:-1], cast([1], dtype)], 0)
         parts = []
         for i in range(batch_dims):
-            lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))
-            form = [1] * len(indices.raw_shape)
+            lane = handle_of("Range")(cast(0, dtype), batch[i], cast(1, dtype))
+            form = [1] * rank
             form[i] = -1
-            target = concat([sizes[:-1], cast([1], indices.dtype)], 0)
             parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
         return _gather_nd(params, concat([*parts, indices], -1), name=scope)
+
+
+def _check_batch_dims(params: Tensor, indices: Tensor, batch_dims: int) -> None:
+    if batch_dims < 0:
+        raise ValueError("tf.gather_nd does not allow negative batch_dims.")
+    for tensor, role in ((indices, "indices"), (params, "params")):
+        if tensor.raw_shape is not None and batch_dims >= len(tensor.raw_shape):
+            raise ValueError(f"batch_dims = {batch_dims} must be less than rank({role}) = {len(tensor.raw_shape)}")
+    if indices.raw_shape is None:
+        raise ValueError("The rank of indices must be known where batch_dims is not 0.")

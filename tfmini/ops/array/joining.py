@@ -46,6 +46,8 @@ def _concat_shapes(shapes: list[RawShape], axis_tensor: Tensor) -> list[RawShape
     for s in known[1:]:
         if len(s) != rank:
             raise ValueError(f"Shape must be rank {rank} but is rank {len(s)}")
+    if not rank:
+        raise ValueError("Can't concatenate scalars (use tf.stack instead)")
     value = constant_value(axis_tensor)
     if value is None:
         return [(None,) * rank]
@@ -137,6 +139,8 @@ def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlice
     position = int(known.item())
     if values[0].raw_shape is not None:
         position %= len(values[0].raw_shape)
+    elif position < 0:
+        raise ValueError("The gradient of a gather after concat with a negative axis needs values of known rank.")
     sizes = [shape(t)[position] for t in values]
     if position:
         parts = _parts(grad.values, stack(sizes), position, len(values))
@@ -171,7 +175,7 @@ def _concat_offset_shape(node: Operation) -> list[RawShape]:
 
 @_concat_offset.kernel("CPU")
 def _concat_offset_kernel(concat_dim: Any, shapes: list[Any]) -> tuple[Any, ...]:
-    axis = int(concat_dim)
+    axis = _checked_offsets(int(concat_dim), shapes)
     starts = accumulate([int(s[axis]) for s in shapes[:-1]], initial=0)
     found = []
     for s, start in zip(shapes, starts):
@@ -179,6 +183,27 @@ def _concat_offset_kernel(concat_dim: Any, shapes: list[Any]) -> tuple[Any, ...]
         offset[axis] = start
         found.append(offset)
     return tuple(found)
+
+
+def _checked_offsets(axis: int, shapes: list[Any]) -> int:
+    """The axis, not negative; refuses shapes that cannot be joined along it."""
+    for i, one in enumerate(shapes):
+        if np.ndim(one) != 1:
+            refuse(f"input {i} should be a vector, but got shape {list(np.shape(one))}")
+    rank = len(shapes[0])
+    if not -rank <= axis < rank:
+        refuse(f"Concat dim is out of range: {axis} vs. {rank}")
+    axis %= rank
+    for i, one in enumerate(shapes[1:], 1):
+        if len(one) != rank:
+            refuse(f"input {i} should contain {rank} elements, but got {len(one)}")
+        if any(a != b for j, (a, b) in enumerate(zip(shapes[0], one)) if j != axis):
+            texts = [" ".join(map(str, shape.tolist())) for shape in (one, shapes[0])]
+            refuse(
+                f"All dimensions except {axis} must match. Input {i} has shape [{texts[0]}] and doesn't match input 0"
+                f" with shape [{texts[1]}]."
+            )
+    return axis
 
 
 _concat_offset.not_differentiable()
@@ -248,10 +273,12 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis (``tf.concat``).
 
     Raises:
-      ValueError: when their other dimensions differ.
+      ValueError: when their other dimensions differ, they are scalars, or there are none.
     """
     if not isinstance(values, (list, tuple)):
         values = [values]
+    if not values:
+        raise ValueError("tf.concat needs at least one tensor; got an empty list.")
     if len(values) > 1:
         return _concat_v2(values, axis, name=name)
     with name_scope(name) as scope:

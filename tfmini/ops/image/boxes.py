@@ -44,7 +44,11 @@ crop_grad_op = op(
     "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
     "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'"
 )
-for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_op):
+crop_grad_boxes_op = op(
+    "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
+    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'"
+)
+for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_op, crop_grad_boxes_op):
     _handle.not_differentiable()
 
 
@@ -75,6 +79,11 @@ def _crops(node: Operation) -> list[RawShape]:
     size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
     return [(boxes[0], height, width, image[3])]
+
+
+@crop_grad_boxes_op.shape
+def _boxes(node: Operation) -> list[RawShape]:
+    return [node.inputs[2].raw_shape]
 
 
 @crop_grad_op.shape
@@ -248,14 +257,52 @@ def _crop_grad(grads: Array, boxes: Array, box_ind: Array, image_size: Array, *,
     return out.astype(dtype, copy=False)
 
 
+@crop_grad_boxes_op.kernel("CPU")
+def _crop_grad_boxes(grads: Array, image: Array, boxes: Array, box_ind: Array, *, method: bytes) -> Array:
+    """The slope of bilinear interpolation at each sample, by how far the sample moves with each edge of its box."""
+    _check_crops(boxes, box_ind, len(image))
+    out = np.zeros(boxes.shape, np.float32)
+    for i, (grad, box, which) in enumerate(zip(grads, boxes, box_ind.tolist())):
+        size, crop = image.shape[1:3], grad.shape[:2]
+        rows, columns, in_rows, in_columns = _weights(box, size, crop, nearest=False)
+        kept = np.where((in_rows[:, None] & in_columns)[:, :, None], grad, np.float32(0))
+        pixels = image[which].astype(np.float32)
+        down, right = _slopes(box[0], box[2], size[0], crop[0]), _slopes(box[1], box[3], size[1], crop[1])
+        dy = np.einsum("ay,bx,yxc,abc->a", down, columns, pixels, kept, optimize=True)
+        dx = np.einsum("ay,bx,yxc,abc->b", rows, right, pixels, kept, optimize=True)
+        (low_y, high_y), (low_x, high_x) = _moves(size[0], crop[0]), _moves(size[1], crop[1])
+        out[i] = dy @ low_y, dx @ low_x, dy @ high_y, dx @ high_x
+    return out
+
+
+def _slopes(low: float, high: float, length: int, count: int) -> Array:
+    """A matrix (samples, pixels) whose product with the pixels is the slope at each sample."""
+    places = _positions(float(low), float(high), length, count)
+    safe = np.where((places >= 0) & (places <= length - 1), places, 0)
+    matrix = np.zeros((count, length), np.float32)
+    rows = np.arange(count)
+    np.add.at(matrix, (rows, np.floor(safe).astype(int)), -1)
+    np.add.at(matrix, (rows, np.ceil(safe).astype(int)), 1)
+    return matrix
+
+
+def _moves(length: int, count: int) -> tuple[Array, Array]:
+    """How far each sample moves, in pixels, when the low or the high edge of its box moves by 1."""
+    if count == 1:
+        half = np.array([0.5 * (length - 1)], np.float32)
+        return half, half
+    high = np.arange(count, dtype=np.float32) * np.float32((length - 1) / (count - 1))
+    return length - 1 - high, high
+
+
 @crop_op.gradient
 def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    """The gradient for the image. The boxes get none."""
     image, boxes, box_ind, _ = node.inputs
-    if not image.dtype.is_floating:
-        return [None] * 4
-    kind = {"method": node.attrs["method"], "T": image.dtype.base_dtype}
-    return [crop_grad_op(grad, boxes, box_ind, shape_of(image), **kind), None, None, None]
+    for_image = None
+    if image.dtype.is_floating:
+        kind = {"method": node.attrs["method"], "T": image.dtype.base_dtype}
+        for_image = crop_grad_op(grad, boxes, box_ind, shape_of(image), **kind)
+    return [for_image, crop_grad_boxes_op(grad, image, boxes, box_ind), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------

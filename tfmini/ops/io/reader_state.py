@@ -37,6 +37,7 @@ class ReaderState(WaitingState):
         self.produced = self.units_started = self.units_finished = 0
         self.work = b""
         self.busy = False  # A read is using the reader.
+        self._returned: list[Record] = []  # by reads whose step had ended; the next read gets them first
 
     # ---- for subclasses ---------------------------------------------------------------------
 
@@ -70,6 +71,17 @@ class ReaderState(WaitingState):
         """Whether a work unit has been started and not finished."""
         return self.units_finished < self.units_started
 
+    def take_returned(self, limit: int) -> list[Record]:
+        """Takes up to ``limit`` records that earlier reads have given back."""
+        records, self._returned = self._returned[:limit], self._returned[limit:]
+        self.produced += len(records)
+        return records
+
+    def give_back(self, records: list[Record]) -> None:
+        """The step of a read has ended, so its records are for the next one."""
+        self._returned = records + self._returned
+        self.produced -= len(records)
+
     def end_turn(self) -> None:
         """Starts the next waiting read."""
         with self.lock:
@@ -83,6 +95,7 @@ class ReaderState(WaitingState):
             if self.work:
                 self.finish_unit()
             self.work = b""
+            self._returned = []
 
     def serialize(self) -> bytes:
         """The state as bytes.
@@ -150,6 +163,10 @@ class _Read:
     def go_on(self) -> None:
         """Reads until it can answer or must wait for a work unit."""
         reader = self.reader
+        self.records += reader.take_returned(self.limit - len(self.records))
+        if self.records and (self.at_once or len(self.records) == self.limit):
+            self._finish()
+            return
         try:
             while reader.in_progress():
                 self._read_unit()
@@ -179,8 +196,11 @@ class _Read:
                 return
 
     def _finish(self) -> None:
-        self.reader.end_turn()
-        self.wait.done(self.records)
+        try:
+            if not self.wait.done(self.records):
+                self.reader.give_back(self.records)
+        finally:
+            self.reader.end_turn()
 
     # The interface of a dequeue's wait:
 
@@ -207,9 +227,14 @@ class _Read:
 
         def cancelled() -> None:
             cancel()
-            self.reader.end_turn()
+            self._give_up()
 
         if self.wait.on_cancel(f'{cause} for {self.reader.kind} "{self.reader.name}"', cancelled):
             return True
-        self.reader.end_turn()
+        self._give_up()
         return False
+
+    def _give_up(self) -> None:
+        """The step has ended before there were enough records."""
+        self.reader.give_back(self.records)
+        self.reader.end_turn()

@@ -15,6 +15,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
+from tfmini.progress import work
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 save_v2: OpHandle[Operation] = op(
@@ -155,31 +156,41 @@ def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
         raise errors.InvalidArgumentError.of(str(error)) from None
 
 
-def _write(writer: BundleWriter | V1Writer, names: Any, specs: Any, tensors: list[Any], types: list[DType]) -> None:
-    for i, (name, spec) in enumerate(zip(_texts(names), _texts(specs))):
-        if not spec:
-            writer.add(name, tensors[i], types[i])
-            continue
-        shape, part = _parse(spec)
-        if part.shape(shape) != np.shape(tensors[i]):
-            raise errors.InvalidArgumentError.of(
-                "Slice in shape_and_slice specification does not match the shape of the tensor to  save:"
-                f" {spec}, tensor {name}: {list(np.shape(tensors[i]))}"
-            )
-        writer.add_slice(name, shape, part, tensors[i], types[i])
-    writer.finish()
+def _write(
+    writer: BundleWriter | V1Writer, path: str, names: Any, specs: Any, tensors: list[Any], types: list[DType]
+) -> None:
+    with work(f"saving {path}", sum(np.asarray(tensor).nbytes for tensor in tensors), "B") as advance:
+        for name, spec, tensor, dtype in zip(_texts(names), _texts(specs), tensors, types):
+            _write_tensor(writer, name, spec, tensor, dtype)
+            advance(np.asarray(tensor).nbytes)
+        writer.finish()
+
+
+def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor: Any, dtype: DType) -> None:
+    if not spec:
+        writer.add(name, tensor, dtype)
+        return
+    shape, part = _parse(spec)
+    if part.shape(shape) != np.shape(tensor):
+        raise errors.InvalidArgumentError.of(
+            "Slice in shape_and_slice specification does not match the shape of the tensor to  save:"
+            f" {spec}, tensor {name}: {list(np.shape(tensor))}"
+        )
+    writer.add_slice(name, shape, part, tensor, dtype)
 
 
 @save_v2.kernel("CPU")
 def _save_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any], *, dtypes: list[DType]) -> Any:
-    with BundleWriter(_scalar(prefix).decode()) as writer:
-        _write(writer, tensor_names, shape_and_slices, tensors, dtypes)
+    path = _scalar(prefix).decode()
+    with BundleWriter(path) as writer:
+        _write(writer, path, tensor_names, shape_and_slices, tensors, dtypes)
 
 
 @save_slices.kernel("CPU")
 def _save_slices(filename: Any, tensor_names: Any, shapes_and_slices: Any, data: list[Any], *, T: list[DType]) -> Any:
-    with V1Writer(_scalar(filename).decode()) as writer:
-        _write(writer, tensor_names, shapes_and_slices, data, T)
+    path = _scalar(filename).decode()
+    with V1Writer(path) as writer:
+        _write(writer, path, tensor_names, shapes_and_slices, data, T)
 
 
 @save.kernel("CPU")
@@ -212,8 +223,11 @@ def _dims(shape: tuple[int, ...]) -> str:
 @restore_v2.kernel("CPU")
 def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes: list[DType]) -> Any:
     reader = open_checkpoint(_scalar(prefix).decode())
-    todo = zip(_texts(tensor_names), _texts(shape_and_slices), dtypes)
-    found = [_read(reader, name, spec, dtype) for name, spec, dtype in todo]
+    found = []
+    with work(f"restoring {reader.prefix}", len(dtypes), "tensors") as advance:
+        for name, spec, dtype in zip(_texts(tensor_names), _texts(shape_and_slices), dtypes):
+            found.append(_read(reader, name, spec, dtype))
+            advance(1)
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
+from tfmini.numerics.matrix_product import product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.slicing import getitem
@@ -73,20 +74,34 @@ _PRODUCTS: dict[tuple[bool, bool], Callable[[Any, Any], Any]] = {
 }
 
 
+def _float32_factory(node: Any) -> Callable[..., Any]:
+    transpose_a, transpose_b = node.attrs["transpose_a"], node.attrs["transpose_b"]
+
+    def multiply(a: Any, b: Any) -> Any:
+        try:
+            return product(a, b, transpose_a, transpose_b)
+        except ValueError:
+            raise _incompatible(a.T if transpose_a else a, b.T if transpose_b else b) from None
+
+    return multiply
+
+
 @mat_mul_op.kernel_factory("CPU")
 def _matmul_factory(node: Any) -> Callable[..., Any]:
-    product = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
     dtype = node.attrs["T"]
+    if dtype is dtypes.float32:
+        return _float32_factory(node)
+    times = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
     if dtype not in HALVES:
-        return product
+        return times
     narrow = dtype.numpy
-    return lambda a, b: product(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
+    return lambda a, b: times(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
 
 
 @sparse_mat_mul_op.kernel_factory("CPU")
 def _sparse_matmul_factory(node: Any) -> Callable[..., Any]:
-    product = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
-    return lambda a, b: product(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
+    times = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
+    return lambda a, b: times(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
 
 
 def _times(a: Tensor, b: Tensor, ta: bool = False, tb: bool = False) -> Tensor:

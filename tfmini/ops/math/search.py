@@ -127,7 +127,10 @@ def _unique_counts_kernel(x: Any, axis: Any, *, out_idx: dtypes.DType) -> tuple[
 
 @histogram_op.shape
 def _histogram_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 1)
+    ends = with_rank(node.inputs[1].raw_shape, 1)[0]
+    if ends not in (2, None):
+        raise ValueError(f"Dimension must be 2 but is {ends}")
+    with_rank(node.inputs[2].raw_shape, 0)
     bins = constant_value(node.inputs[2])
     if bins is not None and int(bins) <= 0:
         raise ValueError(f"Requires nbins > 0: {int(bins)}")
@@ -143,12 +146,14 @@ def _bins(values: Any, low: Any, high: Any, count: int) -> Any:
 def _histogram_kernel(values: Any, value_range: Any, nbins: Any, *, dtype: dtypes.DType) -> Any:
     if np.shape(value_range) != (2,):
         refuse(f"value_range should be a vector of 2 elements, got shape {list(np.shape(value_range))}")
-    if value_range[0] >= value_range[1]:
-        refuse(f"value_range should satisfy value_range[0] < value_range[1], but got '[{value_range[0]},"
-               f" {value_range[1]}]'")
+    low, high = value_range
+    if not low < high:
+        refuse(f"value_range should satisfy value_range[0] < value_range[1], but got '[{low:g}, {high:g}]'")
+    if np.isnan(values).any():
+        refuse("Histogram values must not contain NaN")
     if int(nbins) <= 0:
         refuse(f"nbins should be a positive number, but got '{int(nbins)}'")
-    found = _bins(np.ravel(values), value_range[0], value_range[1], int(nbins))
+    found = _bins(np.ravel(values), low, high, int(nbins))
     return np.bincount(found, minlength=int(nbins)).astype(dtype.numpy)
 
 

@@ -23,7 +23,8 @@ from tfmini.ops.math.elementwise import add, div, floordiv, multiply, subtract
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 top_k_op: OpHandle[Any] = op(
-    "TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype"
+    "TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype",
+    hints=("Tk", "index_type"),  # TensorFlow 2 has indices of other types
 )
 in_top_k_op = op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool; T: {int32, int64} = DT_INT32")
 in_top_k_v1_op = op(

@@ -130,9 +130,9 @@ def _rsqrt(x: Any) -> Any:
 
 def _sigmoid(x: Any) -> Any:
     one = x.dtype.type(1)
-    if type(x) is not np.ndarray:
-        return one / (one + np.exp(-x))
     value = np.negative(x)
+    if type(value) is not np.ndarray:  # numpy makes a scalar of an array of rank 0, too
+        return one / (one + np.exp(value))
     np.exp(value, out=value)
     value += one
     return np.divide(one, value, out=value)

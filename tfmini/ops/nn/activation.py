@@ -14,6 +14,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import equal_shapes, same_shape
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.joining import concat
 from tfmini.ops.math.broadcast import widened
 from tfmini.ops.math.elementwise import multiply, negative
@@ -176,7 +177,7 @@ def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[An
 
 
 relu_grad_op.gradient(_rectifier_second(relu_grad_op))
-relu6_grad_op.gradient(_rectifier_second(relu6_grad_op))
+relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
 
 
 @leaky_relu_grad_op.gradient

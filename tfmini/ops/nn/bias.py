@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
+from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import multiply
@@ -94,8 +95,7 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
         flat = grad.reshape(math.prod(grad.shape[:-1]), grad.shape[-1])
         if not halves and dtype.kind == "f":
-            # A product with ones reads each element once at memory speed, and BLAS uses every core.
-            return np.ones(flat.shape[0], dtype) @ flat
+            return column_sums(flat)
         return flat.sum(axis=0, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
 
     return sum_channels

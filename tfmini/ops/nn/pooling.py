@@ -12,6 +12,7 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.numerics import onednn_pooling
 from tfmini.numerics import pooling as kernels
 from tfmini.numerics.windows import (
     Array,
@@ -186,9 +187,12 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
         axes = place(image.shape)
         if grad.shape != result.shape or result.shape[1:-1] != axes.out:
             raise InvalidArgumentError.of(f"Expected grad shape to be {result.shape}, but got {grad.shape}")
+        has_nan = result.dtype.kind not in "iu" and bool(np.isnan(result).any())
+        if not has_nan and (found := onednn_pooling.max_gradient(image, grad, axes)) is not None:
+            return in_layout(found, layout)
         source = padded(image, axes, kernels.lowest(image.dtype))
         total, tiled = kernels.spread(image.shape[0], axes, image.shape[-1], wide)
-        if result.dtype.kind not in "iu" and np.isnan(result).any():
+        if has_nan:
             source, result = kernels.without_nan(source, result, axes)
         for where, match in kernels.first_matches(source, result, axes):
             share = where_else_zero(match, grad)

@@ -44,6 +44,15 @@ class AccumulatorLedger:
                 break
             entry.taken = True
 
+    def waiting(self) -> set[str]:
+        """Those whose accepted gradients no mean has taken yet."""
+        found: set[str] = set()
+        for entry in reversed(self._entries):
+            if entry.taken:
+                break
+            found.update(entry.accepted)
+        return found
+
     def discard(self) -> None:
         """Records that all gradients since the last mean were dropped."""
         for entry in reversed(self._entries):

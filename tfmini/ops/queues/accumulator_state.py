@@ -32,6 +32,7 @@ class TakeGradient(Attempt):
     """
 
     __slots__ = ("state", "required")
+    kind = "gradient"
 
     def __init__(self, wait: Wait, state: AccumulatorState, required: int) -> None:
         super().__init__(wait)

@@ -28,6 +28,7 @@ class Enqueue(_QueueAttempt):
     """Adds one element."""
 
     __slots__ = ("element",)
+    kind = "room"
 
     def __init__(self, wait: Wait, queue: QueueState, element: tuple[Any, ...]) -> None:
         super().__init__(wait, queue)
@@ -53,6 +54,7 @@ class EnqueueMany(_QueueAttempt):
     """Adds the rows of a batch; added rows stay even if the attempt is cancelled."""
 
     __slots__ = ("batch", "added")
+    kind = "room"
 
     def __init__(self, wait: Wait, queue: QueueState, batch: tuple[Any, ...]) -> None:
         super().__init__(wait, queue)
@@ -82,6 +84,7 @@ class Close(_QueueAttempt):
     """Closes the queue after the enqueues before it."""
 
     __slots__ = ()
+    kind = "room"
 
     def cause(self) -> str:
         return self._cause("pending enqueues to finish before closing")
@@ -98,6 +101,7 @@ class Dequeue(_QueueAttempt):
     """Takes one element."""
 
     __slots__ = ("has_taken",)
+    kind = "element"
 
     def __init__(self, wait: Wait, queue: QueueState) -> None:
         super().__init__(wait, queue)
@@ -125,6 +129,7 @@ class DequeueMany(_QueueAttempt):
     """Takes elements one by one until it has a batch; gives them back if it cannot get all."""
 
     __slots__ = ("missing", "allow_fewer", "taken")
+    kind = "element"
 
     def __init__(self, wait: Wait, queue: QueueState, count: int, allow_fewer: bool) -> None:
         super().__init__(wait, queue)

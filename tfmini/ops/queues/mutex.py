@@ -7,7 +7,7 @@ in between does not keep the mutex.
 
 from __future__ import annotations
 
-import threading
+from _thread import start_new_thread
 from typing import Any
 
 from tfmini.graph.operation import Operation
@@ -44,13 +44,22 @@ class LockToken:
         self._mutex = None
 
     def __del__(self) -> None:
-        self.release()
+        # The garbage collector calls this inside any call of any thread, which may hold locks of other steps. To answer
+        # the next waiting op here would run that step inside this call.
+        mutex, self._mutex = self._mutex, None
+        if mutex is None:
+            return
+        try:
+            start_new_thread(mutex.release, ())
+        except RuntimeError:  # the interpreter ends, or there are too many threads
+            mutex.release()
 
 
 class _Lock(Attempt):
     """Waits for the mutex."""
 
     __slots__ = ("mutex",)
+    kind = "lock"
 
     def __init__(self, wait: Wait, mutex: MutexState) -> None:
         super().__init__(wait)
@@ -63,6 +72,7 @@ class _Lock(Attempt):
         if self.mutex.is_locked:
             return STUCK
         self.mutex.is_locked = True
+        self.mutex.holder = getattr(self.wait.step, "step_id", 0)
         self.result = LockToken(self.mutex)
         return OVER
 
@@ -73,21 +83,24 @@ class _Lock(Attempt):
 
 
 class MutexState(WaitingState):
-    """A mutex and the ops that wait for it."""
+    """A mutex and the ops that wait for it.
+
+    Attributes:
+      holder: the id of the step that holds it, or held it last.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(1)
-        # The garbage collector may release a token inside any call, also of this class.
-        self.lock = threading.RLock()  # type: ignore[assignment]
         self.name = name
         self.is_locked = False
+        self.holder = 0
 
     def acquire(self, wait: Wait) -> None:
         """Answers with a token once the mutex is free."""
         self.submit(self.lines[0], _Lock(wait, self))
 
     def release(self) -> None:
-        """Frees the mutex; called by tokens."""
+        """Frees the mutex; called for tokens."""
         with self.lock:
             self.is_locked = False
         self.changed()

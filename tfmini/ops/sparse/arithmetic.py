@@ -134,6 +134,12 @@ def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
     return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
 
 
+def _reflected_times(sparse: SparseTensor, dense: Any) -> Any:
+    """``dense * sparse``; TensorFlow has it for tensors alone."""
+    return _with_dense("Mul", "mul")(sparse, dense) if isinstance(dense, Tensor) else NotImplemented
+
+
+SparseTensor.__rmul__ = _reflected_times  # type: ignore[attr-defined]
 for _method, _operate in (("__mul__", _with_dense("Mul", "mul")), ("__div__", _with_dense("Div", "div"))):
     setattr(SparseTensor, _method, _operate)
 SparseTensor.__truediv__ = _divided  # type: ignore[method-assign]

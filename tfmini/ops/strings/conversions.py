@@ -66,11 +66,8 @@ def _as_string(node: Any) -> Callable[[Any], Any]:
 
 def _number_text(attrs: dict[str, Any]) -> Callable[[Any], bytes]:
     """printf's rendering of one Python number, by the op's attrs."""
+    _check_format(attrs)
     dtype, fill, width = attrs["T"], attrs["fill"].decode(), attrs["width"]
-    if len(fill) > 1:
-        raise refuse(f'Fill string must be one or fewer characters: "{fill}"')
-    if attrs["scientific"] and attrs["shortest"]:
-        raise refuse("Cannot select both scientific and shortest notation")
     if dtype.is_bool:
         return lambda v: b"true" if v else b"false"
     flags = f"%{fill}{width if width > -1 else ''}"
@@ -81,6 +78,21 @@ def _number_text(attrs: dict[str, Any]) -> Callable[[Any], bytes]:
     if dtype.is_complex:
         return lambda v: f"({style % v.real},{style % v.imag})".encode()
     return lambda v: (style % v).encode()
+
+
+def _check_format(attrs: dict[str, Any]) -> None:
+    dtype, fill = attrs["T"], attrs["fill"].decode()
+    if not (dtype.is_floating or dtype.is_complex):
+        if attrs["scientific"] or attrs["shortest"]:
+            raise refuse(f"scientific and shortest format not supported for datatype {dtype.name}")
+        if attrs["precision"] > -1:
+            raise refuse(f"precision not supported for datatype {dtype.name}")
+    if attrs["scientific"] and attrs["shortest"]:
+        raise refuse("Cannot select both scientific and shortest notation")
+    if len(fill) > 1:
+        raise refuse(f'Fill string must be one or fewer characters: "{fill}"')
+    if fill not in ("", *" +-0#"):
+        raise refuse(f'Fill argument not supported: "{fill}"')
 
 
 def _float_of(text: bytes) -> float:

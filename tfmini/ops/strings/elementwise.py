@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
+from tfmini.numerics import regular_expressions
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
@@ -153,11 +153,11 @@ def _checked_start(text: bytes, size: int, start: int, index: int) -> int:
 # ---- regular expressions --------------------------------------------------------------------
 
 
-def _compile(pattern: Any) -> re.Pattern[bytes]:
+def _compile(pattern: Any) -> Any:
     pattern = _scalar(pattern)
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        return regular_expressions.compiled(pattern)
+    except regular_expressions.PatternError as error:
         raise refuse(f"Invalid pattern: {pattern.decode(errors='replace')}, error: {error}") from None
 
 
@@ -166,18 +166,8 @@ def _scalar(value: Any) -> bytes:
 
 
 def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> Any:
-    compiled = _compile(pattern)
-    # RE2's rewrite strings have only the escapes \0 to \9 and \\.
-    pieces = re.split(rb"\\([0-9\\])", _scalar(rewrite))
-
-    def expand(match: re.Match[bytes]) -> bytes:
-        out = [pieces[0]]
-        for code, text in zip(pieces[1::2], pieces[2::2]):
-            out += [b"\\" if code == b"\\" else match.group(int(code)) or b"", text]
-        return b"".join(out)
-
-    count = 0 if replace_global else 1
-    return each(lambda s: compiled.sub(expand, s, count=count), value)
+    compiled, text = _compile(pattern), _scalar(rewrite)
+    return each(lambda s: regular_expressions.replaced(compiled, s, text, replace_global), value)
 
 
 @replace_op.kernel("CPU")
@@ -211,16 +201,22 @@ def _encode(value: Any, *, pad: bool) -> Any:
     return each(lambda s: base64.urlsafe_b64encode(s).rstrip(b"="), value)
 
 
-_URL_SAFE = re.compile(rb"[A-Za-z0-9_-]*={0,2}")
+_URL_SAFE = re.compile(rb"[A-Za-z0-9_-]*")
 
 
 def _decode_one(text: bytes) -> bytes:
-    if not _URL_SAFE.fullmatch(text):
+    """The bytes of URL-safe base64. Padding is optional, and must fill the last group of four if it is there."""
+    plain = text
+    if len(text) % 4 == 0:
+        plain = text.removesuffix(b"==") if text.endswith(b"==") else text.removesuffix(b"=")
+    whole = max(0, len(text) - 1) // 4 * 4  # the last group is looked at last
+    if not _URL_SAFE.fullmatch(text, 0, whole):
         raise refuse("Invalid character found in base64.")
-    try:
-        return base64.urlsafe_b64decode(text.rstrip(b"=") + b"=" * (-len(text.rstrip(b"=")) % 4))
-    except binascii.Error:
-        raise refuse("Invalid character found in base64.") from None
+    if len(plain) % 4 == 1:
+        raise refuse("Base64 string length cannot be 1 modulo 4.")
+    if not _URL_SAFE.fullmatch(plain):
+        raise refuse("Invalid character found in base64.")
+    return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
 
 
 @decode_op.kernel("CPU")

@@ -16,6 +16,7 @@ import numpy as np
 from tfmini import errors, protos
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.journal import journal
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.event_file import EventFile
 from tfmini.ops.summary.media_ops import audio_message, image_message
@@ -178,6 +179,7 @@ def _parse(message: Any, serialized: bytes, what: str) -> None:
 def _write(writer: WriterState, step: Any, serialized: bytes) -> tuple[()]:
     event = protos.Event(wall_time=time.time(), step=int(step))
     _parse(event.summary, serialized, "summary")
+    journal.note_summary(event.summary.value, event.step, event.wall_time)
     writer.write(event)
     return ()
 

@@ -188,6 +188,8 @@ def _dense_table(
         max_load_factor=max_load_factor,
     )  # fmt: skip
     table.forbid(deleted_key, "deleted_key")
+    if table.buckets is not None:
+        table.buckets.deleted_key = table.keys_of(np.asarray(deleted_key)[None])[0]
     return table
 
 

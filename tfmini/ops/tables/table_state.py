@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.ops.shared_state import handle_value
+from tfmini.ops.tables.dense_buckets import Buckets
 from tfmini.shapes import format_raw
 
 Shape = tuple[int, ...]
@@ -20,26 +20,6 @@ WHOLE_LINE, LINE_NUMBER = -2, -1
 
 def _invalid(text: str) -> errors.OpError:
     return errors.InvalidArgumentError.of(text)
-
-
-@dataclass
-class Buckets:
-    """The buckets of a dense table, which limit its number of entries.
-
-    Attributes:
-      count: the number of buckets, a power of 2.
-      load: the share of the buckets that may be used.
-      empty_key: the key in unused buckets.
-    """
-
-    count: int
-    load: float
-    empty_key: Any
-
-    def make_room(self, entries: int) -> None:
-        """Doubles the number of buckets until ``entries`` fit."""
-        while entries > self.count * self.load:
-            self.count *= 2
 
 
 class TableState:
@@ -154,10 +134,12 @@ class TableState:
             elif replace_all:
                 self._entries = items
                 if self.buckets is not None:
-                    self.buckets.count = max(4, 1 << (len(wanted) - 1).bit_length())
+                    self.buckets.restart(len(wanted))
+                    self.buckets.inserted(list(items))
             else:
                 if self.buckets is not None:
                     self.buckets.make_room(len(self._entries) + len(wanted))
+                    self.buckets.inserted(wanted)
                 self._entries.update(items)
 
     def _check_shapes(self, keys: Any, values: Any) -> None:
@@ -193,24 +175,31 @@ class TableState:
         self._check_allowed(wanted)
         with self._lock:
             for key in wanted:
-                self._entries.pop(key, None)
+                if key in self._entries:
+                    value = self._entries.pop(key)
+                    if self.buckets is not None:
+                        self.buckets.removed(key, value)
 
     def export(self) -> tuple[Any, Any]:
-        """All keys and their values, as arrays."""
+        """All keys and their values, as arrays.
+
+        A dense table exports all buckets, unused ones included, as matrices with a row for each.
+        """
         with self._lock:
-            keys, values = list(self._entries), list(self._entries.values())
-        if self.buckets is not None:
-            # A dense table exports its buckets, including the empty ones.
-            spare = self.buckets.count - len(keys)
-            keys += [self.buckets.empty_key] * spare
-            values += [np.zeros(self.value_shape, self.value_dtype.numpy)[()]] * spare
+            if self.buckets is None:
+                keys, values = list(self._entries), list(self._entries.values())
+            else:
+                spare = np.zeros(self.value_shape, self.value_dtype.numpy)[()]
+                keys, values = self.buckets.export(self._entries, spare)
         out = np.empty((len(keys), *self.key_shape), self.key_dtype.numpy)
         if self.key_shape:
             for i, key in enumerate(keys):
                 out[i] = key
         else:
             out[:] = keys
-        return out, self._array(values)
+        if self.buckets is None:
+            return out, self._array(values)
+        return out.reshape(len(keys), -1), self._array(values).reshape(len(keys), -1)
 
     def read(self) -> Any:
         """The value of a reference to the table."""
@@ -221,6 +210,8 @@ class TableState:
         with self._lock:
             self._entries = {}
             self.is_initialized = not self.once
+            if self.buckets is not None:
+                self.buckets.restart(self.buckets.count)
 
 
 def _text(value: Any) -> str:

@@ -64,6 +64,16 @@ class VariableState:
     def is_initialized(self) -> bool:
         return self._value is not None
 
+    def extent(self) -> tuple[tuple[int, ...], int]:
+        """(shape, bytes) of the value, without waiting for an update; () and 0 where there is none."""
+        value = self._value
+        if isinstance(value, np.ndarray):
+            return value.shape, value.nbytes
+        if value is None or self.shape is None or None in self.shape:
+            return (), 0
+        shape = tuple(size or 0 for size in self.shape)  # an update is changing the value
+        return shape, int(np.prod(shape)) * np.dtype(self.dtype.numpy).itemsize
+
     def read(self) -> Any:
         """A snapshot of the value: later updates do not change it. Callers must not change it.
 

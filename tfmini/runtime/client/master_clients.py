@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tfmini import errors
-from tfmini.graph.node import Node
+from tfmini.graph.node import Node, Nodes
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.peer import State
 from tfmini.runtime.client import wait_reports
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.call import Signature
 from tfmini.runtime.client.fetches import writable
-from tfmini.runtime.client.unfinished_step import UnfinishedStep
+from tfmini.runtime.client.unfinished_step import RemoteStep, UnfinishedStep
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
@@ -25,6 +26,7 @@ from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.master.step_waits import ASK_S, Told
+from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import hold
@@ -92,9 +94,25 @@ class DirectMaster:
         if session.closed or self._pid and self._pid != os.getpid():
             self._check()
         timeout_s = timeout_s or session.options.operation_timeout_s
+        request = self._master.trace_request
+        if request is not None and request.wants(session, plan):
+            return self._run_for(request, plan, values, timeout_s)
         if plan.local is not None:
             return self._master.worker.execute(plan.local, values, timeout_s)
         return self._run_step(plan, values, timeout_s)[0]
+
+    def _run_for(
+        self, request: TraceRequest, plan: Plan, values: list[Any], timeout_s: float | None
+    ) -> list[Any]:
+        """Runs a step whose trace somebody else has asked for."""
+        try:
+            traced = self.prepare((plan.feeds, plan.fetches, plan.targets), timeout_s, traced=True)
+            found, trace = self._run_step(traced, values, timeout_s)
+        except errors.OpError as error:
+            request.done(error)
+            raise
+        request.done(None, trace)
+        return found
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
         """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
@@ -105,7 +123,7 @@ class DirectMaster:
             found, trace = self._run_step(plan, values, timeout_s)
         else:
             found, trace = self.run(plan, values, timeout_s), None
-        return found, run_metadata(options, plan, trace)
+        return found, run_metadata(options, plan, trace, self._options.build_cost_model)
 
     def _run_step(
         self, plan: Plan, values: list[Any], timeout_s: float | None
@@ -117,7 +135,7 @@ class DirectMaster:
         try:
             step.start(values)
             found, trace = answer.result(timeout_s, step.expire, step.describe)
-        except (errors.AbortedError, errors.UnavailableError) as error:
+        except (errors.AbortedError, errors.UnavailableError, errors.CancelledError) as error:
             found_error = copy.copy(error)  # a lost connection gives several steps one error
             found_error.unfinished = UnfinishedStep(step)
             raise found_error from None
@@ -200,6 +218,7 @@ class RemoteMaster:
         self._config = config
         self._options = options
         self._handle = ""
+        self._nodes: Nodes = {}
         self._opening = threading.Lock()
         self._let_go: Callable[[], None] = lambda: None
         self._version = 0
@@ -225,10 +244,10 @@ class RemoteMaster:
             raise
         except errors.OpError:
             raise
-        except BaseException:
+        except BaseException:  # Ctrl-C: the client does not wait for the answer any more
             if describe is not None:
                 wait_reports.report_interrupt(describe, self._reactor)
-            handle.cancel()  # an interrupt: no client waits for the answer any more
+            handle.cancel()
             raise
 
     def _run_step(self, request: m.RunStep, timeout_s: float | None) -> m.RunStepReply:
@@ -241,10 +260,22 @@ class RemoteMaster:
 
             self._peer.call(question, answered, timeout_s=ASK_S + 1.0)
 
-        reply: m.RunStepReply = self._call(request, limit_s and limit_s + _GRACE_S, describe=describe)
+        was_ready = self._peer.state is State.READY  # else the request may never have been sent
+        try:
+            reply: m.RunStepReply = self._call(request, limit_s and limit_s + _GRACE_S, describe=describe)
+        except (errors.UnavailableError, errors.CancelledError) as error:
+            found = copy.copy(error)  # a lost connection gives several steps one error
+            if was_ready:
+                found.unfinished = self.unknown_step((request.feeds, request.fetches, request.targets), error.message)
+            raise found from None
         return reply
 
+    def unknown_step(self, signature: Signature, what: str) -> RemoteStep:
+        """The ``unfinished`` of a step after an event that leaves open what it has done."""
+        return RemoteStep(self._nodes, signature, what)
+
     def extend(self, nodes: Sequence[Node]) -> None:
+        self._nodes.update((node.name, node) for node in nodes)
         graph = [n.to_wire() for n in nodes]
         if not self._open(graph):
             request = m.ExtendSession(self._handle, graph, self._version)

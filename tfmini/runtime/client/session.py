@@ -169,6 +169,7 @@ class BaseSession:
 
     def _execute(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
         """The values that the call's step fetches."""
+        self._runs += 1  # before the step: a run that fails may have found new operations, too
         if self._sent != len(self._graph._order):
             self._extend()
         timeout_s = None
@@ -185,7 +186,6 @@ class BaseSession:
                     run_metadata.Clear()
         except errors.OpError as error:
             raise located(error, self._graph) from None
-        self._runs += 1
         return found
 
     def _run_with_metadata(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
@@ -202,6 +202,10 @@ class BaseSession:
             operations = self._graph._order[self._sent :]
             if not operations:
                 return
+            if not (self._sent or self._target) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
+                self._master.close()
+                self._target = targets.default_target()
+                self._master = self._connect()
             try:
                 as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
                 self._master.extend([as_node(op) for op in operations])
@@ -209,7 +213,7 @@ class BaseSession:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
             self._graph._sent_version = max(self._graph._sent_version, self._sent)
-            if self._runs:
+            if self._runs > 1:
                 self._note_growth(operations)
 
     def _note_growth(self, operations: list[Operation]) -> None:
@@ -217,7 +221,7 @@ class BaseSession:
         if self._growths == _GROWTH_WARNING:
             file, line = operations[-1].creation_site()
             _log.warning(
-                "The graph grows between runs: %d of the last %d runs found new operations, the latest %r made at"
+                "The graph grows between runs: %d of %d runs so far found new operations, the latest %r made at"
                 " %s:%d. Each makes the next step slower and takes memory. Build the graph once, before the loop"
                 " (tf.get_default_graph().finalize() finds such places).",
                 self._growths, self._runs, operations[-1].name, file, line,
@@ -276,8 +280,7 @@ class BaseSession:
         return found
 
     def _partial_step(self, tensors: list[Tensor], targets: list[Operation], feeds: dict[Tensor, Any]) -> list[Any]:
-        values: list[Any] = self.run([tensors, targets], feeds)[0]
-        return values
+        return self.run([tensors, targets], feeds)[0]  # type: ignore[no-any-return]
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices that this session can use. Waits for tasks that are not up yet and that its filters name.

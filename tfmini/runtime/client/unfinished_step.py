@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.omission import is_update
+from tfmini.graph.prune import prune
 from tfmini.rpc.messages import GetStepOutcome
 from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.client.call import Signature
 from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.master.step import Step
 from tfmini.runtime.worker.step_outcomes import final_outcome
@@ -74,6 +77,54 @@ class FinishedStep:
     def updates_made(self) -> frozenset[str]:
         """All updates of the step."""
         return self._updates
+
+
+class RemoteStep:
+    """The same for a step whose master is in another process, which does not tell what the step has done.
+
+    Args:
+      nodes: the nodes of the session's graph, by name.
+      what: the event after which nobody knows.
+    """
+
+    def __init__(self, nodes: Nodes, signature: Signature, what: str) -> None:
+        self._nodes = nodes
+        self._signature = signature
+        self._what = what
+
+    def updates_made(self) -> frozenset[str]:
+        """Nothing for a step without updates.
+
+        Raises:
+          UnknownError: for others; it names the tasks and the updates.
+        """
+        feeds, fetches, targets = self._signature
+        needed = prune(self._nodes, [_endpoint(t) for t in fetches], targets, [_endpoint(t) for t in feeds])
+        updates = [node for node in needed.values() if is_update(node)]
+        if not updates:
+            return frozenset()
+        places = sorted({node.device or "a task that its master chose" for node in updates})
+        names = sorted(node.name for node in updates)
+        raise errors.UnknownError(None, None, (
+            f"A step was cut off ({self._what}), and nobody knows which of its updates it has made on"
+            f" {', '.join(places)}: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}. Its master is in"
+            " another process, which does not tell. The step is not repeated, since an update could be made twice."
+            " Go on from the last checkpoint. A script with the target of its own tf.train.Server recovers by itself."
+        ))  # fmt: skip
+
+
+def _endpoint(name: str) -> Endpoint:
+    node, _, index = name.rpartition(":")
+    return node, int(index)
+
+
+def of_finished(session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Any:
+    """The `FinishedStep` or `RemoteStep` of a step that has come to its end."""
+    remote = getattr(session._master, "unknown_step", None)
+    if remote is None:
+        return FinishedStep(session, fetches, feed_dict, omitted)
+    signature = session._find_call(fetches, feed_dict)[0].signature
+    return remote(signature, "a hook failed after it")
 
 
 def run_without(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.collectives import schedules
+from tfmini.collectives import scatters, schedules
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.collectives.stages import fingerprint_text
 from tfmini.graph.node import Node
@@ -21,7 +21,9 @@ from tfmini.runtime.collectives.groups import canonical
 
 _REMEMBERED_NODES = 10_000
 BEGINS = "_collective_begins"
-"""An attr of the broadcasts with which a group begins anew."""
+"""An attr of the collectives with which a group begins anew."""
+LEAST = "_collective_least"
+"""An attr of the collectives of an elastic group: with how many members it may begin."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class About:
       reduction: (merge op, final op) of an all-reduce.
       pieces: the least number of pieces that each chunk travels in.
       begins: whether the members may have come from different steps: it gives them the same variables.
+      least: with how many members the group may begin, if it is elastic; else 0.
     """
 
     device: str
@@ -47,15 +50,16 @@ class About:
     reduction: tuple[str, str] | None
     pieces: int
     begins: bool
+    least: int
 
 
 class Call:
-    """One run of a collective op; ``value`` is None where it only receives."""
+    """One run of a collective op; ``value`` is None where it only receives, ``splits`` are those of an all-to-all."""
 
-    __slots__ = ("wait", "about", "value", "instance", "_node")
+    __slots__ = ("wait", "about", "value", "splits", "instance", "node")
 
-    def __init__(self, wait: Wait, about: About, node: Node, value: Any) -> None:
-        self.wait, self.about, self.value, self._node = wait, about, value, node
+    def __init__(self, wait: Wait, about: About, node: Node, value: Any, splits: Any = None) -> None:
+        self.wait, self.about, self.value, self.splits, self.node = wait, about, value, splits, node
         self.instance = about.instance
 
     def describe(self) -> str:
@@ -68,19 +72,28 @@ class Call:
         """The schedule by messages, for the members in the order of the ring.
 
         Raises:
-          InvalidArgumentError: when the value does not have the shape that the node says.
+          InvalidArgumentError: when the value does not have the shape that the node says, or not the splits.
         """
-        return _SCHEDULES[trait_of(self._node.op, "collective")](self, self._node, rank, members)
+        return _SCHEDULES[trait_of(self.node.op, "collective")](self, self.node, rank, members)
 
 
 class Calls:
-    """Makes calls, and keeps the common parts of their nodes."""
+    """Makes calls, and keeps the common parts of their nodes.
+
+    Attributes:
+      most_ranks: the number of devices of a session without a cluster; None where there is a cluster.
+    """
 
     def __init__(self) -> None:
+        self.most_ranks: int | None = None
         self._known: dict[int, tuple[Node, Any, About]] = {}
 
-    def make(self, wait: Wait, node: Node, value: Any) -> Call:
-        """The call that a node stands for."""
+    def make(self, wait: Wait, node: Node, value: Any, splits: Any = None) -> Call:
+        """The call that a node stands for.
+
+        Raises:
+          InvalidArgumentError: when its group has more ranks than a session without a cluster has devices.
+        """
         if value is not None and type(value) is not np.ndarray:
             value = np.asarray(value)
         shape = None if value is None else value.shape
@@ -89,7 +102,17 @@ class Calls:
             if len(self._known) >= _REMEMBERED_NODES:
                 self._known.clear()
             known = self._known[id(node)] = node, shape, _about(node, shape)
-        return Call(wait, known[2], node, value)
+            if self.most_ranks is not None and known[2].group_size > self.most_ranks:
+                raise errors.InvalidArgumentError.of(_alone(known[2], self.most_ranks))
+        return Call(wait, known[2], node, value, splits)
+
+
+def _alone(about: About, devices: int) -> str:
+    return (
+        f"The {about.cause} would wait for ever: this session has no cluster and {devices} device(s), so the other"
+        " ranks cannot join. Give tf.Session the target of this process's tf.train.Server; under Horovod call"
+        " hvd.init() before the session's first run."
+    )
 
 
 def _about(node: Node, shape: tuple[int, ...] | None) -> About:
@@ -110,7 +133,7 @@ def _about(node: Node, shape: tuple[int, ...] | None) -> About:
     cause = f"collective {op}{quoted} (group {group_key}, instance {instance}) of {group_size} ranks"
     return About(
         node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.without_step()), cause,
-        reduction, pieces, BEGINS in attrs,
+        reduction, pieces, BEGINS in attrs, attrs.get(LEAST, 0),
     )  # fmt: skip
 
 
@@ -118,8 +141,11 @@ def _described(node: Node, reduction: tuple[str, str] | None, pieces: int) -> st
     """The op of a fingerprint: with all that ranks must agree on."""
     if reduction is not None:
         return f"all-reduce({', '.join(reduction)}{f', {pieces} pieces' if pieces > 1 else ''})"
-    if node.op == "CollectiveGather":
-        return "gather"
+    kind = trait_of(node.op, "collective")
+    if kind == "reduce-scatter":
+        return f"reduce-scatter({node.attrs['merge_op'].decode()}, {node.attrs['final_op'].decode()})"
+    if kind != "broadcast":
+        return "gather" if kind == "all-gather" else str(kind)
     root = node.attrs.get("_collective_root")
     return "broadcast" if root is None else f"broadcast(from rank {root})"
 
@@ -141,6 +167,9 @@ def result_memory(value: Any) -> tuple[Any, Any]:
 
 
 def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+    if node.op == "CollectiveBcastAlike":
+        value = call.value if node.attrs["is_source"] else None
+        return schedules.Broadcast(rank, len(members), value, call.value.shape, call.value.dtype)
     wanted = tuple(node.attrs["shape"])
     if call.value is not None and call.value.shape != wanted:
         text = f"Broadcast of shape {list(wanted)} got a tensor of shape {list(call.value.shape)}."
@@ -151,20 +180,72 @@ def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
 def _gather(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     if not call.value.shape:
         raise errors.InvalidArgumentError.of("A collective gather needs a tensor of at least one dimension.")
-    order = sorted(range(len(members)), key=lambda r: canonical(members[r]))
-    return schedules.Gather(rank, len(members), call.value, order)
+    return schedules.Gather(rank, len(members), call.value, _order(members))
+
+
+def _order(members: list[str]) -> list[int]:
+    """The ranks in the order of their devices."""
+    return sorted(range(len(members)), key=lambda r: canonical(members[r]))
+
+
+def _reduce_scatter(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+    if not call.value.shape:
+        raise errors.InvalidArgumentError.of("A reduce-scatter needs a tensor of at least one dimension.")
+    merge, final = node.attrs["merge_op"].decode(), node.attrs["final_op"].decode()
+    return scatters.ReduceScatter(rank, len(members), call.value, merge, final, _order(members))
+
+
+def _all_to_all(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+    splits = _checked_splits(call, len(members))
+    return scatters.AllToAll(rank, len(members), call.value, splits, _order(members))
+
+
+def _checked_splits(call: Call, size: int) -> list[int]:
+    if not call.value.shape:
+        raise errors.InvalidArgumentError.of("An all-to-all needs a tensor of at least one dimension.")
+    rows, splits = len(call.value), np.asarray(call.splits).tolist()
+    wrong = ""
+    if not splits and rows % size:
+        wrong = f"cannot divide {rows} rows evenly among {size} ranks; give splits"
+    elif splits and len(splits) != size:
+        wrong = f"has {len(splits)} splits for {size} ranks; give the number of rows for each rank"
+    elif splits and (min(splits) < 0 or sum(splits) > rows):
+        wrong = f"has the splits {splits} of {rows} rows; give numbers from 0 on whose sum is at most {rows}"
+    if wrong:
+        raise errors.InvalidArgumentError.of(f"{call.about.device}: {call.describe()} {wrong}.")
+    return splits or [rows // size] * size
 
 
 _SCHEDULES: dict[str, Callable[[Call, Node, int, list[str]], Any]] = {
     "all-reduce": _reduce,
     "broadcast": _broadcast,
     "all-gather": _gather,
+    "reduce-scatter": _reduce_scatter,
+    "all-to-all": _all_to_all,
 }
+
 
 def failure_message(epoch: int, error: errors.OpError, task: str) -> m.CollectiveFailure:
     """The news of a failure for the other members of a group."""
     s = m.status_of(error, task)
     return m.CollectiveFailure(epoch, s.code, s.message, s.node, s.device, s.task, s.derived)
+
+
+def refused(call: Call, member: Any) -> errors.OpError | None:
+    """Why a call cannot be one of a group's, whose member of that device is given; None if it can.
+
+    Nobody joins an elastic group in the middle of its work: its members have rolled back, and may be others.
+    """
+    about = call.about
+    if member is None or member.over:
+        if not about.least or about.begins:
+            return None
+        text = f"{call.describe()} cannot run: the members of its elastic group have changed. Begin anew with its hook."
+        return errors.AbortedError.of(text)
+    if member.has_joined and about.group_size != member.group_size:
+        text = f"{call.describe()} has group_size {about.group_size}; the group has {member.group_size}."
+        return errors.InvalidArgumentError.of(text)
+    return None
 
 
 def begin_failure(error: Exception, call: Call) -> errors.OpError:

@@ -96,12 +96,17 @@ class EarlyMessages:
             self.bytes -= kept.bytes
             self.count -= len(kept.messages)
 
-    def drop_from(self, sender: str, why: str) -> None:
-        """Refuses the groups in which a task takes part that is gone."""
-        for epoch in [epoch for epoch, kept in self._epochs.items() if sender in kept.senders]:
-            text = f"{sender} was lost by {self._task}, which had not joined its collective group yet: {why}"
-            self.drop(epoch)
-            self._refuse(epoch, errors.UnavailableError.of(text, task=sender))
+    def epochs_of(self, sender: str) -> list[int]:
+        """The groups of which a task has sent messages."""
+        return [epoch for epoch, kept in self._epochs.items() if sender in kept.senders]
+
+    def refuse_lost(self, epochs: list[int], sender: str, why: str) -> None:
+        """Refuses groups, if their messages are still here: the task that sent them is gone."""
+        for epoch in epochs:
+            if epoch in self._epochs:
+                text = f"{sender} was lost by {self._task}, which had not joined its collective group yet: {why}"
+                self.drop(epoch)
+                self._refuse(epoch, errors.UnavailableError.of(text, task=sender))
 
     def sweep(self) -> None:
         """Refuses the groups that were here at the last sweep already."""

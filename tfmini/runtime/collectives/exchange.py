@@ -6,12 +6,14 @@ import collections
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.runtime.collectives.calls import Call
 from tfmini.runtime.collectives.early_messages import BYTE_LIMIT, size_of, too_many_bytes
+from tfmini.runtime.collectives.groups import PARTIAL
+from tfmini.runtime.collectives.past_lives import PastLife
 from tfmini.runtime.collectives.stages import Stages
 
 _REMEMBERED_STEPS = 64
@@ -21,6 +23,7 @@ class Exchange:
     """The n-th run of one collective by one member. ``lock`` guards the schedule.
 
     Attributes:
+      sent: rank -> the bytes and the messages that it has been sent.
       again: a thread that could not have the lock asks its holder to look once more.
     """
 
@@ -34,7 +37,9 @@ class Exchange:
         self.again = False
         self._now = now
         self.began_at = now()
+        self.sent: dict[int, tuple[int, int]] = {}
         self.present: set[int] = set()  # ranks that are known to take part
+        self.suspects: dict[int, Any] = {}  # rank -> its probe of another exchange, until it answers about this one
         self.warn_after_s = 0.0
 
     @cached_property
@@ -63,25 +68,6 @@ class Exchange:
         return True
 
 
-class Progress(NamedTuple):
-    """How far a device has come in a group, beyond one life of it.
-
-    Attributes:
-      finished: the number of finished steps; -1 if it is not known.
-      latest: the id of the last of them, which may still have calls to come; 0 for none.
-    """
-
-    finished: int
-    latest: int
-
-
-def finished_before(call: Call, progress: Progress | None) -> int:
-    """The number of steps that a device has finished before that of a call; -1 if that does not matter."""
-    if progress is None or call.about.begins:
-        return -1
-    return progress.finished - (progress.finished > 0 and progress.latest == call.wait.step.step_id)
-
-
 class Member:
     """One device of this task in one epoch of a group.
 
@@ -91,8 +77,9 @@ class Member:
       withdraw: tells the leader that this task no longer waits for that answer.
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
-      lost: the member that was lost while no call was under way; the next call fails.
+      lost: a member was lost from which no call under way needs anything; the next call fails.
       stages: where all ranks share memory; ``pids``: of all ranks, where they may read each other's.
+      answered: how many collectives of its latest step have given their results.
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
 
@@ -109,7 +96,7 @@ class Member:
         self.early: dict[tuple[int, int], list[Any]] = {}
         self.early_bytes = 0
         self.counts: dict[int, int] = {}
-        self.lost = ""
+        self.lost: errors.OpError | None = None
         self.over = False
         self.joined_at = joined_at
         self.warn_after_s = 0.0
@@ -118,7 +105,7 @@ class Member:
         self.running: dict[int, Exchange] = {}
         self.later: dict[int, collections.deque[Call]] = {}
         self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)
-        self._ordinal = 0
+        self._ordinal = self.answered = 0
         self._is_ordered = True
 
     def enter(self, epoch: int, members: list[str], steps: int) -> None:
@@ -131,6 +118,7 @@ class Member:
         """The number of a step among those that use this group, 0 when they overlap: then their order means nothing."""
         if not self._steps or self._steps[-1] != step_id:
             self._ordinal += 1
+            self.answered = 0
             if step_id in self._steps or self.exchanges:
                 self._is_ordered = False
             self._steps.append(step_id)
@@ -150,11 +138,22 @@ class Member:
         self.early_bytes -= sum(map(size_of, found))
         return found
 
-    def progress(self, is_interrupted: bool) -> Progress:
-        """How far it has come when its life ends; ``is_interrupted``: some calls of its latest step have no answer."""
-        if not self._is_ordered:
-            return Progress(-1, 0)
-        return Progress(self._ordinal - is_interrupted, 0 if is_interrupted else self._steps[-1] if self._steps else 0)
+    def past(self, calls: list[Call], extra: Call | None, why: errors.OpError) -> PastLife:
+        """This life, when it has ended.
+
+        Args:
+          calls: those that were under way; ``extra``: one that has not begun, and gets the error as well.
+        """
+        latest = self._steps[-1] if self._steps and self.answered else 0
+        is_interrupted = bool(calls) or extra is not None and latest == extra.wait.step.step_id
+        finished = PARTIAL if is_interrupted and self.answered else self._ordinal - is_interrupted
+        is_told = bool(calls) or extra is not None
+        return PastLife(finished, latest, why, is_told) if self._is_ordered else PastLife(-1, 0, why, is_told)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is under way."""
+        return not (self.queued or self.exchanges or self.later)
 
     def take_calls(self) -> list[Call]:
         """The calls that have no answer yet; none of them is kept."""

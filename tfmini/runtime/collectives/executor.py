@@ -1,8 +1,7 @@
 """The collectives of one task: joins groups, drives schedules, and reports why a schedule stalls.
 
-A call of a collective op becomes an `Exchange`: the pure schedule says what to send, messages from the
-other ranks drive it. Nothing holds a thread. An error in one exchange ends the group's epoch on all
-members; the next call joins the group again.
+A call of a collective op becomes an `Exchange`: the pure schedule says what to send, messages from the other ranks
+drive it. Nothing holds a thread. An error in one exchange ends the group's epoch on all members; the next call joins.
 """
 
 from __future__ import annotations
@@ -16,11 +15,13 @@ from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.schedules import Send
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message
+from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message, refused
 from tfmini.runtime.collectives.early_messages import EarlyMessages
-from tfmini.runtime.collectives.exchange import Exchange, Member, Progress, finished_before
-from tfmini.runtime.collectives.groups import GroupLeader, default_leader
+from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.groups import UNTOLD_MS, GroupLeader, default_leader, untold
+from tfmini.runtime.collectives.past_lives import PastLives
 from tfmini.runtime.collectives.shared import SharedCollectives
+from tfmini.runtime.collectives.traffic import Counters, note
 from tfmini.runtime.collectives.watch import Watch
 from tfmini.runtime.process import Process
 
@@ -29,11 +30,7 @@ _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another
 
 
 class CollectiveExecutor:
-    """See the module. Without `connect` it serves the devices of its own task.
-
-    Attributes:
-      sent_messages, sent_bytes: of tensor data, to other devices, so far.
-    """
+    """See the module. Without `connect` it serves its own devices. ``calls`` makes calls, ``traffic`` counts them."""
 
     def __init__(self, task: str, process: Process) -> None:
         self.task, self._process, self.now = task, process, process.now
@@ -41,17 +38,17 @@ class CollectiveExecutor:
         self.leader_task = task
         self._peer_for: Callable[[str, str], Any] | None = None
         self.leader = GroupLeader(self._tasks, process.randbits)
-        self.sent_messages = self.sent_bytes = 0
+        self.traffic = Counters()
         self._members: dict[tuple[int, str], Member] = {}
         self._by_epoch: dict[tuple[int, int], Member] = {}
-        self._progress: dict[tuple[int, str], Progress] = {}  # at the end of the latest life
+        self._past = PastLives()
         self._over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
         self._early = EarlyMessages(task, self.lock, lambda epoch, error: self._remember(epoch, None, error))
         self.closed = False
         self._local: collections.deque[m.CollectiveData] = collections.deque()
         self._delivering = False
-        self._calls = Calls()
+        self.calls = Calls()
         self._shared = SharedCollectives(self)
         self.look: Callable[[Member, int], None] = self._shared.look  # should a bell have been lost on its way
         self._watch = Watch(self)
@@ -63,8 +60,7 @@ class CollectiveExecutor:
 
         Args:
           tasks: full task name -> address.
-          leader: the task that completes groups, as in ``ConfigProto.experimental.collective_group_leader``; "": the
-            chief or the first worker.
+          leader: completes groups, as ``ConfigProto.experimental.collective_group_leader``; "": chief or first worker.
           peer_for: (task, address) -> peer.
           call_later: (seconds, function, arguments…): the clock.
         """
@@ -73,25 +69,26 @@ class CollectiveExecutor:
         self.leader_task = self.leader_task or default_leader(tasks)
         self._peer_for = peer_for
         self._watch.call_later = self._early.call_later = call_later
-        self.leader = GroupLeader(tasks, self._process.randbits)
+        self.leader = GroupLeader(tasks, self._process.randbits, self.task, call_later)
 
     # ---- calls ------------------------------------------------------------------------------
 
-    def begin(self, wait: Any, node: Any, value: Any) -> None:
+    def begin(self, wait: Any, node: Any, value: Any, splits: Any = None) -> None:
         """The functions that the kernels of collective ops call."""
-        self.call(self._calls.make(wait, node, value))
+        self.call(self.calls.make(wait, node, value, splits))
 
     def call(self, call: Call) -> None:
         """Begins a collective; the call's wait is answered when it is over."""
         about = call.about
         with self.lock:
             member = self._members.get((about.group_key, about.device))
+            refusal = refused(call, member) or (None if member else self._past.refusal(call))
             if member is None or not member.has_joined and member.group_size != about.group_size:
                 member = Member(about.group_key, about.group_size, about.device, self.now())
-                self._members[about.group_key, about.device] = member
-        if about.group_size != member.group_size:
-            text = f"{call.describe()} has group_size {about.group_size}; the group has {member.group_size}."
-            call.wait.fail(errors.InvalidArgumentError.of(text))
+                if refusal is None:
+                    self._members[about.group_key, about.device] = member
+        if refusal is not None:
+            call.wait.fail(refusal)
             return
         if not call.wait.on_cancel(about.cause, lambda: self._given_up(member, call)):
             return  # the next call joins
@@ -102,8 +99,8 @@ class CollectiveExecutor:
                 is_queued = not (member.epoch or member.over)
                 if is_queued:
                     member.queued.append(call)
-        if member.lost:
-            self.fail(member, errors.UnavailableError.of(member.lost), extra=call)
+        if member.lost is not None:
+            self.fail(member, member.lost, extra=call)
         elif joins:
             self._join(member, call)
         elif not is_queued:
@@ -118,13 +115,14 @@ class CollectiveExecutor:
             else:
                 self._enter(member, answer)
 
-        steps = finished_before(call, self._progress.get((member.group_key, member.device)))
+        steps = self._past.finished_before(call)
         place = self._shared.place() if self._peer_for is not None and self._process.shares_memory else ""
+        wanted = member.group_key, member.group_size, member.device, place
         if self.leader_task == self.task or self._peer_for is None:
-            self.leader.join(member.group_key, member.group_size, member.device, place, answered, steps)
+            self.leader.join(*wanted, answered, steps, call.about.least)
             member.withdraw = lambda: self.leader.withdraw(member.group_key, member.device, answered)
         else:
-            request = m.CollectiveJoin(member.group_key, member.group_size, member.device, place, steps)
+            request = m.CollectiveJoin(*wanted, steps, call.about.least)
             member.withdraw = self._peer(self.leader_task).call(request, answered, wait_for_ready=True).withdraw
         if member.over and not member.epoch:  # given up meanwhile
             member.withdraw()
@@ -175,7 +173,7 @@ class CollectiveExecutor:
                 early = member.take_early(exchange.key)
                 with exchange.lock:  # before anybody can deliver to it
                     member.exchanges[exchange.key] = exchange
-                    sends = schedule.begin()
+                    self.traffic.data(member, exchange, sends := schedule.begin())
                     finished = exchange.finish()
         if is_over:
             call.wait.fail(errors.AbortedError.of(f"{call.describe()}: its group has ended."))
@@ -200,8 +198,6 @@ class CollectiveExecutor:
             message = m.CollectiveData(
                 member.epoch, send.rank, member.rank, *exchange.key, send.tag, exchange.packed, (send.values,)
             )
-            self.sent_messages += 1
-            self.sent_bytes += send.values.nbytes
             task = member.tasks[send.rank]
             if task == self.task:
                 self._local.append(message)
@@ -271,6 +267,7 @@ class CollectiveExecutor:
                     return
                 exchange.present.add(message.sender)
                 sends = exchange.schedule.receive(message.sender, message.tag, message.values[0])
+                self.traffic.data(member, exchange, sends)
                 finished = exchange.finish()
         except (ValueError, IndexError) as error:  # data that does not fit: no other code would end the exchange
             text = f"{member.who(member.rank)} cannot use the data that {member.who(message.sender)} sent for"
@@ -291,6 +288,8 @@ class CollectiveExecutor:
     def answer(self, member: Member, exchange: Exchange) -> None:
         with self.lock:
             member.exchanges.pop(exchange.key, None)
+        member.answered += 1
+        note(member, exchange)
         exchange.call.wait.done(exchange.schedule.result())
 
     # ---- failures ---------------------------------------------------------------------------
@@ -299,7 +298,7 @@ class CollectiveExecutor:
         """Ends this epoch of the group here, and with ``tell`` everywhere."""
         with self.lock:
             was_over = member.over
-            calls = [] if was_over else self._forget(member, error)
+            calls = [] if was_over else self._forget(member, error, extra)
         if not member.epoch and not was_over:
             member.withdraw()
         if tell and member.epoch and not was_over:
@@ -307,17 +306,16 @@ class CollectiveExecutor:
         for call in [*calls, *([extra] if extra else [])]:
             call.wait.fail(error)
 
-    def _forget(self, member: Member, error: errors.OpError) -> list[Call]:
-        """Takes a member out of the tables; returns the calls that are left without an answer."""
+    def _forget(self, member: Member, error: errors.OpError, extra: Call | None) -> list[Call]:
+        """Takes a member out of the tables; returns the calls that are left without an answer, beside ``extra``."""
         member.over = True
         if self._members.get((member.group_key, member.device)) is member:
             del self._members[member.group_key, member.device]
         self._by_epoch.pop((member.epoch, member.rank), None)
-        if member.epoch:
-            self._remember(member.epoch, member, error)
         calls = member.take_calls()
         if member.epoch:
-            self._progress[member.group_key, member.device] = member.progress(bool(calls))
+            self._remember(member.epoch, member, error)
+            self._past.of[member.group_key, member.device] = member.past(calls, extra, error)
         self._shared.leave(member)
         return calls
 
@@ -341,8 +339,7 @@ class CollectiveExecutor:
             if epoch not in self._over:
                 self._remember(epoch, None, error)
             self._early.drop(epoch)
-            members = [member for (e, _), member in self._by_epoch.items() if e == epoch]
-        for member in members:
+        for member in [member for (e, _), member in list(self._by_epoch.items()) if e == epoch]:
             self.fail(member, error)
 
     def _given_up(self, member: Member, call: Call) -> None:
@@ -351,34 +348,40 @@ class CollectiveExecutor:
 
     def peer_lost(self, task: str, why: str) -> None:
         """A task is gone: exchanges that need something from it fail, other groups with it at their next call."""
-        self.leader.lost(task)
-        self._later(self._fail_lost, task, why)
+        # Not what it asked the leader, which ends with its connection, nor groups that form when it has come back.
+        with self.lock:
+            members = [member for member in self._by_epoch.values() if task in member.tasks]
+            self._later(self._fail_lost, task, why, members, self._early.epochs_of(task))
 
     def _later(self, action: Callable[..., None], *args: Any) -> None:
         if self._watch.call_later is not None:  # else this task has no peers
             self._watch.call_later(_LAST_MESSAGE_S, action, *args)
 
-    def _fail_lost(self, task: str, why: str) -> None:
+    def _fail_lost(self, task: str, why: str, members: list[Member], early: list[int]) -> None:
         with self.lock:
-            self._early.drop_from(task, why)
-            members = [(member, member.waits_for(task)) for member in self._by_epoch.values() if task in member.tasks]
-        for member, is_waiting in members:
+            self._early.refuse_lost(early, task, why)
+            left = [(member, member.waits_for(task)) for member in members if not member.over]
+        for member, is_waiting in left:
             text = f"Collective lost {member.part_of(task)}; lost by {member.device}: {why}"
-            if is_waiting:
-                self.fail(member, errors.UnavailableError.of(text, task=task), tell=True)
+            error = errors.UnavailableError.of(text, task=task)
+            if is_waiting or member.is_idle:
+                self.fail(member, error, tell=is_waiting)
             else:
-                member.lost = text
+                member.lost = error
 
-    def probed(self, probe: m.CollectiveProbe) -> None:
-        """Another rank asks, or answers, whether an exchange has been called."""
-        self._watch.probed(probe)
+    def probed(self, probe: m.CollectiveProbe, sender: str = "") -> None:
+        """Another rank, of the task ``sender``, asks or answers whether an exchange has been called."""
+        self._watch.probed(probe, sender)
 
-    def tell_left(self, epoch: int, sender: int) -> None:
-        """Tells a rank that still waits in an ended epoch why the epoch has ended."""
+    def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None:
+        """Tells a rank that waits for this task why the epoch has ended, or that this task was never told of it."""
         with self.lock:
-            left, error = self._over.get(epoch, (None, errors.AbortedError.of("The group has ended.")))
-        if left is not None:
-            self._peer(left.tasks[sender]).send(failure_message(epoch, error, self.task))
+            left, error = self._over.get(probe.epoch, (None, None))
+        if error is None and probe.waited_ms >= UNTOLD_MS:
+            self.failed(probe.epoch, error := untold(self.task, self.leader_task))
+        sender = sender or ("" if left is None else left.tasks[probe.sender])
+        if sender and error is not None:
+            self._peer(sender).send(failure_message(probe.epoch, error, self.task))
 
     def waiting(self) -> list[Member]:
         """The members that wait for something."""
@@ -386,14 +389,12 @@ class CollectiveExecutor:
             return [member for member in self._members.values() if member.exchanges or member.queued]
 
     def member_of(self, epoch: int, rank: int) -> Member | None:
-        """The member of this task that is that rank."""
         return self._by_epoch.get((epoch, rank))
 
     def close(self) -> None:
         """Ends everything: the task is shutting down."""
         with self.lock:
             self.closed = True
-            members = list(self._members.values())
-        for member in members:
-            self.fail(member, errors.CancelledError.of(f"{self.task} is shutting down."))
+        for member in list(self._members.values()):
+            self.fail(member, errors.shutting_down(self.task))
         self._shared.close()

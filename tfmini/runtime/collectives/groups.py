@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.devices import parse
 from tfmini.rpc.messages import CollectiveGroup
 
 Respond = Callable[[Any], Any]
+PARTIAL = -2  # in place of the number of finished steps: a device has some results of a step and not the others
+UNTOLD_MS = 6000  # when a rank has waited so long in a group, the leader has told all its members, or never will
+
+
+SETTLE_S = 5.0
+"""Seconds that a group which may be smaller waits for the members that are missing."""
+
+
+class _Joined(NamedTuple):
+    """What a member has said that waits for its group; see `GroupLeader.join`."""
+
+    size: int
+    place: str
+    respond: Respond
+    steps: int
+    least: int
 
 
 class GroupLeader:
@@ -19,50 +35,95 @@ class GroupLeader:
     A group that has answered is forgotten; a member that joins again (after a failure) begins the next *epoch*, with
     a new number, so that messages of the old epoch cannot be mistaken for those of the new one.
 
+    An *elastic* group may also be complete with fewer members than its size: with at least so many as its members say,
+    among them the leader itself, once the leader has waited `SETTLE_S` for the others. So members that come while
+    the group is at work wait until the leader joins again, and form no group of their own.
+
     Args:
       addresses: task -> ``host:port``, for the order of the ring.
       randbits: makes random numbers of so many bits.
+      task: the leader's.
+      call_later: (seconds, function, arguments…): the clock, for elastic groups.
     """
 
-    def __init__(self, addresses: Mapping[str, str], randbits: Callable[[int], int]) -> None:
+    def __init__(
+        self, addresses: Mapping[str, str], randbits: Callable[[int], int], task: str = "",
+        call_later: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
         self._addresses = addresses
         self._randbits = randbits
-        self._joining: dict[int, dict[str, tuple[int, str, Respond, int]]] = {}
+        self._task, self._call_later = task, call_later
+        self._joining: dict[int, dict[str, _Joined]] = {}
+        self._settling: dict[int, Any] = {}  # by elastic group: the timer; None when its time is over
         self._lock = threading.Lock()
 
     def join(
-        self, group_key: int, group_size: int, device: str, place: str, respond: Respond, steps: int = -1
+        self, group_key: int, group_size: int, device: str, place: str, respond: Respond, steps: int = -1,
+        least: int = 0,
     ) -> None:  # fmt: skip
         """A device joins; ``respond`` gets a `CollectiveGroup` or an `OpError`, now or later.
 
         Args:
           steps: see `CollectiveJoin`. Members that have finished different numbers of steps get an error.
+          least: with how many members an elastic group may begin; 0: it is not elastic.
         """
         with self._lock:
             joining = self._joining.setdefault(group_key, {})
             replaced = joining.get(device)
-            joining[device] = group_size, place, respond, steps
-            sizes = {name: size for name, (size, *_) in joining.items()}
-            places = {name: where for name, (_, where, *_) in joining.items()}
-            finished = {name: count for name, (*_, count) in joining.items() if count >= 0}
-            complete = len(joining) >= group_size or len(set(sizes.values())) > 1
-            if complete:
-                del self._joining[group_key]
+            joining[device] = _Joined(group_size, place, respond, steps, least)
+            if least and self._is_own(device) and group_key not in self._settling and self._call_later is not None:
+                self._settling[group_key] = self._call_later(SETTLE_S, self._settled, group_key)
         if replaced is not None:
             text = f"{device} has joined collective group {group_key} again."
-            replaced[2](errors.CancelledError.of(text, derived=True))
-        if complete:
-            answer = self._answer(group_key, sizes, places, finished)
-            for _, _, waiting, _ in joining.values():
-                waiting(answer)
+            replaced.respond(errors.CancelledError.of(text, derived=True))
+        self._complete(group_key)
+
+    def _is_own(self, device: str) -> bool:
+        return bool(self._task) and device.startswith(f"{self._task}/")
+
+    def _settled(self, group_key: int) -> None:
+        """An elastic group need not wait any longer for the members that are missing."""
+        with self._lock:
+            if group_key in self._settling:
+                self._settling[group_key] = None
+        self._complete(group_key)
+
+    def _complete(self, group_key: int) -> None:
+        """Answers the members of a group if all are there, or enough of them."""
+        with self._lock:
+            joining = self._joining.get(group_key, {})
+            sizes = {name: joined.size for name, joined in joining.items()}
+            if not joining or not (len(set(sizes.values())) > 1 or self._has_enough(group_key, joining)):
+                return
+            del self._joining[group_key]
+            self._stop_settling(group_key)
+        places = {name: joined.place for name, joined in joining.items()}
+        finished = {name: joined.steps for name, joined in joining.items() if joined.steps != -1}
+        answer = self._answer(group_key, sizes, places, finished)
+        for joined in joining.values():
+            joined.respond(answer)
+
+    def _has_enough(self, group_key: int, joining: Mapping[str, _Joined]) -> bool:
+        if len(joining) >= max(joined.size for joined in joining.values()):
+            return True
+        least = max(joined.least for joined in joining.values())
+        is_settled = group_key in self._settling and self._settling[group_key] is None
+        return 0 < least <= len(joining) and is_settled and any(map(self._is_own, joining))
+
+    def _stop_settling(self, group_key: int) -> None:
+        timer = self._settling.pop(group_key, None)
+        if timer is not None:
+            timer.cancel()
 
     def withdraw(self, group_key: int, device: str, respond: Respond) -> None:
         """A device that has joined by this ``respond`` no longer waits; no-op when it has been answered."""
         with self._lock:
             joining = self._joining.get(group_key, {})
-            is_waiting = device in joining and joining[device][2] is respond
+            is_waiting = device in joining and joining[device].respond is respond
             if is_waiting:
                 del joining[device]
+                if self._is_own(device):
+                    self._stop_settling(group_key)
                 if not joining:
                     del self._joining[group_key]
         if is_waiting:
@@ -76,8 +137,8 @@ class GroupLeader:
             said = ", ".join(f"{device} says {size}" for device, size in sorted(sizes.items()))
             text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
             return errors.InvalidArgumentError.of(text)
-        if len(set(finished.values())) > 1:
-            return steps_differ(group_key, finished)
+        if len(set(finished.values())) > 1 or PARTIAL in finished.values():
+            return steps_differ(group_key, finished, sorted(sizes.keys() - finished.keys()))
         members = tuple(ring_order(sizes, self._addresses))
         ordered = tuple(places[device] for device in members)
         return CollectiveGroup(self._randbits(60) | 1, members, ordered, max(finished.values(), default=0))
@@ -87,25 +148,35 @@ class GroupLeader:
         with self._lock:
             return sorted(self._joining.get(group_key, ()))
 
-    def lost(self, task: str) -> None:
-        """Forgets the devices of a task that has gone."""
-        with self._lock:
-            for group_key, joining in list(self._joining.items()):
-                for device in [d for d in joining if d.startswith(f"{task}/")]:
-                    del joining[device]
-                if not joining:
-                    del self._joining[group_key]
 
+def steps_differ(group_key: int, finished: Mapping[str, int], others: Sequence[str] = ()) -> errors.OpError:
+    """The error of devices that have finished different numbers of steps when they form a group again.
 
-def steps_differ(group_key: int, finished: Mapping[str, int]) -> errors.OpError:
-    """The error of devices that have finished different numbers of steps when they form a group again."""
-    said = ", ".join(f"{device} has finished {count}" for device, count in sorted(finished.items()))
+    Args:
+      others: devices whose number is not known, as after a restart.
+    """
+    said = ", ".join(
+        [f"{device} {_reached(count)}" for device, count in sorted(finished.items())]
+        + [f"{device} begins anew" for device in others]
+    )
     return errors.FailedPreconditionError.of(
         f"The members of collective group {group_key} are not at the same step: {said}. A failure reached some of them"
-        " before they had the result of a step and others after it, so their variables differ. Broadcast the variables"
-        " again (the hook of AllReduceOptimizer.make_session_run_hook does so in each new session; in a Horovod script"
-        " hvd.BroadcastGlobalVariablesHook), or restart all members from one checkpoint."
+        " before they had a result of a step and others after it, so their variables may differ. Broadcast the"
+        " variables again (the hook of AllReduceOptimizer.make_session_run_hook does so in each new session; in a"
+        " Horovod script hvd.BroadcastGlobalVariablesHook), or restart all members from one checkpoint."
     )
+
+
+def _reached(count: int) -> str:
+    return "has the results of a part of a step" if count == PARTIAL else f"has finished {count}"
+
+
+def untold(task: str, leader: str) -> errors.OpError:
+    """The error of a member that does not know its group although others wait for it there."""
+    return errors.UnavailableError.of(
+        f"{task} was not told that its collective group is complete: the answer of the leader, {leader}, got lost when"
+        " a connection broke or a task ended. The members join again at their next call.", task=leader,
+    )  # fmt: skip
 
 
 def canonical(device: str) -> tuple[Any, ...]:

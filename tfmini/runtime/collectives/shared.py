@@ -25,6 +25,7 @@ from tfmini.runtime.collectives.futex import Futex, futex
 from tfmini.runtime.collectives.memory import Arena, Neighbours, Place, can_share, make_arena
 from tfmini.runtime.collectives.other_memory import other_memory
 from tfmini.runtime.collectives.stages import Channel, Stages
+from tfmini.runtime.collectives.traffic import Counters
 
 
 class Owner(Protocol):
@@ -32,8 +33,7 @@ class Owner(Protocol):
 
     lock: Any
     closed: bool
-    sent_messages: int
-    sent_bytes: int
+    traffic: Counters
 
     def send(self, member: Member, task: str, message: Any) -> None: ...
     def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
@@ -102,16 +102,17 @@ class SharedCollectives:
                 return True
             exchange = owner.new_exchange(member, call)
             moves = moves_for(value.nbytes, len(member.members), bool(member.pids))
-            channel, news = stages.open(instance, moves.stage_bytes(value.nbytes), exchange.count)
+            channel, news = stages.open(instance, moves.stage_bytes(value.nbytes))
             follows, channel.moves = channel.moves is moves, moves
             schedule = exchange.schedule = self._schedule(member, exchange, channel, follows, value, memory)
             member.running[instance] = exchange
             member.exchanges[exchange.key] = exchange
-            owner.sent_bytes += schedule.moves.sent_bytes
+            owner.traffic.shared(member, exchange, schedule.moves.sent_bytes)
         if news is not None:
             for rank in range(len(member.members)):
                 if rank != member.rank:
-                    place = m.CollectiveStage(member.epoch, rank, member.rank, instance, exchange.count, *news)
+                    place = m.CollectiveStage(member.epoch, rank, member.rank, instance, channel.count, *news)
+                    owner.traffic.signal(member, exchange, rank)
                     self._send(member, place)
         self._drive(member, exchange)
         self._let_sleep(member, exchange)
@@ -148,7 +149,7 @@ class SharedCollectives:
             return others is not None and others.read(pids[rank], address, into)
 
         return SharedReduce(
-            moves(member.rank, channel.stages, exchange.count, value, *about.reduction, out, follows, read),
+            moves(member.rank, channel.stages, channel.count, value, *about.reduction, out, follows, read),
             value.shape, face, about.text, exchange.step, None if self._futex is None else self._futex.wake,
             self._futex is not None and patient(exchange.call.wait) is not None,
         )  # fmt: skip
@@ -168,6 +169,8 @@ class SharedCollectives:
             try:
                 exchange.again = False
                 ring = exchange.schedule.advance() if not exchange.finished else []
+                for rank in ring:
+                    self._owner.traffic.signal(member, exchange, rank)
                 is_over = exchange.finish()
             finally:
                 exchange.lock.release()
@@ -195,7 +198,7 @@ class SharedCollectives:
         stage = stages.channel(exchange.call.instance).stages[rank] if stages is not None else None
         if stage is None:
             return
-        text, step = stage.read_fingerprint(exchange.count)
+        text, step = stage.read_fingerprint(schedule.moves.count)
         theirs = Fingerprint.with_step(text.decode(), step)
         error = mismatch(exchange.fingerprint, member.who(member.rank), theirs, member.who(rank))
         if error is not None:
@@ -217,7 +220,6 @@ class SharedCollectives:
             self._owner.proceed(member, following)
 
     def _send(self, member: Member, message: Any) -> None:
-        self._owner.sent_messages += 1
         self._owner.send(member, member.tasks[message.rank], message)
 
     # ---- messages of other ranks ------------------------------------------------------------
@@ -231,6 +233,7 @@ class SharedCollectives:
             self._owner.fail(member, refusal, tell=True)
             return
         if waits:
+            self._owner.traffic.signal(member, None, message.sender)
             self._send(member, m.CollectiveBell(member.epoch, message.sender, message.instance))
         self.look(member, message.instance)
 

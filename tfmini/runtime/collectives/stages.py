@@ -24,6 +24,8 @@ class Channel:
     Attributes:
       stages: of all ranks, by rank, as the latest run here goes by them.
       announced: (rank, count, stage) of other ranks, for later runs.
+      count: the number of the latest run here, from 0. Another graph may use the instance for a collective that goes by
+        messages: that is no run.
       moves: how the latest run went.
     """
 
@@ -36,14 +38,14 @@ class Channel:
     is_busy: bool = False
     outgrown: list[tuple[Stage, int, int]] = field(default_factory=list)
 
-    def begin(self, count: int) -> None:
+    def begin(self) -> None:
         """A run begins: it goes by the stages that have been announced for it."""
-        self.count, self.is_busy = count, True
+        self.count, self.is_busy = self.count + 1, True
         self.stages = list(self.stages)  # the run before keeps its own
         for rank, since, stage in self.announced:
-            if since <= count:
+            if since <= self.count:
                 self.stages[rank] = stage
-        self.announced = [entry for entry in self.announced if entry[1] > count]
+        self.announced = [entry for entry in self.announced if entry[1] > self.count]
 
 
 class Stages:
@@ -81,14 +83,14 @@ class Stages:
         channel.stages[sender] = stage
         return True
 
-    def open(self, instance: int, needed: int, count: int) -> tuple[Channel, tuple[int, int, int] | None]:
+    def open(self, instance: int, needed: int) -> tuple[Channel, tuple[int, int, int] | None]:
         """Prepares a run, whose stage takes so many bytes; with (serial, offset, size) when the others must be told.
 
         Raises:
           ResourceExhaustedError: there is no memory.
         """
         channel = self.channel(instance)
-        channel.begin(count)
+        channel.begin()
         self._channels[instance] = self._channels.pop(instance)
         own = channel.stages[self._rank]
         if own is not None:
@@ -100,7 +102,7 @@ class Stages:
         channel.offset, channel.size = self._arena.take(needed)
         self._bytes += channel.size
         stage = Stage(self._arena.block(channel.offset, channel.size), self._arena.serial())
-        stage.open(count)
+        stage.open(channel.count)
         channel.stages[self._rank] = stage
         return channel, (stage.serial, channel.offset, channel.size)
 

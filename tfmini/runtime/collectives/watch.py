@@ -1,7 +1,8 @@
 """Detects stalled collectives: slow ranks, skipped collectives and missing members.
 
 Every second each rank asks those it waits for whether they take part. This finds the dead, as a message to them
-cannot be delivered, and two ranks that wait for each other in different collectives.
+cannot be delivered, and two ranks that wait for each other in different collectives: each has asked the other
+and neither has called the other's. A rank that has called both is only ahead.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Executor(Protocol):
     def member_of(self, epoch: int, rank: int) -> Member | None: ...
     def send(self, member: Member, task: str, message: Any) -> None: ...
     def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
-    def tell_left(self, epoch: int, sender: int) -> None: ...
+    def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...
 
 
 class Watch:
@@ -79,14 +80,7 @@ class Watch:
         """Asks the awaited ranks whether they take part: finds dead ranks, and ranks that wait elsewhere."""
         missing = exchange.schedule.missing()
         for rank in missing:
-            waited_ms = int(exchange.waited_s * 1000)
-            probe = m.CollectiveProbe(
-                member.epoch, rank, member.rank, *exchange.key, exchange.packed, waited_ms, False
-            )
-            if member.tasks[rank] == self._executor.task:
-                self.probed(probe)
-            else:
-                self._executor.send(member, member.tasks[rank], probe)
+            self._tell(member, rank, _question(member, exchange, rank))
         self._warn_slow(member, exchange, [rank for rank in missing if rank not in exchange.present])
 
     def _warn_slow(self, member: Member, exchange: Exchange, absent: list[int]) -> None:
@@ -103,35 +97,53 @@ class Watch:
             f", for {late}, which has not called it yet" if absent else "; the ranks before it have called it",
         )  # fmt: skip
 
-    def probed(self, probe: m.CollectiveProbe) -> None:
-        """Another rank asks, or answers, whether an exchange has been called."""
+    def probed(self, probe: m.CollectiveProbe, sender: str = "") -> None:
+        """Another rank asks, or answers, whether an exchange has been called; ``sender``: its task, if another."""
         with self._executor.lock:
             member = self._executor.member_of(probe.epoch, probe.rank)
             if member is not None:
                 exchange = member.exchanges.get((probe.instance, probe.count))
-                called = probe.count < member.counts.get(probe.instance, 0)
+                called = _has_called(member, probe)
                 oldest = member.oldest()
         if member is None:
             if not probe.is_answer:
-                self._executor.tell_left(probe.epoch, probe.sender)
+                self._executor.tell_left(probe, sender)
             return
         if probe.is_answer:
-            if exchange is not None and probe.waited_ms >= 0:
-                exchange.present.add(probe.sender)
+            if exchange is not None:
+                self._answered(member, exchange, probe)
             return
         if not called and oldest is not None and min(oldest.waited_s, probe.waited_ms / 1000) >= _SKIPPED_S:
-            theirs = f"instance {probe.instance}: {Fingerprint.unpack(probe.fingerprint)}"
-            mine = f"instance {oldest.call.instance}: {oldest.fingerprint}"
-            error = skipped(theirs, member.who(probe.sender), mine, member.who(member.rank))
-            self._executor.fail(member, error, tell=True)
-            return
+            self._suspect(member, oldest, probe)
         answer = m.CollectiveProbe(
             probe.epoch, probe.sender, probe.rank, probe.instance, probe.count, "", 0 if called else -1, True
         )
-        if member.tasks[probe.sender] == self._executor.task:
-            self.probed(answer)
+        self._tell(member, probe.sender, answer)
+
+    def _suspect(self, member: Member, oldest: Exchange, probe: m.CollectiveProbe) -> None:
+        """The sender waits in an exchange that this rank has not called. Asks whether it has called this rank's.
+
+        If so, it is only ahead, and both wait for a third rank.
+        """
+        if probe.sender not in oldest.present and probe.sender not in oldest.suspects:
+            oldest.suspects[probe.sender] = probe
+            self._tell(member, probe.sender, _question(member, oldest, probe.sender))
+
+    def _answered(self, member: Member, exchange: Exchange, answer: m.CollectiveProbe) -> None:
+        suspect = exchange.suspects.pop(answer.sender, None)
+        if answer.waited_ms >= 0:
+            exchange.present.add(answer.sender)
+        elif suspect is not None and not _has_called(member, suspect):
+            theirs = f"instance {suspect.instance}: {Fingerprint.unpack(suspect.fingerprint)}"
+            mine = f"instance {exchange.call.instance}: {exchange.fingerprint}"
+            error = skipped(theirs, member.who(suspect.sender), mine, member.who(member.rank))
+            self._executor.fail(member, error, tell=True)
+
+    def _tell(self, member: Member, rank: int, probe: m.CollectiveProbe) -> None:
+        if member.tasks[rank] == self._executor.task:
+            self.probed(probe)
         else:
-            self._executor.send(member, member.tasks[probe.sender], answer)
+            self._executor.send(member, member.tasks[rank], probe)
 
     def _warn_incomplete(self, member: Member) -> None:
         waited_s = self._executor.now() - member.joined_at
@@ -145,3 +157,14 @@ class Watch:
             "%s has waited %.1f s for the %d members of collective group %d; its leader is %s.%s",
             member.device, waited_s, member.group_size, member.group_key, self._executor.leader_task, joined,
         )  # fmt: skip
+
+
+def _question(member: Member, exchange: Exchange, rank: int) -> m.CollectiveProbe:
+    """Asks a rank whether it has called an exchange."""
+    waited_ms = int(exchange.waited_s * 1000)
+    return m.CollectiveProbe(member.epoch, rank, member.rank, *exchange.key, exchange.packed, waited_ms, False)
+
+
+def _has_called(member: Member, probe: m.CollectiveProbe) -> bool:
+    """Whether a member has called the exchange of a probe."""
+    return probe.count < member.counts.get(probe.instance, 0)

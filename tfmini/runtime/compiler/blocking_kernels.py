@@ -19,6 +19,9 @@ from tfmini.graph.node import Node
 from tfmini.graph.waiting import Wait
 from tfmini.runtime.compiler.kernel_calls import op_facts
 
+FUNCTION_RETURNS = "a Python function to return"
+"""The cause of the wait for such a kernel."""
+
 
 def several_may_block(nodes: Sequence[Node], device_type: str) -> bool:
     """Whether two nodes or more call code that may wait for another of them."""
@@ -33,7 +36,7 @@ def in_own_thread(kernel: Callable[..., Any]) -> Callable[..., None]:
     """
 
     def begin(wait: Wait, *values: Any) -> None:
-        if wait.on_cancel("a Python function to return", _let_it_run):
+        if wait.on_cancel(FUNCTION_RETURNS, _let_it_run):
             threading.Thread(target=_answer, args=(wait, kernel, values), name="tfmini-py-func", daemon=True).start()
 
     return begin

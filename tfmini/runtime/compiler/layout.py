@@ -39,6 +39,12 @@ def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(node.name for node in nodes if is_update(node))
 
 
+def _updates_in(blocks: Iterable[Iterable[Unit]], *forms: Form) -> tuple[str, ...]:
+    units = [unit for block in blocks for unit in block if unit.form in forms]
+    inside = [name for unit in units for name in unit.updates]
+    return (*_updates(unit.node for unit in units), *inside)
+
+
 class _Layout:
     def __init__(self, lowering: Lowering) -> None:
         self.lowering = lowering
@@ -65,8 +71,8 @@ class _Layout:
         segments = [
             Segment(
                 self._segment_function(blocks[wave]), pending[i], successors[i],
-                _updates(unit.node for block in blocks[wave] for unit in block if unit.form is Form.COMPUTE),
-                self._taken(wave), _first_guess(blocks[wave]),
+                _updates_in(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
+                _updates_in(blocks[wave], Form.BEGIN_LOOP), _first_guess(blocks[wave]),
             )
             for i, wave in enumerate(self.order)
         ]
@@ -88,8 +94,10 @@ class _Layout:
         return blocks
 
     def _taken(self, wave: int) -> tuple[str, ...]:
-        waits, arrivals = self.lowering.compilation.waits, self.lowering.arrival_waves.items()
-        return _updates(waits[key] for key, arrival in arrivals if arrival == wave and key in waits)
+        shared = self.lowering.compilation
+        keys = [key for key, arrival in self.lowering.arrival_waves.items() if arrival == wave]
+        loops = [name for key in keys for name in shared.loop_updates.get(key, ())]
+        return (*_updates(shared.waits[key] for key in keys if key in shared.waits), *loops)
 
     def _assign_slots(self) -> None:
         """Gives a slot to every value that is used outside the block that computes it."""

@@ -18,7 +18,8 @@ class Segment:
       pending: how many arrivals and predecessor segments must come first.
       successors: indices of the segments that wait for this one.
       updates: the nodes in it that change shared state, as `graph.omission` defines them.
-      taken: such nodes among those for whose answers it waits.
+      taken: such nodes among those for whose answers it waits, or inside loops for whose end it waits.
+      begins: such nodes inside the loops that it starts and that end later.
       seconds: a lower bound of the times of its latest runs; 0 before the first.
     """
 
@@ -27,6 +28,7 @@ class Segment:
     successors: list[int]
     updates: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property

@@ -16,6 +16,7 @@ from tfmini.graph.frames import Loop
 from tfmini.graph.liveness import ALWAYS, Atom, Guard
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
+from tfmini.graph.omission import is_update
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
 from tfmini.runtime.compiler.codegen import BlockWriter
 from tfmini.runtime.compiler.kernel_calls import op_facts
@@ -36,7 +37,8 @@ def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
         inside.run()
     derefs = [e in parent.references and n.op == "Enter" for n, e in zip(loop.enters, inputs)]
     guard = parent.condition(parent.liveness.of_node(node.name))
-    unit = Unit(node, inputs, derefs, 0, parent.waves[node.name], guard=guard)
+    updates = tuple(n.name for n in loop.all_nodes() if is_update(n))
+    unit = Unit(node, inputs, derefs, 0, parent.waves[node.name], guard=guard, updates=updates)
     for i, exit_node in enumerate(loop.exits):
         if exit_node.op == "RefExit":
             parent.references.add((node.name, i))
@@ -64,6 +66,7 @@ def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
     unit.form = Form.BEGIN_LOOP
     unit.key = compilation.new_event(node)
     compilation.loops[unit.key] = inside.waiting_loop()
+    compilation.loop_updates[unit.key] = unit.updates
     compilation.loop_groups.update(group for group in inside.arrivals if group >= 0)
     parent.add(unit)
     values = [(i, (node.name, i)) for i in range(len(inside.loop.exits))]

@@ -11,21 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from tfmini import errors
 from tfmini.graph.frames import LOOP_OP, Loop
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
-from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.folding import Folding
 from tfmini.runtime.compiler.kernel_calls import (
     OpFacts,
     bound_arguments,
-    grouped,
-    list_lengths,
-    make_callable,
     op_facts,
     output_count,
     takes_reference,
@@ -35,7 +30,6 @@ from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace.record import TraceTable
 
-_MAX_FOLDED_BYTES = 10 << 20
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")
 
@@ -69,6 +63,7 @@ class Compilation:
         self.threads = threads
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}
+        self.folding = Folding(self.constants)
         # Endpoints whose value is a reference, and those that read one: their arrays belong to a variable.
         self.references: set[Endpoint] = set()
         self.reads: set[Endpoint] = set()
@@ -83,6 +78,7 @@ class Compilation:
         self.local_sends: dict[tuple[bytes, bytes, bytes], Endpoint] = {}
         self.waits: dict[int, Node] = {}
         self.loops: dict[int, Any] = {}
+        self.loop_updates: dict[int, tuple[str, ...]] = {}  # the updates inside each of them
         self.loop_groups: set[int] = set()
         self.keeps_feeds = False
         self._events = 0
@@ -360,7 +356,7 @@ class Lowering:
             self.references.add((node.name, position))
         if (
             self.compilation.fold and facts.foldable and inputs and not node.controls
-            and self._folds(node, facts, inputs)
+            and self.compilation.folding.folds(node, facts, inputs)
         ):  # fmt: skip
             return
         if self._is_copy(node, facts, inputs, derefs):
@@ -416,29 +412,6 @@ class Lowering:
         self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))
         count = output_count(facts.op_def, node)
         self.await_values(key, node.name, [(i, (node.name, i)) for i in range(count)], wave)
-
-    def _folds(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> bool:
-        """Computes a node of constants now, where that is possible and the result is not huge."""
-        constants = self.constants
-        for endpoint in inputs:
-            if endpoint not in constants:
-                return False
-        values = grouped(list_lengths(facts.op_def, node), [constants[e] for e in inputs])
-        try:
-            with np.errstate(all="ignore"):
-                result = self._function(facts, node)(*values)
-        except Exception:  # noqa: BLE001 - any error belongs to the step that runs the node
-            return False
-        outputs = (result,) if facts.single else result
-        if sum(np.asarray(o).nbytes for o in outputs) > _MAX_FOLDED_BYTES:
-            return False
-        for i, output in enumerate(outputs):
-            constants[node.name, i] = output
-        return True
-
-    def _function(self, facts: OpFacts, node: Node) -> Callable[..., Any]:
-        function = make_callable(facts.kernel, node)
-        return kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
 
     # ---- afterwards -------------------------------------------------------------------------
 

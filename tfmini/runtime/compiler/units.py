@@ -39,6 +39,7 @@ class Unit:
       ways: for SELECT, per input when to take it; all false gives `DEAD`.
       certain: for SELECT, whether one of the ways always holds.
       function: for LOOP, the name of its function in the namespace.
+      updates: for a loop, the names of the updates inside it, as `graph.omission` defines them.
     """
 
     node: Node
@@ -53,6 +54,7 @@ class Unit:
     ways: list[Condition] = field(default_factory=list)
     certain: bool = False
     function: str = ""
+    updates: tuple[str, ...] = ()
 
     def reads(self) -> Iterator[Endpoint]:
         """Every value that its text names: inputs, and the values of its conditions."""

@@ -227,7 +227,9 @@ class DataflowRun(WaitingRun, Activation):
                 made.update(segment.updates)
             elif pending[index] < 0:  # it has failed half-way, or is still running
                 uncertain.update(segment.updates)
-        return Outcome(frozenset(made), frozenset(uncertain))
+            if pending[index] < 0:  # a loop that has been started may be anywhere on its way, unless it has ended
+                uncertain.update(segment.begins)
+        return Outcome(frozenset(made), frozenset(uncertain - made))
 
     def missing_groups(self) -> list[int]:
         return [*self.missing, *(group for group, _ in self._iterations)]

@@ -22,6 +22,10 @@ Work = collections.deque[tuple[Any, list[int]]]
 """Activations, each with those of its segments that are ready."""
 
 
+class Terminated(BaseException):
+    """Raised in `Server.join` by the handler of a signal that ends the server; nothing between may swallow it."""
+
+
 class WaitingThread:
     """A thread of a client, with the work that has come while it waits for a local step."""
 
@@ -123,12 +127,18 @@ def _drive_all(work: Work, scheduled: bool = False) -> None:
                     ready.extend(activation.run_segment(segment))
     except BaseException as error:  # Ctrl-C, say: it ends the step that it hits, and the other steps go on
         if activation is not None:
-            run = activation.run
-            run.abort(errors.CancelledError.of(f"Step {run.step_id} was interrupted by {type(error).__name__}."))
+            activation.run.abort(_interruption(activation.run, error))
         _drive_elsewhere(work)
         raise
     finally:
         _thread.work = outer
+
+
+def _interruption(run: Any, error: BaseException) -> errors.OpError:
+    """The error of a step that an exception beside the step has hit."""
+    if isinstance(error, Terminated):
+        return errors.shutting_down(run.owner.task)
+    return errors.CancelledError.of(f"Step {run.step_id} was interrupted by {type(error).__name__}.")
 
 
 def _drive_elsewhere(work: Work) -> None:

@@ -145,7 +145,7 @@ class PartitionRun:
             values = self.execute()
         except errors.OpError as error:
             on_done(error, [])
-        except BaseException:
+        except BaseException:  # Ctrl-C: the master must not wait for this part
             on_done(errors.CancelledError.of(f"Step {self.step_id} was interrupted."), [])
             raise
         else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
 from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import PartitionRun
@@ -27,6 +28,8 @@ class RegisteredGraph:
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
+      effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
+      executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
     """
 
@@ -41,6 +44,9 @@ class RegisteredGraph:
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
     incarnations: dict[int, int] = field(default_factory=dict)
+    effects: tuple[Effect, ...] = ()
+    is_training: bool = False
+    executed: int = 0
     complete: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,8 +62,9 @@ class RegisteredGraph:
             return True
         return peer is not None and bool(peer.incarnation) and self.incarnations.get(group) == peer.incarnation
 
-    def add_receives(self, nodes: Iterable[Node]) -> None:
-        """Notes the label and the sender of each group that the nodes receive."""
+    def study(self, nodes: Sequence[Node]) -> None:
+        """Notes what the nodes do to shared state, and the label and the sender of each group that they receive."""
+        self.effects, self.is_training = effects_of(nodes), is_training(nodes)
         names: dict[int, list[str]] = {}
         for node in nodes:
             if node.op == "_Recv" and "_group" in node.attrs:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.graph.node import Node
 from tfmini.runtime.compiler.kernel_errors import kernel_error, node_error
 from tfmini.runtime.compiler.levels import Level
 from tfmini.runtime.executor.partition_run import Aborted, Owner, PartitionRun, Path
@@ -21,10 +22,11 @@ class WaitingRun(PartitionRun):
     Attributes:
       lock: guards the waits and all counters.
       waits: the pending waits that can be cancelled.
+      answered: the nodes (by their events) outside loops that have answered.
       started_at: on the clock of its worker.
     """
 
-    __slots__ = ("lock", "waits", "started_at")
+    __slots__ = ("lock", "waits", "answered", "started_at")
 
     def __init__(
         self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
@@ -32,6 +34,7 @@ class WaitingRun(PartitionRun):
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.lock = threading.Lock()
         self.waits: dict[NodeWait, None] = {}
+        self.answered: set[int] = set()
         self.started_at = owner.now()
 
     @property
@@ -118,15 +121,17 @@ class NodeWait:
 
     Attributes:
       cause: the event that the node waits for, for people.
+      since: when the wait began, on the clock of the worker.
       sleep: a function that waits where the answer comes from, or None.
     """
 
-    __slots__ = ("step", "cause", "sleep", "_run", "_key", "_cancel", "_open")
+    __slots__ = ("step", "cause", "since", "sleep", "_run", "_key", "_cancel", "_open")
 
     def __init__(self, step: StepContext, key: int) -> None:
         self.step = step
         self._run = step.run
         self.cause = ""
+        self.since = 0.0
         self.sleep: Callable[[float], bool] | None = None
         self._key = key
         self._cancel: Callable[[], None] | None = None
@@ -135,6 +140,11 @@ class NodeWait:
     @property
     def is_patient(self) -> bool:
         return self._run.is_patient
+
+    @property
+    def node(self) -> Node:
+        """The node that waits."""
+        return self._run.program.waits[self._key]
 
     def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
         self.sleep = sleep if self._open else None
@@ -166,6 +176,7 @@ class NodeWait:
                 return False
             self.cause = f"{cause} (node {run.program.waits[self._key].name})"
             self._cancel = cancel
+            self.since = run.owner.now()
             run.waits[self] = None
             return True
 
@@ -174,6 +185,8 @@ class NodeWait:
         run = self._run
         with run.lock:
             was_open, self._open = self._open, False
+            if not self.step.path:
+                run.answered.add(self._key)
             # Both refer to the wait: the cycle would keep the tensors until a garbage collection.
             self._cancel = self.sleep = None
             run.waits.pop(self, None)

@@ -15,7 +15,9 @@ from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_dev
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
+from tfmini.runtime.heap import keep_freed_memory
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
+from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name
 from tfmini.runtime.worker.worker import Worker
@@ -33,7 +35,9 @@ class Master:
     Attributes:
       task, own_devices: the worker's, under the name that sessions know it by.
       closed: whether its server has been stopped.
+      steps, failed: the number of steps that have ended; of those that have ended with an error.
       ended: why sessions have ended that their clients did not close, by handle; the latest.
+      trace_request: somebody wants one of the next steps to be traced.
       resets: how often all sessions were closed by `reset`.
 
     Args:
@@ -51,15 +55,17 @@ class Master:
         reactor: Any = None,
         config: Any = None,
     ) -> None:
+        keep_freed_memory()  # here, because each process that runs steps has a master
         self.worker = worker
         self.reactor = reactor
         self.task = worker.task
         self.own_devices = worker.devices
         self.config = config
         self.sessions: dict[str, MasterSession] = {}
+        self.trace_request: TraceRequest | None = None
         self.ended: collections.OrderedDict[str, str] = collections.OrderedDict()
         self.closed = False
-        self.resets = 0
+        self.resets = self.steps = self.failed = 0
         self._tasks = dict(tasks or {})
         self._peer_for = peer_for
         self._lock = threading.Lock()
@@ -134,6 +140,20 @@ class Master:
         with self._lock:
             self.sessions[session.handle] = session
         return session
+
+    def step_over(self, has_failed: bool) -> None:
+        """Counts a step that has ended."""
+        self.steps += 1
+        self.failed += has_failed
+
+    def tensors_undelivered(self, step_ids: Sequence[int], sender: str, receiver: str, why: str) -> None:
+        """Ends steps that run and whose tensors a task could not send to another one, which waits for them."""
+        wanted = set(step_ids)
+        for step in [step for session in list(self.sessions.values()) for step in session.steps()]:
+            if step.step_id in wanted:
+                what = f"{sender} could not send tensors of step {step.step_id} to {receiver}"
+                text = f"{what}, which waits for them: {why}"
+                step.cancel(errors.UnavailableError.of(text, task=receiver))
 
     def session(self, handle: str) -> MasterSession:
         """The session of that handle.

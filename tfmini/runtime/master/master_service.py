@@ -12,9 +12,12 @@ from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
 from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
+
+_UNREAD_LIMIT = 1 << 30  # bytes of answers to a client that it has not read
 
 
 def master_handlers(master: Master, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
@@ -23,7 +26,7 @@ def master_handlers(master: Master, owners: SessionOwners) -> dict[type[Any], Ca
     return {
         m.CreateSession: service.create_session,
         m.ExtendSession: service.answer(service.extend_session),
-        m.RunStep: service.answer(service.run_step),
+        m.RunStep: service.run_step,
         m.CloseSession: service.answer(service.close_session),
         m.ListDevices: service.list_devices,
         m.Reset: service.reset,
@@ -35,6 +38,7 @@ class _MasterService:
     def __init__(self, master: Master, owners: SessionOwners) -> None:
         self.master = master
         self._owners = owners
+        self._run_step = self.answer(self._start_step)
 
     def answer(self, method: Callable[[MasterSession, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
         """A handler that finds the session and its owner, and answers with the error that a method raises."""
@@ -80,29 +84,41 @@ class _MasterService:
 
         session.extend_when_known([Node.from_wire(fields) for fields in request.graph], extended)
 
-    def run_step(self, session: MasterSession, request: m.RunStep, respond: Any) -> None:
+    def run_step(self, peer: Any, request: m.RunStep, respond: Any) -> None:
+        if peer.backlog > _UNREAD_LIMIT:
+            text = f"{peer.backlog} bytes of answers wait for {peer}. Read them before you run another step."
+            respond(errors.ResourceExhaustedError.of(text))
+        else:
+            self._run_step(peer, request, respond)
+
+    def _start_step(self, session: MasterSession, request: m.RunStep, respond: Any) -> None:
         signature = (request.feeds, request.fetches, request.targets)
         self._run(session, signature, request.feed_values, request.options, respond)
 
     def _run(self, session: MasterSession, signature: Any, values: Any, options: bytes, respond: Any) -> None:
         asked = parsed(options)
         timeout = timeout_seconds(asked) or session.options.operation_timeout_s
-        traced = is_traced(asked)
+        request, costs = self._trace_request(session, signature), session.options.build_cost_model
+        traced = is_traced(asked) or request is not None
 
         cancelled = errors.CancelledError.of("Step was cancelled by its client.")
 
         def prepared(error: errors.OpError | None, plan: Any) -> None:
             if error is not None or respond.cancelled:
+                if request is not None:
+                    request.done(error or cancelled)
                 respond(error or cancelled)
                 return
 
             def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
+                if request is not None:
+                    request.done(error, trace)
                 if error is not None:
                     respond(error)
                 elif not wants_metadata(asked):
                     respond(m.RunStepReply(tuple(found), b""))
-                elif not self.master.worker.run_in_pool(_reply, found, asked, plan, trace, respond):
-                    respond(errors.CancelledError.of(f"{self.master.task} is shutting down."))
+                elif not self.master.worker.run_in_pool(_reply, found, asked, plan, trace, costs, respond):
+                    respond(errors.shutting_down(self.master.task))
 
             step = session.new_step(plan, done, timeout)
             step.start(values)
@@ -110,6 +126,12 @@ class _MasterService:
                 respond.on_cancel(lambda: step.cancel(cancelled))
 
         session.prepare(signature, prepared, traced, timeout_seconds(asked))
+
+    def _trace_request(self, session: MasterSession, signature: Any) -> TraceRequest | None:
+        """The open request for a trace, if it wants this step."""
+        request = self.master.trace_request
+        plan = session.find_plan(signature) if request is not None else None
+        return request if request is not None and plan is not None and request.wants(session, plan) else None
 
     def close_session(self, session: MasterSession, request: m.CloseSession, respond: Any) -> None:
         self._owners.release(session.handle)
@@ -141,10 +163,13 @@ class _MasterService:
         self.master.reset(request.containers, request.device_filters, done, peer.describe())
 
 
-def _reply(found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, respond: Any) -> None:
+def _reply(
+    found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Any
+) -> None:
     """Answers with a RunMetadata, which takes long for many ops."""
     try:
-        respond(m.RunStepReply(tuple(found), run_metadata(options, plan, trace).SerializeToString()))
+        metadata = run_metadata(options, plan, trace, with_costs)
+        respond(m.RunStepReply(tuple(found), metadata.SerializeToString()))
     except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the client wait for ever
         text = f"the RunMetadata cannot be made: {type(error).__name__}: {error}"
         respond(errors.InternalError.of(text))

@@ -44,6 +44,8 @@ class MasterSession:
 
     Attributes:
       in_process: whether the client is in this process; its thread may then run a local plan by itself.
+      opened_at: on the clock of the worker.
+      ended, failed: the number of its steps that have ended; of those that have ended with an error.
       holds: functions that stop reconnecting to the tasks where this session is open.
     """
 
@@ -66,6 +68,8 @@ class MasterSession:
         self._plans: dict[_PlanKey, Plan] = {}
         self._building: dict[_PlanKey, list[OnPlan]] = {}
         self._steps: dict[int, Step] = {}
+        self.opened_at = master.worker.now()
+        self.ended = self.failed = 0
         self._registrations: set[Registration] = set()
         self._lock = threading.RLock()
 
@@ -213,9 +217,16 @@ class MasterSession:
                 self._steps[step.step_id] = step
             return not self.closed
 
-    def remove_step(self, step: Step) -> None:
-        """Forgets a step that has ended."""
+    def remove_step(self, step: Step, has_failed: bool) -> None:
+        """Forgets a step that has ended, and counts it."""
         self._steps.pop(step.step_id, None)
+        self.ended += 1
+        self.failed += has_failed
+        self.master.step_over(has_failed)
+
+    def steps(self) -> list[Step]:
+        """The steps that run now, except those that a client's thread runs alone (`Worker.execute`)."""
+        return list(self._steps.values())
 
     def describe_wait(self, signature: _Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""

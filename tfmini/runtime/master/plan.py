@@ -55,6 +55,7 @@ class Plan:
     parts: list[Part]
     local: RegisteredGraph | None = None
     traced: bool = False
+    targets: tuple[str, ...] = ()
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:
@@ -92,4 +93,4 @@ def build_plan(
         part.feed_indices = [feeds.index(name) for name in part.feeds]
         part.fetch_indices = [fetches.index(name) for name in part.fetches]
         parts.append(part)
-    return Plan(tuple(feeds), tuple(fetches), partitions, layout, parts)
+    return Plan(tuple(feeds), tuple(fetches), partitions, layout, parts, targets=tuple(targets))

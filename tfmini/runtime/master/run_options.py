@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
+from tfmini.runtime.master.cost_graph import fill_cost_graph
 from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
@@ -33,11 +34,12 @@ def wants_metadata(options: Any) -> bool:
     return options is not None and bool(options.trace_level or options.output_partition_graphs)
 
 
-def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None) -> Any:
+def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None, with_costs: bool = False) -> Any:
     """The RunMetadata of a run with these RunOptions.
 
     Args:
       trace: the record of a traced step.
+      with_costs: whether the session's ConfigProto asks for a cost model.
     """
     from tfmini import protos
 
@@ -47,4 +49,6 @@ def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None) -> Any:
     if options.output_partition_graphs:
         for device in plan.partitions:
             found.partition_graphs.append(nodes_to_graph_def(plan.partitions[device].values()))
+    if with_costs:
+        fill_cost_graph(found.cost_graph, [plan.partitions[device] for device in plan.partitions], found.step_stats)
     return found

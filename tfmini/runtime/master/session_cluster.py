@@ -38,7 +38,7 @@ class SessionCluster(Master):
         super().__init__(server.worker, tasks, server.peer_without_name, server.reactor, server.config)
         self.task = _own_task(server, tasks, target)
         self.own_devices = renamed(server.own_devices, self.task)
-        self.sessions, self.ended = server.sessions, server.ended
+        self.sessions, self.ended, self.step_over = server.sessions, server.ended, server.step_over  # type: ignore[method-assign]
 
     def worker_name(self, task: str) -> str:
         return task

@@ -28,6 +28,9 @@ class Step:
     Args:
       timeout_s: seconds until DeadlineExceededError; a master without a network leaves the timer to its client.
       log: of a traced step: the times of requests and answers.
+
+    Attributes:
+      started_at: on the clock of the worker.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Step:
         self._state = StepState(plan)
         self._lock = threading.Lock()
         self._timer: Any = None
+        self.started_at = session.master.worker.now()
 
     def start(self, values: Sequence[Any]) -> None:
         """Begins the step.
@@ -77,16 +81,17 @@ class Step:
     def expire(self) -> None:
         """Ends the step because its time is up."""
         assert self._timeout_s is not None
-        with self._lock:
-            parts = [self.plan.parts[index] for index in sorted(self._state.waiting)]
-        waits = pending_parts(self.step_id, parts, self.session.master.worker.runs)
+        waits = pending_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs)
         self.cancel(deadline_exceeded(self.step_id, self._timeout_s, waits))
+
+    def waiting_parts(self) -> list[Part]:
+        """The parts that have not answered."""
+        with self._lock:
+            return [self.plan.parts[index] for index in sorted(self._state.waiting)]
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
-        with self._lock:
-            parts = [self.plan.parts[index] for index in sorted(self._state.waiting)]
-        describe_parts(self.step_id, parts, self.session.master.worker.runs, told)
+        describe_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs, told)
 
     # ---- parts ------------------------------------------------------------------------------
 
@@ -142,7 +147,7 @@ class Step:
             else:
                 if self._timer is not None:
                     self._timer.cancel()
-                self.session.remove_step(self)
+                self.session.remove_step(self, instruction.error is not None)
                 self._finish(instruction.error, instruction.values)
 
     def _finish(self, error: errors.OpError | None, values: list[Any]) -> None:

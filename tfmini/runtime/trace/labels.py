@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 WIRE = "RecvTensor"
 SEND, RECEIVE, WAIT, DISPATCH = "_Send", "_Recv", "_Wait", "_Dispatch"
+EXCHANGE = "_Exchange"
 REQUEST, ANSWER, PART, STEP, CLOCK = "_Request", "_Answer", "_RunGraph", "_Step", "_Clock"
 
 _LABEL = re.compile(r"(?:\[.*?\] )*(?P<name>.*?) = (?P<op>\w+)\((?P<inputs>.*)\)?$", re.DOTALL)
@@ -26,6 +27,23 @@ class Wire(NamedTuple):
     bytes: int
     edge: str
     source: str
+    target: str
+
+
+class Exchanged(NamedTuple):
+    """What a rank of a collective has sent to another rank.
+
+    Attributes:
+      name: of the op.
+      kind: of the collective: ``all-reduce``, ``broadcast`` or ``all-gather``.
+      way: ``messages`` or ``shared memory``.
+      target: the other rank's device.
+    """
+
+    name: str
+    kind: str
+    way: str
+    messages: int
     target: str
 
 
@@ -64,6 +82,21 @@ def wire_of(label: str) -> Wire | None:
     """The content of the label of a tensor under way; None for another label."""
     found = _WIRE.match(label)
     return None if found is None else Wire(int(found["bytes"]), found["edge"], found["source"], found["target"])
+
+
+def exchange_label(name: str, kind: str, is_shared: bool, messages: int, target: str) -> str:
+    """The label of what a rank of a collective has sent to another one."""
+    way = "shared memory" if is_shared else "messages"
+    return op_label(EXCHANGE, EXCHANGE, [name, kind, way, f"{messages} messages", f"@{target}"])
+
+
+def exchange_of(label: str) -> Exchanged | None:
+    """The content of a label of `exchange_label`; None for another label."""
+    op, inputs = op_and_inputs(label)
+    if op != EXCHANGE or len(inputs) != 5:
+        return None
+    name, kind, way, messages, target = inputs
+    return Exchanged(name, kind, way, int(messages.split()[0]), target.removeprefix("@"))
 
 
 def edge_number_and_producer(edge: str) -> tuple[int, str]:

@@ -123,6 +123,21 @@ class ArrivalEvent(NamedTuple):
     sizes: tuple[Size | None, ...]
 
 
+class ExchangeEvent(NamedTuple):
+    """A collective, from the moment when its group is complete to its result.
+
+    Attributes:
+      is_shared: whether the ranks exchanged the data in shared memory.
+      sent: (device, bytes, messages) of each rank that this rank has sent to.
+    """
+
+    node: Node
+    start: int
+    end: int
+    is_shared: bool
+    sent: tuple[tuple[str, int, int], ...]
+
+
 class Trace:
     """The record of one step on one task. Safe to be written by several threads: each entry is one append.
 
@@ -136,6 +151,7 @@ class Trace:
         self.units: list[UnitEvent] = []
         self.answers: list[AnswerEvent] = []
         self.arrivals: list[ArrivalEvent] = []
+        self.exchanges: list[ExchangeEvent] = []
         self.lost = 0
         self._begun: dict[tuple[int, Any], int] = {}
         self._arrived: dict[tuple[int, Any], int] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.node import Node
+from tfmini.graph.traits import trait_of
 from tfmini.runtime.trace import labels as labels
 from tfmini.runtime.trace.record import Size, Trace, TraceTable, wall_offset_ns
 
@@ -54,6 +55,7 @@ class _TaskStats:
             entry = self._add_op(self._table.events[key], start, start, end, end, thread)
             _add_outputs(entry, enumerate(sizes))
         self._add_arrivals()
+        self._add_exchanges()
         self._add_gaps()
         self._add_frame()
         return self._stats
@@ -105,6 +107,13 @@ class _TaskStats:
                 label = labels.transfer_label(node.name, labels.RECEIVE, _edge(node), other)
                 entry = self._add(node.device, node.name, label, arrived, arrived, taken, taken, thread)
                 _add_outputs(entry, [(0, size)])
+
+    def _add_exchanges(self) -> None:
+        for node, start, end, is_shared, sent in self._trace.exchanges:
+            for other, nbytes, messages in sent:
+                label = labels.exchange_label(node.name, trait_of(node.op, "collective"), is_shared, messages, other)
+                entry = self._add(node.device, labels.EXCHANGE, label, start, start, end, end)
+                entry.output.add().tensor_description.allocation_description.requested_bytes = nbytes
 
     def _add_gaps(self) -> None:
         for start, end, kind, which in gaps(self._trace):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 from tfmini.runtime.compiler.kernel_errors import NODE_LINES
 from tfmini.runtime.executor.dataflow_run import Activation
@@ -19,16 +20,27 @@ _STEP_CODE = frozenset({Activation.run_segment.__code__, PartitionRun.execute.__
 def describe_computing(threads: Sequence[int]) -> str:
     """A text like "computes MatMul (node layer/mul)" if one of the threads runs a step; else ""."""
     frames = sys._current_frames()
-    return next((text for thread in threads if (text := _describe(frames.get(thread)))), "")
+    found = (step_of_stack(frames.get(thread)) for thread in threads)
+    return next(("computes " + (shown(step[1]) or "a step") for step in found if step is not None), "")
 
 
-def _describe(frame: FrameType | None) -> str:
+def step_of_stack(frame: FrameType | None) -> tuple[FrameType, Any] | None:
+    """The innermost frame of a stack that runs a step, and the node that it computes or None; None: it runs no step."""
     node = None
     while frame is not None:
         if frame.f_code in _STEP_CODE:
-            return "computes a step" if node is None else f"computes {node.op} (node {node.name})"
-        if node is None:
-            lines = frame.f_globals.get(NODE_LINES, {}).get(frame.f_code.co_filename)
-            node = lines[frame.f_lineno] if lines is not None and frame.f_lineno < len(lines) else None
+            return frame, node
+        node = node or _node_of_frame(frame)
         frame = frame.f_back
-    return ""
+    return None
+
+
+def shown(node: Any) -> str:
+    """``MatMul (node layer/mul)``; "" for None."""
+    return "" if node is None else f"{node.op} (node {node.name})"
+
+
+def _node_of_frame(frame: FrameType) -> Any:
+    """The node that a frame of generated code computes, or None."""
+    lines = frame.f_globals.get(NODE_LINES, {}).get(frame.f_code.co_filename)
+    return lines[frame.f_lineno] if lines is not None and frame.f_lineno < len(lines) else None

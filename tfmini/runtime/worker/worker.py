@@ -16,26 +16,24 @@ from tfmini import errors
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.rpc.messages import LostTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.compiler.blocking_kernels import several_may_block
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.drivers import choose_driver
 from tfmini.runtime.executor.partition_run import Done, PartitionRun, Path
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
-from tfmini.runtime.process import Process, current_process
+from tfmini.runtime.process import Process, current_process, submitted
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace.record import KeptTraces, clock
 from tfmini.runtime.trace.stats import task_stats
 from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S, EarlyTensors
-from tfmini.runtime.worker.ended_steps import EndedSteps
+from tfmini.runtime.worker.ended_steps import EndedSteps, LossReports
+from tfmini.runtime.worker.part_counts import PartCounts
 from tfmini.runtime.worker.step_outcomes import StepOutcomes
 from tfmini.runtime.worker.tensor_messages import packed, unpacked
 from tfmini.runtime.worker.worker_session import WorkerSession
 
 _log = logging.getLogger("tfmini.runtime")
-
-_REPORT_LOSS_S = 300.0  # seconds for which a worker tries to tell a peer of tensors that may be lost
 
 
 class Worker:
@@ -51,7 +49,7 @@ class Worker:
 
     Attributes:
       runs: step id -> the run on this task.
-      cleanups: how often containers were cleared.
+      cleanups: how often containers were cleared. ``counts``: of the parts of steps. ``losses``: of tensors.
       now: the clock of the process, in seconds.
       new_step_id: makes a number that no other step of the cluster has.
     """
@@ -75,15 +73,14 @@ class Worker:
         self._lock = threading.Lock()
         self._early = EarlyTensors(task)  # of (group, values, path, time of arrival)
         self._sweep_timer: Any = None
-        self.cleanups = 0
-        self.traces = KeptTraces()
-        self.outcomes = StepOutcomes()
-        self._ended = EndedSteps()
+        self.cleanups, self.traces, self.outcomes, self.counts = 0, KeptTraces(), StepOutcomes(), PartCounts()
+        self._ended, self.losses = EndedSteps(), LossReports(task)
         self._pool: Any = None
         self._schedules = reactor is not None and process.has_threads
         self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task, process)
+        self.collectives.calls.most_ranks = len(devices) if peer_for is None else None
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
@@ -107,9 +104,10 @@ class Worker:
         """
         with self._lock:
             session = self.sessions.pop(handle, None)
+            self.counts.end_session(handle)
             graphs = session.graphs if session else set()
             for graph in graphs:
-                self.graphs.pop(graph, None)
+                self.counts.forget(self.graphs.pop(graph, None))
             running = [run for run in list(self.runs.values()) if run.graph.session_handle == handle]
         # A worker without a network serves one session.
         if session is not None and (session.resources is not self.resources or self._peer_for is None):
@@ -158,7 +156,7 @@ class Worker:
         )  # fmt: skip
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
-        graph.add_receives(nodes)
+        graph.study(nodes)
         with self._lock:
             if self.sessions.get(session_handle) is session:
                 self.graphs[graph.handle] = graph
@@ -174,7 +172,7 @@ class Worker:
     def deregister_graph(self, handle: int) -> None:
         """Forgets a partition."""
         with self._lock:
-            graph = self.graphs.pop(handle, None)
+            self.counts.forget(graph := self.graphs.pop(handle, None))
             if graph is not None and graph.session_handle in self.sessions:
                 self.sessions[graph.session_handle].graphs.discard(handle)
 
@@ -204,6 +202,7 @@ class Worker:
         if graph.program.generation != graph.resources.generation:  # a comparison here saves a call in most steps
             graph.program.bind(graph.resources)
         step_id = self.new_step_id()
+        graph.executed += 1
         run = self.runs[step_id] = graph.driver(self, graph, step_id, feeds, timeout_s)
         try:
             if graph.session_handle not in self.sessions:  # else `delete_session` will find the run
@@ -220,6 +219,7 @@ class Worker:
         Args:
           timeout_s: the limit for loops, and for a run with a blocking driver.
         """
+        updates_before = self.counts.updates
         try:
             run, loss = self._new_run(graph, step_id, feeds, timeout_s)
         except BaseException:  # even Ctrl-C: neither the run nor tensors that arrive for it may stay for ever
@@ -233,9 +233,10 @@ class Worker:
             if graph.complete.made and loss is None:
                 self.outcomes.note(run, error)  # first: a step that does not run has its outcome
             with self._lock:
+                self.counts.over(run, updates_before, error is not None)
                 self.runs.pop(step_id, None)
                 if graph.program.arrivals or graph.peers:
-                    self._ended.add(step_id, graph.peers)
+                    self._ended.add(step_id, graph.session_handle, graph.peers)
             on_done(error, values)
 
         if loss is not None:
@@ -299,7 +300,7 @@ class Worker:
         """Drops the tensors that have arrived for a step, and those that arrive later."""
         with self._lock:
             self._early.take(step_id)
-            self._ended.add(step_id, {})
+            self._ended.add(step_id)
 
     def step_stats(self, step_id: int) -> bytes:
         """The serialized StepStats of a traced step on this task, in its wall-clock time; b"" when asked again."""
@@ -318,15 +319,9 @@ class Worker:
                 self.abort_step(run.step_id, errors.UnavailableError.of(text, task=task))
         if len(self._early) and self.reactor is not None:  # the step of a task that has done its part may start soon
             self.reactor.call_later(ORPHAN_S, self._drop_orphans, task, why, peer)
-
-        self._report_loss(why, peer)
-
-    def _report_loss(self, why: str, peer: Any) -> None:
-        """Tells a peer of the steps that have ended here and whose tensors may have been in flight to it."""
-        with self._lock:
-            steps = [] if self._closed else self._ended.sent_to(peer)
-        if steps:
-            peer.call(LostTensors(steps, why), lambda _: None, _REPORT_LOSS_S, peer.incarnation, wait_for_ready=True)
+        with self._lock:  # the steps that have ended here and whose tensors may have been in flight
+            steps = {} if self._closed else self._ended.sent_to(peer)
+        self.losses.report(peer, steps, why)
 
     def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Any) -> None:
         """Ends the steps that need tensors which a task has sent before its connection to this one broke."""
@@ -344,7 +339,15 @@ class Worker:
         """Pushes a group to the task that expects it."""
         graph = run.graph
         message = packed(graph.program, run.step_id, group, values, path)
-        graph.peers[graph.program.sends[group]].send(message, run.abort)
+        peer = graph.peers[graph.program.sends[group]]
+        peer.send(message, lambda error: self._unsent(run, peer, error))
+
+    def _unsent(self, run: PartitionRun, peer: Any, error: errors.OpError) -> None:
+        """A group was dropped for want of a connection. If its run is over, only the master can end the step."""
+        is_over = self.runs.get(run.step_id) is not run
+        run.abort(error)
+        if is_over and not self._closed:
+            self.losses.tell_masters(peer, {run.step_id: run.graph.session_handle}, error.message)
 
     def schedule(self, level_run: Any, segment: int) -> bool:
         """Hands a long segment to the pool; False: the caller must run it.
@@ -362,14 +365,13 @@ class Worker:
         return self.run_in_pool(level_run.run_later, segment)
 
     def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
-        """Calls a function that takes long in a thread of the pool; False when this worker is closed."""
+        """Calls a function that takes long in a thread of the pool; False if this worker is closed or Python exits."""
         with self._lock:
             if self._closed:
                 return False
             if self._pool is None:
                 self._pool = self.process.pool(self._pool_size, "tfmini-kernels")
-            self._pool.submit(function, *args)
-        return True
+            return submitted(self._pool, function, *args)
 
     def cleanup_all(self, containers: Sequence[str], who: str = "") -> None:
         """Clears containers (`Session.reset`); ``who`` asks for it, "" for this process."""
@@ -387,7 +389,7 @@ class Worker:
             running = list(self.runs.values())
             pool, self._pool = self._pool, None
         for run in running:
-            run.abort(errors.CancelledError.of(f"{self.task} is shutting down."))
+            run.abort(errors.shutting_down(self.task))
         self.collectives.close()
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)

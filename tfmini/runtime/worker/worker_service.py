@@ -51,6 +51,7 @@ class _WorkerService:
     def __init__(self, worker: Worker, owners: SessionOwners) -> None:
         self.worker = worker
         self._owners = owners
+        worker.losses.masters_of = owners.peers_of
 
     def get_status(self, peer: Any, request: m.GetStatus, respond: Any) -> None:
         devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
@@ -81,7 +82,7 @@ class _WorkerService:
         if len(request.graph) < _LARGE_GRAPH:
             self._register(request, respond)
         elif not self.worker.run_in_pool(self._register, request, respond):  # else heartbeats and others wait for it
-            respond(errors.CancelledError.of(f"{self.worker.task} is shutting down."))
+            respond(errors.shutting_down(self.worker.task))
 
     def _register(self, request: m.RegisterGraph, respond: Any) -> None:
         try:
@@ -133,7 +134,7 @@ class _WorkerService:
         if not request.step_id:
             respond(m.LoggingReply(time.time_ns(), b""))
         elif not self.worker.run_in_pool(self._report, request.step_id, respond):
-            respond(errors.CancelledError.of(f"{self.worker.task} is shutting down."))
+            respond(errors.shutting_down(self.worker.task))
 
     def _report(self, step_id: int, respond: Any) -> None:
         """Many ops make much to report: this is not for the thread that owns the sockets."""
@@ -170,12 +171,15 @@ class _WorkerService:
         steps = request.step_ids
         if not (type(steps) is list and len(steps) <= STEP_LIMIT and all(type(step_id) is int for step_id in steps)):
             raise errors.InvalidArgumentError.of(f"LostTensors of {peer} is malformed: {str(steps):.80}")
-        self.worker.tensors_lost(steps, peer.task, request.message, peer)
+        if request.receiver:
+            self.worker.losses.on_undelivered(steps, peer.task, request.receiver, request.message)
+        else:
+            self.worker.tensors_lost(steps, peer.task, request.message, peer)
         respond(m.LostTensorsReply())
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
         leader, key, device = self.worker.collectives.leader, request.group_key, request.device
-        leader.join(key, request.group_size, device, request.place, respond, request.steps)
+        leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
         if respond.is_open:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
 
@@ -183,7 +187,7 @@ class _WorkerService:
         self.worker.collectives.receive(request, peer.task)
 
     def collective_probe(self, peer: Any, request: m.CollectiveProbe, respond: Any) -> None:
-        self.worker.collectives.probed(request)
+        self.worker.collectives.probed(request, peer.task)
 
     def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
         self.worker.collectives.failed(request.epoch, m.error_of(request))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from glob import escape, glob
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from tfmini.checkpoint import files
 from tfmini.graph.default_session import get_default_session
+from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing import state_file as checkpoint_state
 from tfmini.train.checkpointing.checkpoint import Checkpoint
 from tfmini.train.checkpointing.load_status import session_or_default
@@ -55,7 +55,7 @@ class CheckpointManager:
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._latest: str | None = None
         # One second back, so that checkpoints of a manager that ended just before are later than this time.
-        self._last_preserved = time.time() - 1.0
+        self._last_preserved = current_process().wall_time() - 1.0
         self._kept: dict[str, float] = {}
         state = checkpoint_state.get_checkpoint_state(self._directory)
         if state is not None:
@@ -63,7 +63,7 @@ class CheckpointManager:
 
     def _recover(self, state: Any) -> None:
         """Takes over the checkpoints of an earlier manager or saver."""
-        now = time.time()
+        now = current_process().wall_time()
         self._latest = state.model_checkpoint_path
         self._last_preserved = state.last_preserved_timestamp
         if now < self._last_preserved:
@@ -105,7 +105,7 @@ class CheckpointManager:
             number = int(checkpoint_number) if is_number else value_of_step(session, checkpoint_number)
         path = self._checkpoint.write(f"{self._prefix}-{number}")
         self._kept.pop(path, None)  # a rewritten checkpoint becomes the newest
-        self._kept[path] = time.time()
+        self._kept[path] = current_process().wall_time()
         self._latest = path
         # Written before and after the deletion: a process that is killed in between leaves a valid state file.
         self._write_state()

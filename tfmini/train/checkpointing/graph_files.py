@@ -10,6 +10,9 @@ from tfmini.checkpoint import files
 from tfmini.graph.graph import Graph
 from tfmini.graph.meta_graph_export import export_scoped_meta_graph
 
+GRAPH_FILE = "graph.pbtxt"
+"""The graph in a training directory."""
+
 
 def export_meta_graph(
     filename: str | None = None,
@@ -73,6 +76,33 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
     path = os.path.join(os.fsdecode(logdir), os.fsdecode(name))
     write_message(graph_def, path, as_text)
     return path
+
+
+def write_training_graph(graph: Graph, directory: str, graph_def: Any = None) -> None:
+    """Writes ``graph.pbtxt`` of a training directory, unless it has been written there for this graph as it is now.
+
+    The text of a large graph takes seconds, and several parts of a chief write the file when it starts.
+
+    Args:
+      graph_def: the graph's GraphDef with shapes, if the caller has it.
+
+    Raises:
+      OpError: when the file system reports an error.
+    """
+    path = files.local_path(os.path.join(os.fsdecode(directory), GRAPH_FILE))
+    size = len(graph.get_operations())
+    if graph.attachments.get(GRAPH_FILE, ()) != (size, _identity(path)):
+        write_graph(graph.as_graph_def(add_shapes=True) if graph_def is None else graph_def, directory, GRAPH_FILE)
+        graph.attachments[GRAPH_FILE] = size, _identity(path)
+
+
+def _identity(path: str) -> tuple[str, int, int] | None:
+    """What changes when anybody writes a file anew; None without the file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return os.path.abspath(path), found.st_ino, found.st_mtime_ns
 
 
 def write_message(message: Any, path: str, as_text: bool) -> None:

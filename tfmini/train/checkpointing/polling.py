@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 
+from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.state_file import latest_checkpoint
 
 _log = logging.getLogger("tensorflow")
@@ -20,15 +20,16 @@ def wait_for_new_checkpoint(
 ) -> str | None:
     """Waits for a newest checkpoint other than ``last_checkpoint``; returns None after ``timeout`` seconds."""
     _log.info("Waiting for new checkpoint at %s", checkpoint_dir)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    process = current_process()
+    deadline = None if timeout is None else process.now() + timeout
     while True:
         found = latest_checkpoint(checkpoint_dir)
         if found is not None and found != last_checkpoint:
             return found
         # Polling, since not every file system supports notifications of changes.
-        if deadline is not None and time.monotonic() + seconds_to_sleep > deadline:
+        if deadline is not None and process.now() + seconds_to_sleep > deadline:
             return None
-        time.sleep(seconds_to_sleep)
+        process.sleep(seconds_to_sleep)
 
 
 def checkpoints_iterator(
@@ -52,9 +53,10 @@ def checkpoints_iterator(
             if timeout_fn is None or timeout_fn():
                 return
             continue
-        begin = time.monotonic()
+        process = current_process()
+        begin = process.now()
         last = found
         yield found
-        rest = begin + min_interval_secs - time.monotonic()
+        rest = begin + min_interval_secs - process.now()
         if rest > 0:
-            time.sleep(rest)
+            process.sleep(rest)

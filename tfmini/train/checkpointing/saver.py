@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import time
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,9 @@ from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.journal import RESTORED, journal
 from tfmini.runtime.client.session import BaseSession
+from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing import graph_files
 from tfmini.train.checkpointing import state_file as checkpoint_state
 from tfmini.train.checkpointing.object_keys import keys_by_name, renamed_saveables
@@ -90,8 +91,7 @@ class Saver:
         self._pad_step_number = pad_step_number
         self._save_relative_paths = save_relative_paths
         self._filename = filename
-        # (prefix, time), oldest first
-        self._last_checkpoints: list[tuple[str, float]] = []
+        self._last_checkpoints: list[tuple[str, float]] = []  # (prefix, time), oldest first
         self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
         self._next_checkpoint_time = math.inf
         self._of_objects: Saver | None = None
@@ -120,7 +120,7 @@ class Saver:
             for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
                 setattr(self.saver_def, field, prepend_name_scope(getattr(self.saver_def, field), self._name))
         self._check_saver_def()
-        self._next_checkpoint_time = time.time() + self.saver_def.keep_checkpoint_every_n_hours * 3600
+        self._next_checkpoint_time = current_process().wall_time() + self.saver_def.keep_checkpoint_every_n_hours * 3600
 
     def _build_ops(self) -> None:
         builder = self._builder = self._builder or BulkSaverBuilder(self._write_version)
@@ -223,7 +223,7 @@ class Saver:
         if not self.saver_def.max_to_keep:
             return
         self._last_checkpoints = [kept for kept in self._last_checkpoints if kept[0] != path]
-        self._last_checkpoints.append((path, time.time()))
+        self._last_checkpoints.append((path, current_process().wall_time()))
         if len(self._last_checkpoints) > self.saver_def.max_to_keep:
             self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
 
@@ -307,9 +307,8 @@ class Saver:
         return save_path
 
     def _run_save(self, sess: Any, save_path: str, prefix: str) -> str:
-        definition = self.saver_def
         try:
-            saved = sess.run(definition.save_tensor_name, {definition.filename_tensor_name: prefix})
+            saved = sess.run(self.saver_def.save_tensor_name, {self.saver_def.filename_tensor_name: prefix})
         except (errors.FailedPreconditionError, errors.NotFoundError):
             if not os.path.isdir(os.path.dirname(local_path(save_path)) or "."):
                 raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from None
@@ -355,6 +354,7 @@ class Saver:
                 raise
             hint = f"save_path is a directory: give tf.train.latest_checkpoint({prefix!r}), if there is one."
             raise type(error)(error.node_def, error.op, f"{error.message}\n{hint}") from None
+        journal.note(RESTORED, prefix)
 
     def _restore_objects(self, sess: Any, prefix: str, keys: dict[str, str]) -> None:
         """Restores a `Checkpoint`'s file by the names that the variables had when it was written."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tfmini import errors, protos
 from tfmini.checkpoint import files
+from tfmini.journal import SAVED, journal
 
 _log = logging.getLogger("tensorflow")
 _SHARD_SUFFIX = re.compile(r"-[\d?]+-of-\d+$")
@@ -97,6 +98,7 @@ def update_checkpoint_state(
 
     text: str = text_format.MessageToString(state)
     files.write_atomically(path, text.encode())
+    journal.note(SAVED, model_checkpoint_path)
 
 
 def _relative_to(path: str, save_dir: str) -> str:

@@ -11,7 +11,7 @@ from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import get_collection
-from tfmini.train.checkpointing.graph_files import export_meta_graph, write_graph
+from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.hooks.stopping_hooks import global_step_read
 from tfmini.train.hooks.timers import SecondOrStepTimer
@@ -91,7 +91,7 @@ class CheckpointSaverHook(SessionRunHook):
     def _write_graph(self) -> None:
         graph = get_default_graph()
         graph_def = graph.as_graph_def(add_shapes=True)
-        write_graph(graph_def, self._checkpoint_dir, "graph.pbtxt")
+        write_training_graph(graph, self._checkpoint_dir, graph_def)
         saver = self._get_saver()
         meta_graph = export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver.saver_def if saver else None)
         self._summary_writer.add_graph(graph)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 import numpy as np
 
+from tfmini.runtime.process import current_process
 from tfmini.train.global_steps import _get_or_create_global_step_read
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
@@ -144,5 +144,5 @@ class GlobalStepWaiterHook(SessionRunHook):
         """Pauses until the next poll; returns True if a stop was requested."""
         if self._coord is not None:
             return bool(self._coord.wait_for_stop(_POLL_S))
-        time.sleep(_POLL_S)
+        current_process().sleep(_POLL_S)
         return False

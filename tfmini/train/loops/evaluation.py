@@ -132,7 +132,9 @@ def _counted(eval_ops: Any, hooks: Sequence[Any]) -> Any:
     return eval_ops
 
 
-def _evaluate(checkpoint: str, master: str, scaffold: Any, eval_ops: Any, feeds: Any, hooks: Any, config: Any) -> None:
+def _evaluate(
+    checkpoint: str | None, master: str, scaffold: Any, eval_ops: Any, feeds: Any, hooks: Any, config: Any
+) -> None:
     creator = ChiefSessionCreator(
         scaffold=scaffold, checkpoint_filename_with_path=checkpoint, master=master, config=config
     )
@@ -144,7 +146,7 @@ def _evaluate(checkpoint: str, master: str, scaffold: Any, eval_ops: Any, feeds:
 
 
 def evaluate_once(
-    checkpoint_path: str,
+    checkpoint_path: str | None,
     master: str = "",
     scaffold: Scaffold | None = None,
     eval_ops: Any = None,
@@ -159,6 +161,7 @@ def evaluate_once(
     TF name: ``tf.contrib.training.evaluate_once``.
 
     Args:
+      checkpoint_path: the checkpoint; None evaluates the model's initial values.
       eval_ops: a tensor, or a list or dictionary of tensors; None runs only the final ops.
       hooks: hooks of the session, usually with a `StopAfterNEvalsHook`.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from tfmini.ops.variables.functions import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.global_steps import get_or_create_global_step
 from tfmini.train.global_steps import global_step as value_of_global_step
@@ -47,7 +47,8 @@ def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: di
     Raises:
       ValueError: when ``should_trace`` is given without ``logdir``.
     """
-    started = time.monotonic()
+    now = current_process().now
+    started = now()
     options = metadata = None
     if "should_trace" in train_step_kwargs:
         if "logdir" not in train_step_kwargs:
@@ -55,7 +56,7 @@ def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: di
         if sess.run(train_step_kwargs["should_trace"]):
             options, metadata = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE), protos.RunMetadata()
     loss, step = sess.run([train_op, global_step], options=options, run_metadata=metadata)
-    elapsed = time.monotonic() - started
+    elapsed = now() - started
     if metadata is not None:
         _write_trace(metadata, step, train_step_kwargs)
     if "should_log" in train_step_kwargs and sess.run(train_step_kwargs["should_log"]):

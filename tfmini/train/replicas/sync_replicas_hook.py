@@ -52,7 +52,8 @@ class SyncReplicasHook(SessionRunHook):
             self._local_init = optimizer.local_step_init_op
         with device(optimizer._global_step.device), name_scope(""):
             self._is_closed = queue.is_closed()
-            self._end_op = queue.close() if self._is_chief else queue.enqueue(optimizer._local_step)
+            self._leave_op = queue.enqueue(optimizer._local_step)
+            self._end_op = queue.close() if self._is_chief else self._leave_op
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Sets the local step; on the chief, also enqueues the first tokens and starts the update thread.
@@ -103,8 +104,11 @@ class SyncReplicasHook(SessionRunHook):
                 graph.finalize()
 
     def end(self, session: Any) -> None:
-        """Returns the worker's token; the chief instead closes the token queue, which ends the run for all."""
+        """Returns the worker's token; the chief instead closes the token queue, which ends the run for all.
+
+        A chief that only leaves, because its process was told to end, returns its token, too: the others wait for it.
+        """
         try:
-            session.run(self._end_op)
+            session.run(self._leave_op if current_process().is_leaving else self._end_op)
         except _OTHERS_ENDED as error:
             _log.debug("The synchronous run has ended on other tasks: %s", error)

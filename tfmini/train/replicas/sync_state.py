@@ -44,9 +44,12 @@ class SyncState:
         now = int(session.run(self._global_step))
         is_whole = not steps or min(steps) == max(steps) <= now
         if not is_whole:
+            places = [handle.op.device or handle.op.name for handle in self._accumulators]
+            ahead, behind = ({p for p, s in zip(places, steps) if (s > now) == is_ahead} for is_ahead in (True, False))
             _log.warning(
-                "The last chief ended in the middle of update %d: some variables have it and others do not.", now
-            )
+                "The last chief ended in the middle of update %d: variables of %s may have it, those of %s do not.",
+                now, ", ".join(sorted(ahead)) or "some tasks", ", ".join(sorted(behind)) or "other tasks",
+            )  # fmt: skip
         return is_whole
 
     def renew(self, session: Any, config: Any) -> None:

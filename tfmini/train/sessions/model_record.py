@@ -7,6 +7,8 @@ variables are those of its own run; a worker, that the chief is still restoring 
 
 from __future__ import annotations
 
+import logging
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,10 @@ from tfmini.ops.array.identity import placeholder
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable
 from tfmini.runtime.client.session import Session
+from tfmini.train.checkpointing.graph_files import GRAPH_FILE, write_training_graph
+from tfmini.train.checkpointing.state_file import get_checkpoint_state
+
+_log = logging.getLogger("tensorflow")
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,8 @@ class ModelRecord:
     """Attributes:
     model: an identifier that differs after every initialisation and every restore of the model.
     is_set: whether all variables have their values; the chief restores or initialises them until then.
-    run: the checkpoints of the run: an absolute path, or an identifier of the chief without checkpoints.
+    run: the checkpoints of the run: an absolute path, or an identifier of the chief without checkpoints; "" when the
+      run has ended in good order. Workers may still train on the model then, and repeat a step of theirs.
     """
 
     model: str
@@ -39,7 +46,7 @@ class ModelRecord:
 
     @staticmethod
     def from_text(text: str) -> ModelRecord | None:
-        """The record of a variable's value; None for the value that `ModelRecords.clear` writes."""
+        """The record of a variable's value; None for its initial value."""
         model, is_set, run = text.split(" ", 2) if text else ("", "", "")
         return ModelRecord(model, is_set == "1", run) if model else None
 
@@ -68,7 +75,7 @@ class ModelRecords:
             self._assign = assign(self._variable, self._text)
 
     def read(self) -> ModelRecord | None:
-        """The record; None if no chief has written one, or its run has ended in good order."""
+        """The record; None if no chief has written one."""
         with Session(self.master, graph=self._graph, config=self._config) as session:
             try:
                 return ModelRecord.from_text(session.run(self._variable).decode())
@@ -79,9 +86,9 @@ class ModelRecords:
         """Replaces the record."""
         self._write(record.to_text(), self._config)
 
-    def clear(self, timeout_s: float) -> None:
-        """Removes the record at the end of a run, unless its task cannot be reached in time."""
-        self._write("", self.limited(timeout_s))
+    def end(self, model: str, timeout_s: float) -> None:
+        """Notes that the run of a model has ended, unless the record's task cannot be reached in time."""
+        self._write(ModelRecord(model, True, "").to_text(), self.limited(timeout_s))
 
     def limited(self, timeout_s: float) -> Any:
         """The ConfigProto of a session whose operations may take so long."""
@@ -93,3 +100,23 @@ class ModelRecords:
     def _write(self, text: str, config: Any) -> None:
         with Session(self.master, graph=self._graph, config=config) as session:
             session.run(self._assign.op, {self._text: text})
+
+
+def latest_state(directory: str) -> Any:
+    """The state of a directory with a checkpoint, or None."""
+    state = get_checkpoint_state(directory)
+    return state if state and state.model_checkpoint_path else None
+
+
+def is_used(directory: str) -> bool:
+    """Whether a chief has trained here; it may have been killed before its first checkpoint."""
+    return latest_state(directory) is not None or os.path.exists(os.path.join(directory, GRAPH_FILE))
+
+
+def mark_used(directory: str, graph: Graph) -> None:
+    """Writes the graph before other workers train, so that a chief that is killed after this continues their run."""
+    if not is_used(directory):
+        try:
+            write_training_graph(graph, directory)
+        except errors.OpError as error:  # the hooks report it if they write there
+            _log.debug("The graph was not written to %s: %s", directory, error)

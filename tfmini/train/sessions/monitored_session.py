@@ -14,7 +14,7 @@ from tfmini.graph.scoping import get_collection
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.hooks.session_run_hook import SessionRunHook
 from tfmini.train.inputs.queue_runners import start_queue_runners
-from tfmini.train.sessions import wrapped_session
+from tfmini.train.sessions import leaving, wrapped_session
 from tfmini.train.sessions.readiness_wait import close_quietly
 from tfmini.train.sessions.session_creators import ChiefSessionCreator, SessionCreator
 from tfmini.train.sessions.wrapped_session import _CoordinatedSession, _HookedSession, _RecoverableSession
@@ -60,11 +60,11 @@ class CoordinatedSessionCreator(SessionCreator):
         """An identifier of the values of the model in the latest session, "" if it is not known."""
         return getattr(self._session_creator, "model", "")
 
-    def end_run(self) -> None:
-        """The run has ended in good order; a chief's creator notes that."""
-        end_run = getattr(self._session_creator, "end_run", None)
-        if end_run is not None:
-            end_run()
+    def close_run(self, has_ended: bool) -> None:
+        """A chief's creator notes whether its run has ended in good order or goes on without this process."""
+        leave = getattr(self._session_creator, "end_run" if has_ended else "leave_run", None)
+        if leave is not None:
+            leave()
 
     def _begin(self, sess: Any, coord: Coordinator) -> None:
         if get_collection(GraphKeys.QUEUE_RUNNERS):
@@ -92,10 +92,15 @@ class _MonitoredSession:
         creator = session_creator or ChiefSessionCreator()
         self._coordinated_creator = CoordinatedSessionCreator(creator, self._hooks, stop_grace_period_secs)
         self._sess: Any
-        if should_recover:
-            self._sess = _RecoverableSession(self._coordinated_creator)
-        else:
-            self._sess = self._coordinated_creator.create_session()
+        self._may_leave = leaving.begin()
+        try:
+            if should_recover:
+                self._sess = _RecoverableSession(self._coordinated_creator)
+            else:
+                self._sess = self._coordinated_creator.create_session()
+        except BaseException:  # even Ctrl-C: SIGTERM must end the process again
+            self._end_leaving()
+            raise
 
     @property
     def graph(self) -> Any:
@@ -104,7 +109,12 @@ class _MonitoredSession:
         return None if sess is None else sess.graph
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """As `tf.Session.run`, with hooks."""
+        """As `tf.Session.run`, with hooks.
+
+        Raises:
+          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `leaving`.
+        """
+        self._check_leaving()
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
@@ -120,16 +130,30 @@ class _MonitoredSession:
                 "`step_fn` may either have one `step_context` argument, or `self` and `step_context` arguments if it's"
                 f" an instance method. Got {names} instead."
             )
+        self._check_leaving()
         return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
 
     def should_stop(self) -> bool:
         """Whether the training loop should end."""
-        return self._sess is None or self._sess.should_stop()
+        return self._sess is None or self._is_leaving() or self._sess.should_stop()
+
+    def _is_leaving(self) -> bool:
+        return self._may_leave and leaving.is_wanted()
+
+    def _check_leaving(self) -> None:
+        if self._sess is not None and self._is_leaving():
+            raise leaving.Left
+
+    def _end_leaving(self) -> None:
+        if self._may_leave:
+            self._may_leave = False
+            leaving.end()
 
     def close(self) -> None:
         """Calls the hooks' ``end``, stops the threads and closes the session.
 
         Raises:
+          SystemExit: see `run`.
           RuntimeError: when the session is closed.
           The exception of a thread of the session, if one failed.
         """
@@ -143,15 +167,17 @@ class _MonitoredSession:
     ) -> bool:
         if kind in _CLEAN_ENDS:
             kind = None
-        self._close_internal(kind)
+        self._close_internal(None if kind is leaving.Left else kind)
         return kind is None
 
     def _close_internal(self, exception_type: type[BaseException] | None = None) -> None:
+        is_leaving = self._is_leaving() and exception_type is None
+        leaving.last_step_is_over()
         try:
             if exception_type is None:
                 for hook in self._hooks:
                     hook.end(self._coordinated_creator.tf_sess)
-                self._coordinated_creator.end_run()
+            self._coordinated_creator.close_run(has_ended=exception_type is None and not is_leaving)
         finally:
             try:
                 if self._sess is None:
@@ -161,8 +187,11 @@ class _MonitoredSession:
                 self._sess = None
                 self._coordinated_creator.tf_sess = None
                 self._coordinated_creator.coord = None
+                self._end_leaving()
                 if not self._graph_was_finalized:
                     get_default_graph()._unsafe_unfinalize()
+        if is_leaving:
+            raise leaving.Left
 
     def _is_closed(self) -> bool:
         return self._coordinated_creator.tf_sess is None

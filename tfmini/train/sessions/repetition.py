@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import errors
-from tfmini.runtime.client.unfinished_step import FinishedStep, run_without
+from tfmini.runtime.client.unfinished_step import of_finished, run_without
 
 __all__ = ["PREEMPTION_ERRORS", "Attempts", "of_finished_step", "of_no_step", "run_without"]
 
@@ -52,8 +52,8 @@ def of_no_step() -> Iterator[None]:
     """An error in the block has nothing to do with the step itself."""
     try:
         yield
-    except PREEMPTION_ERRORS as error:
-        error.unfinished = None
+    except (errors.OpError, RuntimeError) as error:  # closed sessions raise the latter
+        _set_unfinished(error, None)
         raise
 
 
@@ -62,8 +62,13 @@ def of_finished_step(session: Any, fetches: Any, feed_dict: Any, omitted: frozen
     """An error in the block comes after the step, which has made all its updates."""
     try:
         yield
-    except PREEMPTION_ERRORS as error:
+    except (errors.OpError, RuntimeError) as error:  # closed sessions raise the latter
         # A user's session may be no `tf.Session`.
         is_known = hasattr(session, "_find_call")
-        error.unfinished = FinishedStep(session, fetches, feed_dict, omitted) if is_known else None
+        _set_unfinished(error, of_finished(session, fetches, feed_dict, omitted) if is_known else None)
         raise
+
+
+def _set_unfinished(error: Exception, unfinished: Any) -> None:
+    """Sets the ``unfinished`` of any error: a thread's loss of a task closes the session, and other errors follow."""
+    error.unfinished = unfinished  # type: ignore[attr-defined]

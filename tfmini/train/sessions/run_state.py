@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tfmini.graph.graph import Graph
+from tfmini.runtime.process import current_process
 
 STARTED = "a chief ends its run at exit"
 NEXT_RUN_S = 10.0
@@ -53,8 +53,14 @@ def end_at_exit(graph: Graph, end_run: Callable[[], None]) -> None:
             end_run()
 
     if run_states(graph) and STARTED not in graph.attachments:
-        graph.attachments[STARTED] = True
-        atexit.register(exiting)
+        graph.attachments[STARTED] = current_process().at_exit(exiting)
+
+
+def forget_exit(graph: Graph) -> None:
+    """Takes back `end_at_exit`, which keeps the graph in memory: its run has ended."""
+    forget = graph.attachments.pop(STARTED, None)
+    if forget is not None:
+        forget()
 
 
 def run_states(graph: Graph) -> tuple[RunState, ...]:

@@ -92,6 +92,10 @@ class ChiefSessionCreator(_ScaffoldedCreator):
         """The run has ended in good order: see `SessionManager.end_run`."""
         self._get_session_manager().end_run()
 
+    def leave_run(self) -> None:
+        """See `SessionManager.leave_run`."""
+        self._get_session_manager().leave_run()
+
 
 class WorkerSessionCreator(_ScaffoldedCreator):
     """Makes sessions for workers: waits until the chief has made the model ready (``tf.train.WorkerSessionCreator``).

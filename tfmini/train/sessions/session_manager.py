@@ -15,11 +15,10 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.traits import ops_with
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process, random_name
-from tfmini.train.checkpointing.state_file import get_checkpoint_state
-from tfmini.train.sessions.model_record import ModelRecord, ModelRecords
+from tfmini.train.sessions.model_record import ModelRecord, ModelRecords, is_used, latest_state, mark_used
 from tfmini.train.sessions.readiness import name_of, ready
 from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
-from tfmini.train.sessions.run_state import NEXT_RUN_S, end_at_exit, run_states
+from tfmini.train.sessions.run_state import NEXT_RUN_S, end_at_exit, forget_exit, run_states
 
 _log = logging.getLogger("tensorflow")
 _CHECKPOINT_POLL_S = 0.25
@@ -121,6 +120,8 @@ class SessionManager:
                     self._initialise(sess, init_op, init_feed_dict, init_fn)
                 self._renew_run_states(sess, config)
             self._make_ready(sess, init_op, init_fn)
+            if checkpoint_dir and self._records is not None:
+                mark_used(checkpoint_dir, self._graph)
             self._record(is_set=True, run=run)
             end_at_exit(self._graph, self.end_run)
         except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
@@ -143,14 +144,14 @@ class SessionManager:
         if self._records is None or self._lacks_values(sess):
             return False
         found = self._records.read()
-        if found is None or not found.is_set:
+        if found is None or not found.is_set or not found.run:
             return False
         is_own = found.model == self.model
         # Somebody who empties the directory wants a new run.
-        if not is_own and (found.run != run or not (file or directory and _is_used(directory))):
+        if not is_own and (found.run != run or not (file or directory and is_used(directory))):
             return False
         # A model without a checkpoint would lose more than an update.
-        can_restore = file or directory and _latest(directory)
+        can_restore = file or directory and latest_state(directory)
         if not all(state.is_whole(sess, config) for state in run_states(self._graph)) and can_restore:
             return False
         self.model = found.model
@@ -190,15 +191,21 @@ class SessionManager:
 
     def end_run(self) -> None:
         """The chief's run has ended in good order, so the next one initialises or restores its model."""
+        forget_exit(self._graph)
         records, self._records = self._records, None
         if records is None:
             return
         try:
-            records.clear(_CLEAR_S)
+            records.end(self.model, _CLEAR_S)
             for state in run_states(self._graph):
                 state.end(records.master, records.limited(_CLEAR_S))
         except errors.OpError as error:  # a hook may have ended it
             _log.debug("The end of the run was not recorded: %s", error)
+
+    def leave_run(self) -> None:
+        """This process ends before its run, as by a signal: the others go on, and a restarted chief continues it."""
+        forget_exit(self._graph)
+        self._records = None
 
     def _initialise(self, sess: Session, init_op: Any, init_feed_dict: Any, init_fn: Any) -> None:
         if init_op is None and not init_fn and self._local_init_op is None:
@@ -333,7 +340,7 @@ class SessionManager:
         deadline = process.now() + max_wait_s
         logged = False
         while True:
-            state = _latest(directory)
+            state = latest_state(directory)
             if state:
                 return state
             if process.now() >= deadline:
@@ -387,14 +394,3 @@ def _source(directory: str | None, file: str | None) -> str | None:
     if directory and file:
         raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
     return directory or file
-
-
-def _is_used(directory: str) -> bool:
-    """Whether a chief has trained here; it may have been killed before its first checkpoint."""
-    return _latest(directory) is not None or os.path.exists(os.path.join(directory, "graph.pbtxt"))
-
-
-def _latest(directory: str) -> Any:
-    """The state of a directory with a checkpoint, or None."""
-    state = get_checkpoint_state(directory)
-    return state if state and state.model_checkpoint_path else None

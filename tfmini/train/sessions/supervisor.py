@@ -15,7 +15,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.traits import ops_with
-from tfmini.train.checkpointing.graph_files import export_meta_graph, write_graph
+from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
 from tfmini.train.coordinator import Coordinator, LooperThread
 from tfmini.train.global_steps import global_step as value_of_global_step
 from tfmini.train.sessions import supervisor_defaults as defaults
@@ -192,7 +192,7 @@ class Supervisor:
 
     def _write_graph(self) -> None:
         if self._logdir:
-            write_graph(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
+            write_training_graph(self._graph, self._logdir)
         if self._summary_writer and not self._graph_added_to_summary:
             self._summary_writer.add_graph(self._graph)
             self._summary_writer.add_meta_graph(
@@ -225,6 +225,10 @@ class Supervisor:
             yield sess
         except Exception as error:  # `stop` raises it, unless it is a clean end
             self.request_stop(error)
+        except BaseException:  # such as the SystemExit of a script's handler of SIGTERM
+            if isinstance(self._session_manager, SessionManager):
+                self._session_manager.leave_run()
+            raise
         finally:
             try:
                 self.stop(close_summary_writer=close_summary_writer)

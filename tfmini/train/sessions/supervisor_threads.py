@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 from tfmini import protos
+from tfmini.runtime.process import current_process
 from tfmini.train.coordinator import LooperThread
 from tfmini.train.global_steps import global_step
 
@@ -56,11 +56,11 @@ class SVStepCounterThread(LooperThread):
         self._summary_tag = f"{self._step_counter.op.name}/sec"
 
     def start_loop(self) -> None:
-        self._last_time = time.monotonic()
+        self._last_time = current_process().now()
         self._last_step = global_step(self._sess, self._step_counter)
 
     def run_loop(self) -> None:
-        step, now = global_step(self._sess, self._step_counter), time.monotonic()
+        step, now = global_step(self._sess, self._step_counter), current_process().now()
         seconds = now - self._last_time
         steps_per_sec = (step - self._last_step) / seconds if seconds > 0 else float("inf")
         self._last_step, self._last_time = step, now

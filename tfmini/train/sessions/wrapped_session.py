@@ -13,7 +13,8 @@ from typing import Any
 from tfmini import errors, protos
 from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.sessions import repetition
+from tfmini.train.sessions import leaving, repetition
+from tfmini.train.sessions.readiness_wait import close_quietly
 from tfmini.train.sessions.run_options import merge_run_options
 
 _log = logging.getLogger("tensorflow")
@@ -174,6 +175,16 @@ class _CoordinatedSession(_WrappedSession):
         super().__init__(sess)
         self._coord = coord
         self._stop_grace_period_secs = stop_grace_period_secs
+        self._is_busy = False
+        coord._on_error = self._thread_failed
+
+    def _thread_failed(self, error: BaseException) -> None:
+        """Ends the action that runs: it may wait for the thread, such as the one that applies the updates."""
+        if self._is_busy and isinstance(error, PREEMPTION_ERRORS):
+            inner = self._sess
+            while isinstance(inner, _WrappedSession):
+                inner = inner._sess
+            close_quietly(inner)
 
     def _check_stop(self) -> bool:
         self._coord.raise_requested_exception()
@@ -202,19 +213,26 @@ class _CoordinatedSession(_WrappedSession):
         return self.call(self._sess.run, *args, **kwargs)
 
     def call(self, action: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls ``action``; where it fails because a thread met a lost task, raises the thread's error."""
+        """Calls ``action``; if a thread meets a lost task before or meanwhile, ends it with the thread's error."""
+        self._is_busy = True  # before it looks for an error, so that no error comes unseen in between
         try:
+            if self._coord._exc_info_to_raise is not None:  # a look without a lock, for every step makes it
+                self._raise_preemption_of_thread(None)
             return action(*args, **kwargs)
         except PREEMPTION_ERRORS:
             raise
-        except Exception:  # it may be a consequence of a preemption that a thread met
-            self._raise_preemption_of_thread()
+        except Exception as error:  # it may be a consequence of a preemption that a thread met
+            self._raise_preemption_of_thread(getattr(error, "unfinished", None))
             raise
+        finally:
+            self._is_busy = False
 
-    def _raise_preemption_of_thread(self) -> None:
+    def _raise_preemption_of_thread(self, unfinished: Any) -> None:
+        """Raises the error of a thread that met a lost task; ``unfinished``: of the caller's own step."""
         try:
             self._coord.raise_requested_exception()
-        except PREEMPTION_ERRORS:
+        except PREEMPTION_ERRORS as error:
+            error.unfinished = unfinished
             raise
         except Exception as error:  # not the root cause of the caller's error, which is raised instead
             _log.debug("A thread also failed: %s", error)
@@ -246,6 +264,8 @@ class _RecoverableSession(_WrappedSession):
                 with repetition.of_no_step():
                     return self._sess_creator.create_session()
             except PREEMPTION_ERRORS as error:
+                if leaving.is_wanted():
+                    raise SystemExit(leaving.EXIT_CODE) from error
                 now = process.now()
                 if now - begin >= self._max_recovery_s:
                     raise
@@ -298,6 +318,8 @@ class _RecoverableSession(_WrappedSession):
                 return action()
             except PREEMPTION_ERRORS as error:
                 attempts.failed(error, self._model())
+                if leaving.is_wanted():  # too late to wait for the lost task
+                    raise SystemExit(leaving.EXIT_CODE) from error
                 self._note(error)
                 self._close_lost()
 

@@ -10,12 +10,12 @@ import atexit
 import os
 import queue
 import threading
-import time
 import weakref
 from typing import Any
 
 from tfmini import errors
 from tfmini.ops.io.event_file import EventFile
+from tfmini.runtime.process import current_process
 
 _open_writers: weakref.WeakSet[EventFileWriter] = weakref.WeakSet()
 
@@ -106,6 +106,7 @@ class _Worker(threading.Thread):
         self._lock = threading.Lock()  # `flush` uses the file in the caller's thread
         self._flush_secs = flush_secs
         self._next_flush = 0.0
+        self._now = current_process().now
         self._failure: errors.OpError | None = None
 
     def run(self) -> None:
@@ -124,7 +125,7 @@ class _Worker(threading.Thread):
 
     def _write(self, event: Any) -> None:
         self._file.write(event.SerializeToString())
-        now = time.monotonic()
+        now = self._now()
         if now >= self._next_flush:  # always true for the first event
             self._file.flush()
             self._next_flush = now + self._flush_secs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import warnings
 from types import TracebackType
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
+from tfmini.journal import journal
+from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import export_meta_graph
 from tfmini.train.summaries.event_file_writer import EventFileWriter
 from tfmini.train.summaries.session_event_writer import SessionEventWriter
@@ -108,9 +109,11 @@ class SummaryToEventTransformer:
         self._add_event(protos.Event(tagged_run_metadata=tagged), global_step)
 
     def _add_event(self, event: Any, step: Any) -> None:
-        event.wall_time = time.time()
+        event.wall_time = current_process().wall_time()
         if step is not None:
             event.step = int(step)
+        if event.HasField("summary"):
+            journal.note_summary(event.summary.value, event.step, event.wall_time)
         self.event_writer.add_event(event)
 
 

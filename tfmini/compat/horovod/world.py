@@ -1,29 +1,78 @@
-"""This process's place among Horovod's workers: `init`, rank and size."""
+"""This process's place among Horovod's workers: rank and size, and the process sets."""
 
 from __future__ import annotations
 
+import itertools
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from tfmini.cluster import TfConfig, cluster_from_tf_config
 from tfmini.runtime import targets
 from tfmini.runtime.server import Server
-from tfmini.train.replicas.all_reduce import Ranks
+from tfmini.train.replicas.ranks import Ranks
 
 _GROUP_KEY = 0x6876  # differs from the group keys that scripts use
+GLOBAL = 0  # the id of the process set of all ranks
 
 
 class World:
-    """The workers of the cluster, in the order of their ranks.
+    """The workers of the cluster, in the order of their ranks, and the process sets among them.
 
     Args:
       hosts: the host of each worker.
       rank: the rank of this worker.
       server: the server of this worker; None if it is the only one.
+
+    Attributes:
+      sets: by id: the ranks of each process set, in ascending order.
     """
 
     def __init__(self, hosts: list[str], rank: int, server: Server | None) -> None:
         self.hosts, self.server = hosts, server
         self.ranks = Ranks(len(hosts), rank, _GROUP_KEY)
+        self.sets: dict[int, tuple[int, ...]] = {GLOBAL: tuple(range(len(hosts)))}
+
+    def add_set(self, members: Sequence[int]) -> int:
+        """Registers a process set under the lowest free id.
+
+        Raises:
+          ValueError: there is such a set already, or a member is no rank.
+        """
+        wanted = tuple(sorted(members))
+        beyond = [rank for rank in wanted if not 0 <= rank < len(self.hosts)]
+        if beyond or not wanted or len(set(wanted)) < len(wanted):
+            text = f"a process set holds one or more different ranks from 0 to {len(self.hosts) - 1}"
+            raise ValueError(f"{list(wanted)} is no process set: {text}.")
+        if wanted in self.sets.values():
+            raise ValueError(f"There is a process set of the ranks {list(wanted)} already; use that object.")
+        free = next(number for number in itertools.count() if number not in self.sets)
+        self.sets[free] = wanted
+        return free
+
+    def members(self, set_id: int | None) -> tuple[int, ...]:
+        """The ranks of a process set.
+
+        Raises:
+          ValueError: there is no such set.
+        """
+        if set_id not in self.sets:
+            what = "The process set has not been registered" if set_id is None else f"There is no process set {set_id}"
+            raise ValueError(f"{what}; give it to hvd.init(process_sets=[…]) or hvd.add_process_set.")
+        return self.sets[set_id]
+
+    def group(self, set_id: int | None) -> Ranks | None:
+        """The collectives of a process set; None if this worker is not in it.
+
+        Raises:
+          ValueError: there is no such set.
+        """
+        members = self.members(set_id)
+        if set_id == GLOBAL:
+            return self.ranks
+        if self.ranks.rank not in members:
+            return None
+        return Ranks(len(members), members.index(self.ranks.rank), _group_key(members))
 
     @property
     def local_rank(self) -> int:
@@ -54,20 +103,27 @@ class World:
         ]
 
 
+def _group_key(members: tuple[int, ...]) -> int:
+    """The group key of a process set. It follows from the ranks, so workers may number their sets differently."""
+    return _GROUP_KEY << 32 | zlib.crc32(",".join(map(str, members)).encode())
+
+
 _worlds: list[World] = []  # empty before `init`, then one
 
 
-def init(comm: Any = None) -> None:
+def start(comm: Any = None) -> None:
     """Reads this worker's rank from TF_CONFIG and starts its server. A second call does nothing.
 
     In a parameter server of the cluster it serves until the server is stopped, so a Horovod script can be launched
     with parameter servers.
 
     Raises:
-      ValueError: ``comm`` is given (MPI communicators are not supported), TF_CONFIG is wrong, or the task is no worker.
+      ValueError: ``comm`` is given (communicators are not supported), TF_CONFIG is wrong, or the task is no worker.
     """
-    if comm is not None:
-        raise ValueError("hvd.init(comm=...) is not supported: the workers are those of TF_CONFIG.")
+    if comm:
+        raise ValueError(
+            "hvd.init(comm=...) is not supported: the workers are those of TF_CONFIG. Use hvd.init(process_sets=[…])."
+        )
     if not _worlds:
         _worlds.append(_world_of(cluster_from_tf_config()))
 
@@ -101,7 +157,7 @@ def world() -> World:
     return _worlds[0]
 
 
-def shutdown() -> None:
+def stop() -> None:
     """Stops this worker's server."""
     if _worlds:
         server = _worlds.pop().server

@@ -1,0 +1,227 @@
+"""Horovod's collectives: their names and factors, and a script under `tfmini launch`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfmini as tf
+from tfmini.compat import horovod
+from tfmini.compat.horovod import world
+from tfmini.compat.horovod.world import World
+from tfmini.runtime import targets
+from tfmini.train.replicas.ranks import Ranks
+
+
+def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "_worlds", [World(["localhost"] * 2, 0, None)])
+    with tf.Graph().as_default() as graph:
+        x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
+        rows = tf.IndexedSlices(y, tf.placeholder(tf.int64, [3], "i"))
+        horovod.allreduce(x, op=horovod.Sum, compression=horovod.Compression.fp16)
+        horovod.allreduce(rows)
+        horovod.allgather(y)
+        horovod.broadcast(x, 1)
+        horovod.broadcast(x, 1, "mine")
+        names = [op.get_attr("_collective_name") for op in graph.get_operations() if op.type.startswith("Collective")]
+    assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
+
+
+def test_horovods_factors_truncate_integers_and_round_halves_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "_worlds", [World(["localhost"], 0, None)])
+    rows = tf.IndexedSlices(tf.fill([1, 2], tf.constant(7, tf.uint8)), tf.constant([0]), tf.constant([4, 2]))
+    third = tf.constant([3.0], tf.float16)
+    values = [
+        horovod.allreduce(tf.constant([-3]), op=horovod.Sum, prescale_factor=0.5),
+        horovod.allreduce(third, op=horovod.Sum, prescale_factor=1 / 3),
+        horovod.allreduce(rows).values,
+    ]
+    with tf.Session() as session:
+        assert [value.tolist() for value in session.run(values)] == [[-1], [1.0], [[7.0, 7.0]]]
+    with pytest.raises(NotImplementedError, match="tf.convert_to_tensor"):
+        horovod.allreduce(rows, prescale_factor=2.0)
+
+
+def test_one_worker_gets_its_own_values_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "_worlds", [World(["localhost"], 0, None)])
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    several = [*horovod.grouped_allreduce([x, x]), *horovod.grouped_allgather([x]), *horovod.grouped_reducescatter([x])]
+    several += [horovod.alltoall(x), horovod.reducescatter(x, op=horovod.Sum), horovod.broadcast(x, 0)]
+    part, received = horovod.alltoall(x, [1])
+    slope = tf.gradients(part * 2, x)[0]
+    with tf.Session() as session:
+        assert all((value == [[1, 2], [3, 4]]).all() for value in session.run(several))
+        got = session.run([part, received, slope])
+    assert [value.tolist() for value in got] == [[[1, 2]], [1], [[2, 2], [0, 0]]]
+    with pytest.raises(ValueError, match="scalar"):
+        horovod.reducescatter(tf.constant(1.0))
+    with pytest.raises(ValueError, match="root_rank 1 is not in the process set"):
+        horovod.broadcast(x, 1)
+
+
+_SCRIPT = """
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+assert hvd.local_rank() == hvd.rank() and hvd.local_size() == hvd.size() == 2
+x = tf.constant([[1.0], [3.0]])[hvd.rank()]
+w = tf.get_variable("w", initializer=tf.constant([float(hvd.rank())]))
+flag = tf.get_variable("flag", initializer=tf.constant(hvd.rank() == 0), trainable=False)
+opt = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.5), compression=hvd.Compression.fp16)
+train = opt.minimize(tf.reduce_sum(w * x), tf.train.get_or_create_global_step())
+mean, total = hvd.allreduce(x), hvd.allreduce(x, average=False, name="x")
+rows = hvd.allgather(tf.fill([1 + hvd.rank(), 1], hvd.rank()))
+sent = hvd.broadcast(x, 1)
+both = hvd.allreduce(tf.constant([hvd.rank() + 1], tf.uint8), op=hvd.Max)
+gradients = [
+    tf.gradients(y * (hvd.rank() + 1), z)[0]
+    for y, z in ((total, x), (sent, x))
+]
+own = tf.fill([1 + hvd.rank(), 1], 1.0)
+gradients.append(tf.gradients(hvd.allgather(own) * tf.constant([[1.0], [2.0], [3.0]]), own)[0])
+for wrong in (lambda: hvd.callbacks, lambda: hvd.allreduce(x, op=hvd.Adasum), lambda: hvd.DistributedOptimizer(3)):
+    try:
+        wrong()
+    except (AttributeError, NotImplementedError, ValueError) as error:
+        assert "Keras" in str(error) or "Adasum" in str(error) or "inherit" in str(error), error
+    else:
+        raise AssertionError(wrong)
+try:
+    import horovod.keras
+except ImportError as error:
+    assert "out of its scope" in str(error)
+from horovod.tensorflow.compression import Compression
+assert Compression is hvd.Compression and not hvd.nccl_built() and hvd.cross_size() == 1
+config = tf.ConfigProto()
+config.gpu_options.visible_device_list = str(hvd.local_rank())
+hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2)]
+with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
+    values = session.run([mean, total, rows, sent])
+    assert [v.ravel().tolist() for v in values] == [[2], [4], [0, 1, 1], [3]], values
+    assert session.run(both).tolist() == [2]
+    slopes = [v.ravel().tolist() for v in session.run(gradients)]
+    assert slopes == [[3], [1.5 * hvd.rank()], [[1], [2, 3]][hvd.rank()]], slopes
+    while not session.should_stop():
+        _, value, yes = session.run([train, w, flag])
+with tf.Session() as session:
+    assert session.run(w).tolist() == [-2.0]
+print("reached", value.dtype, yes, flush=True)
+"""
+
+
+@pytest.mark.cluster
+def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_SCRIPT)
+    command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
+
+
+_EARLY_SESSION = """
+import tensorflow as tf
+import horovod.tensorflow as hvd
+with tf.Session() as session:  # as Horovod's own tests do
+    hvd.init()
+    print("sum", session.run(hvd.allreduce(tf.ones([]) * (hvd.rank() + 1), average=False)), flush=True)
+"""
+
+
+@pytest.mark.cluster
+def test_a_session_may_be_opened_before_horovods_init_and_end_after_a_collective(tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    script.write_text(_EARLY_SESSION)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("sum 3.0") == 2
+
+
+def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = tf.train.Server.create_local_server()
+    ranks = Ranks(2, 0)
+    with tf.Session() as used, tf.Session() as unused:
+        used.run(tf.constant(1))
+        monkeypatch.setattr(targets, "_default_target", [server.target])
+        unused.run(tf.constant(1))
+        assert "/job:local/" in unused.list_devices()[0].name and "/job:localhost/" in used.list_devices()[0].name
+        reduced = ranks.all_reduce(tf.ones([2]), "x")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="wait for ever.*hvd.init"):
+            used.run(reduced)
+    server.stop()
+
+
+_COLLECTIVES = """
+import time
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow as hvd
+even = hvd.ProcessSet([0, 2])
+hvd.init(process_sets=[even])
+here = Path(__file__).parent
+rank, others = hvd.rank(), [1, 2][: hvd.size() - 1]
+x = tf.reshape(tf.range(14.0), [7, 2]) * (rank + 1)
+part = hvd.reducescatter(x, op=hvd.Sum)
+rows, received = hvd.alltoall(x, [rank, 1, 2])
+packed = hvd.grouped_allreduce([x, tf.constant([rank]), x[:1]], op=hvd.Max)
+unknown = tf.placeholder_with_default(np.full([3], rank), [None])
+sent = hvd.broadcast(unknown, 2)
+slopes = [tf.gradients(part, x)[0], tf.gradients(rows * (rank + 1), x)[0]]
+inside = hvd.allreduce(x[:1, 1], average=False, name="inside", process_set=even)
+is_inside = tf.equal(hvd.process_set_included_op(even.process_set_id), 1)
+mean = lambda: hvd.allreduce(x[:1, 1], name="mean", process_set=even)
+members = tf.cond(is_inside, mean, lambda: x[:1, 1])
+with tf.Session() as session:
+    got = session.run([part, rows, received, *packed, sent])
+    low, high = [(0, 3), (3, 5), (5, 7)][rank]
+    whole = np.arange(14.0).reshape(7, 2)
+    assert (got[0] == 6 * whole[low:high]).all(), got[0]
+    starts = {0: [0, 0, 0], 1: [0, 1, 2], 2: [1, 2, 3]}[rank]
+    counts = [[0, 1, 2][source] if rank == 0 else rank for source in range(3)]
+    expected = [whole[starts[s] : starts[s] + counts[s]] * (s + 1) for s in range(3)]
+    assert (got[1] == np.concatenate(expected)).all() and got[2].tolist() == counts, got[1:3]
+    assert (got[3] == 3 * whole).all() and got[4] == [2] and (got[5] == 3 * whole[:1]).all(), got[3:6]
+    assert got[6].tolist() == [2, 2, 2]
+    one, two = session.run(slopes)
+    assert (one == 3).all() and two[:, 0].tolist() == [1] * rank + [2] + [3] * 2 + [0] * (4 - rank), two
+    assert session.run([hvd.rank_op(), hvd.size_op(even.process_set_id)]) == [rank, 2]
+    if rank == 1:
+        try:
+            session.run(inside)
+        except tf.errors.InvalidArgumentError as error:
+            assert "Rank 1 runs hvd.allreduce of inside in the process set 1 of the ranks [0, 2]" in str(error), error
+    else:
+        assert session.run(inside).tolist() == [4]
+    assert session.run(members).tolist() == [2]
+    told = hvd.broadcast_object({"a": (1, b"x"), 3: np.ones(2)} if rank == 1 else None, 1)
+    assert told["a"] == (1, b"x") and told[3].tolist() == [1, 1], told
+    assert hvd.allgather_object("x" * rank) == ["", "x", "xx"]
+    # The failure of a rank ends the collectives of all; it may overtake the last result of another one.
+    (here / f"through.{rank}").touch()
+    while len(list(here.glob("through.*"))) < 3:
+        time.sleep(0.01)  # polls for other processes
+    for wrong in (hvd.alltoall(tf.zeros([4])), hvd.allreduce(tf.zeros([rank + 1]))):
+        try:
+            session.run(wrong)
+        except (tf.errors.InvalidArgumentError, tf.errors.FailedPreconditionError) as error:
+            assert "cannot divide 4 rows" in str(error) or "Shape mismatch" in str(error), error
+        else:
+            raise AssertionError(wrong)
+    print("sum after the errors", session.run(hvd.allreduce(tf.ones([]), average=False)), flush=True)
+"""
+
+
+@pytest.mark.cluster
+def test_three_ranks_scatter_exchange_and_agree_after_errors(tmp_path: Path) -> None:
+    script = tmp_path / "collectives.py"
+    script.write_text(_COLLECTIVES)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("sum after the errors 3.0") == 3

@@ -1,0 +1,50 @@
+"""Names without a public one that libraries import from the modules of ops and of the framework."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfmini as tf
+from tfmini.compat import internals
+
+
+def test_a_pure_variable_scope_opens_no_name_scope() -> None:
+    vs = internals.module("python.ops.variable_scope")
+    with vs._pure_variable_scope("pure") as scope:
+        v = tf.get_variable("v", [1])
+        assert tf.constant(1.0).op.name == "Const" and scope.name == "pure"
+    assert v.op.name == "pure/v" and "pure/v" in vs._get_default_variable_store()._vars
+
+
+def test_shapes_fans_and_scopes_of_the_private_modules() -> None:
+    shape = internals.module("python.framework.tensor_shape")
+    assert shape.as_shape([1, None]).as_list() == [1, None] and shape.matrix(2, 3).as_list() == [2, 3]
+    assert internals.module("python.framework.common_shapes").broadcast_shape([3, 1], [2]).as_list() == [3, 2]
+    init_ops = internals.module("python.ops.init_ops")
+    assert init_ops._assert_float_dtype(tf.float32) is tf.float32 and init_ops._compute_fans([3, 4]) == (3, 4)
+    with pytest.raises(ValueError):
+        init_ops._assert_float_dtype(tf.int32)
+    ops = internals.module("python.framework.ops")
+    assert ops.strip_name_scope("^a/b", "a") == "^b" and ops.prepend_name_scope("loc:@b", "a") == "loc:@a/b"
+    with tf.name_scope("x"):
+        assert ops.get_name_scope() == "x"
+    utils = internals.module("python.layers.utils")
+    assert utils.normalize_tuple(2, 2, "k") == (2, 2) and utils.convert_data_format("channels_last", 4) == "NHWC"
+    assert utils.conv_output_length(7, 3, "valid", 2) == 3
+
+
+def test_the_second_versions_of_losses_shard_by_contiguous_rows() -> None:
+    nn = internals.module("python.ops.nn_impl")
+    shards = [tf.constant([[0.1], [0.2]]), tf.constant([[0.3], [0.4]])]
+    inputs, labels = tf.ones([1, 1]), tf.constant([[1]], tf.int64)
+    sampled = (tf.constant([2], tf.int64), tf.constant([[0.5]]), tf.constant([0.5]))
+    for name in ("nce_loss", "sampled_softmax_loss"):
+        arguments = (tf.zeros([4]), labels, inputs, 1, 4)
+        found = getattr(nn, name + "_v2")(shards, *arguments, sampled_values=sampled)
+        by_rows, by_turns = (
+            getattr(nn, name)(tf.constant([[row] for row in rows]), *arguments, sampled_values=sampled)
+            for rows in ([0.1, 0.2, 0.3, 0.4], [0.1, 0.3, 0.2, 0.4])
+        )
+        with tf.Session() as session:
+            values = session.run([found, by_rows, by_turns])
+        assert values[0] == values[1] != values[2]

@@ -1,0 +1,53 @@
+"""Premade estimators learn, and have TensorFlow's numbers, names and signatures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tests.estimator import models, premade_programs
+from tests.estimator.agreement import assert_same
+from tests.oracle import sent
+
+CASES = [("linear", 2), ("linear", 3), ("regression",), ("network",)]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("case", CASES)
+def test_the_results_are_tensorflows(estimator_oracle, case) -> None:
+    run = getattr(premade_programs, case[0])
+    assert_same(sent(run(tf, *case[1:])), estimator_oracle.call(run, *case[1:]))
+
+
+def test_a_network_learns_classes(tmp_path: Path) -> None:
+    column = tf.feature_column.numeric_column("x", shape=4)
+    made = tf.estimator.DNNClassifier(
+        [8], [column], str(tmp_path), n_classes=3, config=tf.estimator.RunConfig(tf_random_seed=1)
+    )
+    made.train(models.inputs(tf, epochs=40))
+    assert made.evaluate(models.inputs(tf))["accuracy"] > 0.8
+    first = next(made.predict(models.inputs(tf)))
+    assert first["classes"] == [str(first["class_ids"][0]).encode()] and first["probabilities"].shape == (3,)
+
+
+def test_examples_have_weights(tmp_path: Path) -> None:
+    def input_fn():
+        return {"x": tf.constant([1.0, 1.0]), "w": tf.constant([1.0, 0.0])}, tf.constant([2.0, 50.0])
+
+    made = tf.estimator.LinearRegressor([tf.feature_column.numeric_column("x")], str(tmp_path), weight_column="w")
+    assert made.evaluate(input_fn, steps=1)["average_loss"] == pytest.approx(4.0)
+    made.train(input_fn, steps=200)
+    assert next(made.predict(input_fn))["predictions"] == pytest.approx(np.array([2.0]), abs=0.2)
+
+
+def test_wrong_arguments() -> None:
+    column = tf.feature_column.numeric_column("x")
+    with pytest.raises(ValueError, match="at least 2"):
+        tf.estimator.LinearClassifier([column], n_classes=1)
+    with pytest.raises(ValueError, match="label_vocabulary"):
+        tf.estimator.DNNClassifier([1], [column], label_vocabulary=["a"])
+    with pytest.raises(AttributeError, match="BoostedTreesClassifier"):
+        tf.estimator.BoostedTreesClassifier  # noqa: B018

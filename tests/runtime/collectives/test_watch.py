@@ -1,0 +1,104 @@
+"""The watch of ranks that wait: it tells ranks that will never meet from ranks that wait for a third one."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from typing import Any
+
+import pytest
+
+from tfmini import errors
+from tfmini.collectives.fingerprints import Fingerprint
+from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.watch import Watch
+
+_EPOCH = 7
+
+
+class Rank:
+    """The executor of one rank: it has called some exchanges, and waits in one of them for other ranks.
+
+    Args:
+      called: instance -> how often it has called that collective.
+      waits_in: the instance, and the number of earlier calls of it.
+      missing: the ranks that the exchange waits for, as a schedule tells.
+    """
+
+    leader_task, leader, closed = "", None, False
+    lock = contextlib.nullcontext()
+
+    def __init__(
+        self, ranks: list[Rank], called: dict[int, int], waits_in: tuple[int, int], missing: list[int]
+    ) -> None:
+        ranks.append(self)
+        self._ranks, self.rank = ranks, len(ranks) - 1
+        self.task = f"/job:worker/replica:0/task:{self.rank}"
+        self.time = 0.0
+        self.failure: errors.OpError | None = None
+        self.watch = Watch(self)
+        self.watch.call_later = lambda *_: None
+        self.member = Member(1, 4, f"{self.task}/device:CPU:0", 0.0)
+        self.member.enter(_EPOCH, [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(4)], 0)
+        self.member.counts = called
+        instance, count = waits_in
+        call: Any = types.SimpleNamespace(instance=instance, describe=lambda: "")
+        exchange = Exchange(call, count, 0, self.now)
+        exchange.schedule = types.SimpleNamespace(missing=lambda: missing)
+        exchange.__dict__["fingerprint"] = Fingerprint(f"op{instance}", "[]", "float32", "all-reduce(Add)", 0)
+        self.member.exchanges[exchange.key] = exchange
+
+    def now(self) -> float:
+        return self.time
+
+    def look(self, member: Member, instance: int) -> None:
+        """Shared memory is not in use."""
+
+    def waiting(self) -> list[Member]:
+        return [self.member]
+
+    def member_of(self, epoch: int, rank: int) -> Member:
+        return self.member
+
+    def send(self, member: Member, task: str, message: Any) -> None:
+        self._ranks[int(task[-1])].watch.probed(message)
+
+    def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None:
+        self.failure = self.failure or error
+
+    def tell_left(self, probe: Any, sender: str) -> None:
+        """No member has left."""
+
+
+def failures(ranks: list[Rank]) -> list[str]:
+    """The errors of the ranks after some time; a rank that is stopped has no watch that ticks."""
+    for second in range(1, 7):
+        for each in ranks:
+            each.time = float(second)
+        for each in ranks:
+            each.watch._tick()
+    return [each.failure.message for each in ranks if each.failure is not None]
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_ranks_that_wait_in_different_collectives_are_told(ring: bool) -> None:
+    """Rank 0 has called collective 1, the others collective 2. In a ring a rank waits for the one before it only."""
+    ranks: list[Rank] = []
+    for rank in range(4):
+        missing = [(rank - 1) % 4] if ring else [other for other in range(4) if (other == 0) != (rank == 0)]
+        instance = 1 if rank == 0 else 2
+        Rank(ranks, {instance: 1}, (instance, 0), missing)
+    found = failures(ranks)
+    assert found
+    assert "call skipped" in found[0] and "rank 0" in found[0] and "op1" in found[0] and "op2" in found[0]
+
+
+@pytest.mark.parametrize(("called", "waits_in"), [({1: 2}, (1, 1)), ({1: 1, 2: 1}, (2, 0))])
+def test_a_rank_that_is_ahead_has_skipped_nothing(called: dict[int, int], waits_in: tuple[int, int]) -> None:
+    """Ranks 0 and 2 wait for rank 1, which is stopped. Rank 0 has its data and is in the next collective."""
+    ranks: list[Rank] = []
+    Rank(ranks, called, waits_in, missing=[1, 2])
+    Rank(ranks, {1: 1}, (1, 0), missing=[])
+    Rank(ranks, {1: 1}, (1, 0), missing=[1])
+    ranks[1].member.exchanges.clear()
+    assert failures(ranks) == []

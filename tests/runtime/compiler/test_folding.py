@@ -1,0 +1,83 @@
+"""Nodes of constants: which of them are computed at compile time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.graph.node import Node, node_of
+from tfmini.runtime.compiler import folding
+from tfmini.runtime.compiler.folding import INPUT_BYTES, Folding
+from tfmini.runtime.compiler.kernel_calls import op_facts
+
+
+def fold(tensor: Any, *values: Any, again: int = 1) -> tuple[bool, dict[Any, Any]]:
+    """Whether a tensor's node is folded if these are the values of its inputs, and the constants afterwards."""
+    node: Node = node_of(tensor.op)
+    facts = op_facts(node.op, "CPU")
+    assert facts is not None
+    constants = dict(zip(node.inputs, map(np.asarray, values)))
+    known = Folding(constants)
+    return all(known.folds(node, facts, list(node.inputs)) for _ in range(again)), constants
+
+
+def test_a_small_node_is_folded() -> None:
+    with tf.Graph().as_default():
+        total = tf.placeholder(tf.float32, []) + tf.placeholder(tf.float32, [])
+        folded, constants = fold(total, np.float32(1), np.float32(2))
+        assert folded and constants[total.op.name, 0] == 3.0
+
+
+def test_small_inputs_that_make_a_large_output_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that compiles answers other tasks."""
+    monkeypatch.setattr(folding, "make_callable", lambda *_: pytest.fail("it is computed"))
+    with tf.Graph().as_default():
+        dims = tf.placeholder(tf.int32, [2])
+        number = tf.placeholder(tf.int32, [])
+        assert not fold(tf.fill(dims, 1.0), np.int32([100_000, 100_000]), np.float32(1))[0]
+        assert not fold(tf.tile(tf.placeholder(tf.float32, [1, 1]), dims), [[1.0]], np.int32([1, 1 << 30]))[0]
+        assert not fold(tf.range(0, number, 1), 0, np.int32(1 << 30), 1)[0]
+        step = tf.placeholder(tf.float32, [])
+        assert not fold(tf.range(0.0, 1.0, step), *map(np.float32, (0.0, 1.0, 1e-9)))[0]
+        column, row = tf.placeholder(tf.float32, [None, 1]), tf.placeholder(tf.float32, [1, None])
+        values = np.zeros([100_000, 1], np.float32), np.zeros([1, 100_000], np.float32)
+        for outer in (column * row, tf.matmul(column, row)):
+            assert not fold(outer, *values)[0]
+        rows = tf.gather(row, tf.placeholder(tf.int32, [None]))
+        assert not fold(rows, values[1], np.zeros(100_000, np.int32), np.int32(0))[0]
+        assert not fold(tf.tile(row, tf.constant([1, 1000])), values[1], np.int32([1, 1000]))[0]
+        assert not fold(tf.diag(tf.placeholder(tf.float32, [None])), values[0][:, 0])[0]
+        assert not fold(tf.unique(tf.placeholder(tf.float32, [None]))[0], np.zeros(2_000_000, np.int8))[0]
+
+
+def test_large_inputs_and_many_nodes_are_left_to_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.Graph().as_default():
+        negative = -tf.placeholder(tf.float32, [None])
+        assert fold(negative, np.zeros(INPUT_BYTES // 4, np.float32))[0]
+        assert not fold(negative, np.zeros(INPUT_BYTES // 4 + 1, np.float32))[0]
+        assert fold(negative, np.zeros(INPUT_BYTES // 4, np.float32), again=64)[0]
+        assert not fold(negative, np.zeros(INPUT_BYTES // 4, np.float32), again=65)[0]
+
+
+def test_results_together_are_bounded() -> None:
+    """A program keeps them as long as its session lives."""
+    with tf.Graph().as_default():
+        zeros = tf.fill(tf.placeholder(tf.int32, [1]), 0.0)
+        assert fold(zeros, np.int32([1 << 20]), np.float32(0), again=16)[0]
+        assert not fold(zeros, np.int32([1 << 20]), np.float32(0), again=17)[0]
+
+
+def test_large_constants_of_equal_shape_are_folded() -> None:
+    with tf.Graph().as_default():
+        total = tf.placeholder(tf.float32, [None]) + tf.placeholder(tf.float32, [None])
+        assert fold(total, np.zeros(100_000, np.float32), np.zeros(100_000, np.float32))[0]
+        joined = tf.concat([tf.placeholder(tf.float32, [None])] * 2, tf.placeholder(tf.int32, []))
+        assert fold(joined, np.zeros(100_000, np.float32), np.zeros(100_000, np.float32), np.int32(0))[0]
+
+
+def test_what_is_not_folded_runs_in_the_step() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert session.run(tf.fill(tf.constant([4000, 4000]), np.int8(1))).sum() == 16_000_000

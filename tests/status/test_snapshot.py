@@ -1,0 +1,60 @@
+"""Snapshots and their JSON form."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfmini.status import snapshot as s
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    if isinstance(hint, types.GenericAlias):
+        if hint.__origin__ is tuple:
+            return st.lists(values_of(hint.__args__[0]), max_size=2).map(tuple)
+        return st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return st.builds(hint, **{name: values_of(one) for name, one in hints.items()})
+    return {
+        str: st.text(max_size=4),
+        int: st.integers(-(2**53), 2**53),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        bool: st.booleans(),
+    }[hint]
+
+
+@settings(max_examples=25, deadline=None)
+@given(values_of(s.ClusterSnapshot))
+def test_a_snapshot_survives_json(snapshot: s.ClusterSnapshot) -> None:
+    assert s.from_json(s.ClusterSnapshot, json.loads(json.dumps(s.to_json(snapshot)))) == snapshot
+
+
+def test_an_older_reader_ignores_new_keys_and_a_newer_one_has_defaults() -> None:
+    found = s.from_json(s.TaskSnapshot, {"task": "/job:ps/replica:0/task:0", "address": "h:1", "new": {"a": []}})
+    assert found == s.TaskSnapshot("/job:ps/replica:0/task:0", "h:1")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [], None, {}, {"task": 1, "address": ""}, {"task": "t", "address": "", "sessions": {}},
+        {"task": "t", "address": "", "sessions": [{}]}, {"task": "t", "address": "", "counters": {"a": "b"}},
+        {"task": "t", "address": "", "cpu_s": True}, {"task": "t", "address": "", "pid": 1.5},
+    ],
+)  # fmt: skip
+def test_what_is_no_snapshot_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError):
+        s.from_json(s.TaskSnapshot, data)
+
+
+def test_a_task_is_found_by_its_name() -> None:
+    cluster = s.ClusterSnapshot("", 0.0, 0.0, (s.TaskSnapshot("a", ""), s.TaskSnapshot("b", "")))
+    assert cluster.task("b") is cluster.tasks[1] and cluster.task("c") is None

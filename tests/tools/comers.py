@@ -1,0 +1,127 @@
+"""A job whose tasks come and go: what its tasks run, and how tests read what they print.
+
+Arguments of a task: what to do ("async" or "ranks"), a directory for checkpoints, and a file that ends the training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import tfmini as tf
+from tests.hosts import task
+from tests.tools.launched import LIMIT_S, REPOSITORY
+
+SCRIPT = "from tests.tools import comers; comers.main(*sys.argv[1:])"
+
+
+def train(server: Any, cluster: Any, index: int, directory: str, go: str) -> None:
+    """Counts on the ps, asynchronously, until the file is there; the chief saves every 20 steps."""
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+        step = tf.train.get_or_create_global_step()
+        count = tf.assign_add(step, 1)
+    is_chief = index == 0
+    with tf.train.MonitoredTrainingSession(
+        server.target, is_chief, directory if is_chief else None, save_checkpoint_steps=20, save_checkpoint_secs=None,
+        save_summaries_steps=None, save_summaries_secs=None, log_step_count_steps=None,
+    ) as session:  # fmt: skip
+        while not Path(go).exists():
+            print("step", session.run(count), flush=True)
+            time.sleep(0.02)
+    print("done", flush=True)
+
+
+def main(what: str, directory: str, go: str) -> None:
+    config = json.loads(os.environ["TF_CONFIG"])
+    job, index = config["task"]["type"], config["task"]["index"]
+    server = tf.train.Server(config["cluster"], job_name=job, task_index=index)
+    if job == "ps":
+        print("ps", os.getpid(), config["cluster"]["ps"][index], flush=True)
+        server.join()
+    elif what == "ranks":
+        task.ranks(server, index, go, "2")
+    else:
+        train(server, config["cluster"], index, directory, go)
+
+
+class Output:
+    """What a launcher prints. It is read as it comes: a launcher that waits for its reader takes no orders.
+
+    Args:
+      limit_s: of each wait.
+    """
+
+    def __init__(self, launcher: subprocess.Popen[str], limit_s: float = LIMIT_S) -> None:
+        self._launcher, self._limit_s = launcher, limit_s
+        self._lines: list[str] = []
+        self._errors = ""
+        self._next = 0
+        self._ended = False
+        self._more = threading.Condition()
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self._launcher.stdout is not None
+        for line in self._launcher.stdout:
+            with self._more:
+                self._lines.append(line)
+                self._more.notify_all()
+        with self._more:
+            self._ended = True
+            self._more.notify_all()
+
+    def _read_errors(self) -> None:
+        assert self._launcher.stderr is not None
+        for line in self._launcher.stderr:
+            self._errors += line
+
+    def until(self, *words: str) -> list[str]:
+        """The words of the next line that begins with these; "*" is any. A line begins with the name of its task."""
+        until = time.monotonic() + self._limit_s
+        while True:
+            with self._more:
+                left = until - time.monotonic()
+                came = self._more.wait_for(lambda: self._ended or self._next < len(self._lines), left)
+                assert came, self._said(words)
+                assert self._next < len(self._lines), self._said(words)
+                line = self._lines[self._next].split()
+                self._next += 1
+            if _fits(line, words):
+                return line
+
+    def _said(self, words: tuple[str, ...]) -> str:
+        return f"no {words} came; {''.join(self._lines[-5:])}{self._errors}"
+
+    def step(self, worker: int, after: int = 0) -> int:
+        """The next step of a worker behind another one."""
+        while (found := int(self.until(f"[worker/{worker}]", "step", "*")[2])) <= after:
+            pass
+        return found
+
+    def end(self) -> tuple[str, str]:
+        """All that it has printed, when it has ended in good order."""
+        assert self._launcher.wait(self._limit_s) == 0, self._said(())
+        for reader in self._readers:
+            reader.join()
+        return "".join(self._lines), self._errors
+
+
+def _fits(line: list[str], words: tuple[str, ...]) -> bool:
+    return len(line) >= len(words) and all(word in ("*", found) for word, found in zip(words, line))
+
+
+def scale(workers: int, job: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs `tfmini scale`."""
+    return subprocess.run(
+        [sys.executable, "-m", "tfmini", "scale", "--workers", str(workers), *([job] if job else [])],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip

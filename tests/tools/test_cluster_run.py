@@ -1,0 +1,139 @@
+"""How a run meets its engine, with an engine that starts nothing."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from tfmini.cluster import ClusterSpec
+from tfmini.tools.cluster_run import ClusterRun, RunLimits
+from tfmini.tools.engine import EngineError, Events, TaskCommand, TaskRequest
+from tfmini.tools.output import Sink
+from tfmini.tools.supervision import Supervision, TaskId
+
+PS, WORKER = TaskId("ps", 0), TaskId("worker", 0)
+
+
+class Scripted:
+    """An engine that does in `reserve` and `start` what a test says, and records the rest."""
+
+    adds_tasks = True
+
+    def __init__(self, reserve: Callable[[Events], None], start: Callable[[Events], None] = lambda _: None) -> None:
+        self._reserve, self._start = reserve, start
+        self.added_at = "c:3"
+        self.commands: Mapping[TaskId, TaskCommand] = {}
+        self.signals: list[tuple[Sequence[TaskId], int]] = []
+        self.closed: list[int] = []
+
+    def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
+        self.events = events
+        self._reserve(events)
+
+    def start(self, commands: Mapping[TaskId, TaskCommand]) -> None:
+        self.commands = commands
+        self._start(self.events)
+
+    def add(self, requests: Sequence[TaskRequest]) -> None:
+        self.added = [request.task for request in requests]
+        if not self.added_at:
+            raise EngineError("no place is free")
+        self.events.placed(self.added[0], self.added_at, 1)
+
+    def withdraw(self, task: TaskId) -> None:
+        pass
+
+    def signal(self, tasks: Sequence[TaskId], signum: int) -> None:
+        self.signals.append((tuple(tasks), signum))
+        for task in tasks:
+            self.events.ended(task, -signum)
+
+    def reap(self) -> None:
+        pass
+
+    def close(self, exit_code: int) -> None:
+        self.closed.append(exit_code)
+
+
+def run_of(engine: Scripted, start_s: float = 100.0, restarts: int = 0) -> ClusterRun:
+    def commands(spec: ClusterSpec, cpus: Mapping[TaskId, int]) -> dict[TaskId, TaskCommand]:
+        return {task: TaskCommand([str(spec.as_dict())], {"CPUS": str(count)}, {}) for task, count in cpus.items()}
+
+    return ClusterRun(
+        engine=engine, requests=[TaskRequest(PS), TaskRequest(WORKER)], commands_of=commands,
+        supervision=Supervision([PS, WORKER], restarts=restarts), limits=RunLimits(grace_s=1.0, start_s=start_s),
+        sink=Sink(sys.stdout.fileno()), prefixes={PS: b"", WORKER: b""}, say=lambda text: None,
+    )  # fmt: skip
+
+
+def place_both(events: Events) -> None:
+    events.placed(PS, "a:1", 3)
+    events.placed(WORKER, "b:2", 5)
+
+
+def test_commands_are_made_from_all_places_and_services_end_with_the_workers() -> None:
+    engine = Scripted(place_both, lambda events: events.ended(WORKER, 0))
+    finish = run_of(engine).run()
+    assert finish.exit_code == 0 and engine.closed == [0]
+    assert engine.signals == [((PS,), signal.SIGTERM)]
+    assert engine.commands[WORKER] == TaskCommand(["{'ps': ['a:1'], 'worker': ['b:2']}"], {"CPUS": "5"}, {})
+
+
+def test_services_come_first_in_the_cluster_whoever_has_a_place_first() -> None:
+    def place_the_worker_first(events: Events) -> None:
+        events.placed(WORKER, "b:2", 5)
+        events.placed(PS, "a:1", 3)
+
+    engine = Scripted(place_the_worker_first, lambda events: events.ended(WORKER, 0))
+    run_of(engine).run()
+    assert engine.commands[WORKER].arguments == ["{'ps': ['a:1'], 'worker': ['b:2']}"]
+
+
+def test_tasks_without_a_place_are_named() -> None:
+    engine = Scripted(lambda events: events.placed(PS, "a:1", 3))
+    with pytest.raises(EngineError, match=r"these tasks have no place: worker/0\. .*--start-within"):
+        run_of(engine, start_s=0.01).run()
+    assert engine.closed == [1] and not engine.commands
+
+
+def test_an_engine_that_breaks_before_the_start_ends_the_run() -> None:
+    engine = Scripted(lambda events: events.broken("no such partition"))
+    with pytest.raises(EngineError, match="no such partition"):
+        run_of(engine).run()
+    assert engine.closed == [1]
+
+
+def test_ctrl_c_while_tasks_wait_for_places_ends_the_run() -> None:
+    engine = Scripted(lambda events: os.kill(os.getpid(), signal.SIGTERM))
+    finish = run_of(engine).run()
+    assert (finish.exit_code, finish.summary) == (143, "ended by SIGTERM before all tasks had a place")
+    assert engine.closed == [143] and not engine.commands
+
+
+def lose_the_ps_once(events: Events) -> None:
+    """What an engine does at each start: the ps is lost at the first one, and the worker ends after the second."""
+    run = events
+    assert isinstance(run, ClusterRun) and isinstance(run.engine, Scripted)
+    if len(run.engine.commands) == 2:
+        events.ended(PS, -signal.SIGKILL)
+    else:
+        events.ended(WORKER, 0)
+
+
+def test_a_lost_task_is_started_at_its_new_place() -> None:
+    engine = Scripted(place_both, lose_the_ps_once)
+    finish = run_of(engine, restarts=1).run()
+    assert finish.exit_code == 0 and engine.added == [PS]
+    assert engine.commands == {PS: TaskCommand(["{'ps': ['c:3'], 'worker': ['b:2']}"], {"CPUS": "1"}, {})}
+
+
+def test_a_lost_task_without_another_place_fails_the_run() -> None:
+    engine = Scripted(place_both, lose_the_ps_once)
+    engine.added_at = ""
+    finish = run_of(engine, restarts=1).run()
+    assert (finish.exit_code, finish.failed) == (127, PS)

@@ -1,0 +1,69 @@
+"""`tfmini inspect`: its exit codes, for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tfmini as tf
+from tfmini.tools.cli import main
+
+WORKER, PS = "/job:worker/task:0", "/job:ps/task:0"
+
+
+def good() -> None:
+    with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device=WORKER)):
+        loss = tf.reduce_sum(tf.get_variable("w", [3]))
+        tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+
+
+def with_a_finding() -> None:
+    with tf.device(WORKER):  # the variable should be on the ps
+        tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.get_variable("w", [3])))
+
+
+def on_no_task() -> None:
+    with tf.device("/job:nothing/task:0"):
+        tf.get_variable("w", [3])
+
+
+def refused() -> None:
+    with tf.device(f"{WORKER}/device:GPU:0"):
+        tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.get_variable("w", [3])))
+
+
+def with_an_op_that_nobody_has() -> None:
+    good()
+    meta = tf.train.export_meta_graph()
+    node = meta.graph_def.node.add(name="foreign", op="NobodyHasIt", input=["w/read"], device=WORKER)
+    node.attr["T"].type = 1
+    Path("graph.meta").write_bytes(meta.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "code", "message"),
+    [
+        (good, [], 0, "no warnings"),
+        (with_a_finding, [], 1, "state on a worker"),
+        (on_no_task, [], 2, "Cannot assign a device for operation w"),
+        (refused, [], 2, "Error: A session would refuse this step: a session refuses this graph"),
+        (with_an_op_that_nobody_has, [], 1, "NobodyHasIt"),
+        (with_an_op_that_nobody_has, ["--fetch", "foreign"], 2, "Error: A session would refuse this step"),
+        (good, ["--fetch", "nothing"], 2, "the graph has no op nothing"),
+    ],
+)
+def test_lint_gates_ci(
+    build: object, options: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with tf.Graph().as_default():
+        assert callable(build)
+        build()
+        if not Path("graph.meta").exists():
+            tf.train.export_meta_graph("graph.meta")
+    command = ["inspect", "graph.meta", "--ps", "1", "--workers", "2", *options]
+    result = CliRunner().invoke(main, [*command, "--view", "lint"])
+    assert (result.exit_code, message in result.output) == (code, True), result.output
+    assert CliRunner().invoke(main, command).exit_code == ("nothing" in options or build is on_no_task)

@@ -1,0 +1,83 @@
+"""`tfmini status` and `tfmini stacks`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+import tfmini as tf
+from tests.polling import poll
+from tfmini.status import snapshot as s
+from tfmini.status.gather import Gatherer
+from tfmini.tools.cli import main
+from tfmini.tools.status_tables import status_tables
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """The target of a server where a step waits for an element that nobody enqueues."""
+    with tf.Graph().as_default(), tf.train.Server.create_local_server() as server:
+        tf.Variable(tf.zeros([10, 10]), name="W")
+        queue = tf.FIFOQueue(3, tf.float32, shapes=(), name="jobs", shared_name="jobs")
+        element, put = queue.dequeue(name="take"), queue.enqueue(1.0)
+        with tf.Session(server.target) as session:
+            session.run(tf.global_variables_initializer())
+            thread = threading.Thread(target=session.run, args=(element,))
+            thread.start()
+            with Gatherer(server.target) as gatherer:
+                poll(lambda: gatherer.gather(timeout_s=30).tasks[0].waits, "the wait")
+            yield server.target
+            session.run(put)
+            thread.join(60)
+
+
+def run(*args: str) -> str:
+    result = CliRunner().invoke(main, args)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_status_prints_tables_and_json(hanging: str) -> None:
+    text = run("status", hanging)
+    for part in ("1 task, asked in", "local/0", "sessions", "this process", "variables", "[10, 10]", "400 B", "jobs"):
+        assert part in text
+    cluster = s.from_json(s.ClusterSnapshot, json.loads(run("status", "--json", hanging)))
+    assert [variable.name for variable in cluster.tasks[0].variables] == ["W"]
+
+
+def test_stacks_tells_what_a_step_waits_for_and_shows_the_threads(hanging: str) -> None:
+    text = run("stacks", "--least", "0", "--python", hanging)
+    assert 'no step puts anything into "jobs": 1 step waits for it' in text
+    assert 'waits for an element of FIFOQueue "jobs" (0 of 3 elements)' in text
+    assert "thread MainThread" in text and "test_status.py" in text
+    found = json.loads(run("stacks", "--least", "0", "--json", hanging))
+    assert found["cycles"] == [] and found["culprits"][0]["kind"] == "no step"
+    assert found["tasks"]["/job:local/replica:0/task:0"]["waits"][0]["on"] == "jobs"
+
+
+def test_nobody_there_is_an_error_without_a_traceback() -> None:
+    result = CliRunner().invoke(main, ["status", "localhost:1"])
+    assert result.exit_code == 1 and "No task of the cluster at localhost:1 answers" in result.output
+
+
+def test_a_silent_task_is_shown_with_the_reason() -> None:
+    from rich.console import Console
+
+    cluster = s.ClusterSnapshot("", 0, 0, (s.TaskSnapshot("/job:ps/replica:0/task:0", "h:1", s.SILENT, "refused"),))
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(*status_tables(cluster))
+    assert "silent" in capture.get() and "ps/0: refused" in capture.get()
+
+
+def test_pairs_that_cannot_connect_are_shown_with_the_reason() -> None:
+    link = s.LinkSnapshot("/job:ps/replica:0/task:0", "lost", address="tcp://h:1", why="no route to h")
+    task = s.TaskSnapshot("/job:worker/replica:0/task:1", "w:1", links=(link,))
+    cluster = s.ClusterSnapshot("w:1", 0.0, 1.0, (task,))
+    (table,) = [table for table in status_tables(cluster) if table.title == "cannot be reached"]
+    cells = [cell for column in table.columns for cell in column.cells]
+    assert cells == ["worker/1", "ps/0", "tcp://h:1", "no route to h"]

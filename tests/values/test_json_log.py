@@ -1,0 +1,82 @@
+"""Logs as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tfmini import json_log, library_log
+from tfmini.tools.output import JsonConsole, TaskOutput
+
+
+@pytest.fixture
+def loggers() -> Iterator[None]:
+    """The library's loggers are afterwards as before."""
+    both = [logging.getLogger(name) for name in ("tensorflow", "tfmini")]
+    before = [(logger, list(logger.handlers), logger.propagate) for logger in both]
+    yield
+    for logger, handlers, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+
+
+@pytest.mark.usefixtures("loggers")
+def test_the_library_logs_objects_with_level_task_and_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"task": {"type": "worker", "index": 2}}))
+    monkeypatch.setenv(json_log.LOG_JSON_ENV, "1")
+    assert library_log.library_logger() is logging.getLogger("tensorflow")
+    library_log.library_logger()  # adds no second handler
+    logging.getLogger("tensorflow").warning("step %d\nof %s", 3, "it")
+    try:
+        raise ValueError("odd")
+    except ValueError:
+        logging.getLogger("tfmini.rpc").exception("failed")
+    first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (first["message"], first["level"], first["logger"], first["task"]) == (
+        "step 3\nof it", "WARNING", "tensorflow", "worker/2",
+    )  # fmt: skip
+    assert first["time"].endswith("+00:00") and first["pid"] > 0 and "exception" not in first
+    assert second["logger"] == "tfmini.rpc" and "ValueError: odd" in second["exception"]
+
+
+def test_without_a_cluster_there_is_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    for config in ("", "{", "[]", '{"task": {"type": "ps"}}'):
+        monkeypatch.setenv("TF_CONFIG", config)
+        record = logging.makeLogRecord({"msg": "m", "levelname": "INFO", "name": "n"})
+        assert json.loads(json_log.JsonFormatter().format(record))["task"] == ""
+
+
+class Lines:
+    """A sink in memory."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+def test_what_a_task_prints_becomes_an_object_and_what_it_logs_stays_one() -> None:
+    sink = Lines()
+    output = TaskOutput(b"[worker/0] ", sink, "worker/0")  # type: ignore[arg-type]
+    logged = json_log.json_line("from the library", "worker/0", level="WARNING")
+    output.feed(b"loss 0.5 \xff\n" + logged.encode() + b'\n{"time": broken\n')
+    found = [json.loads(line) for line in sink.data.splitlines()]
+    assert [(each["task"], each["level"], each["message"]) for each in found] == [
+        ("worker/0", "INFO", "loss 0.5 \ufffd"), ("worker/0", "WARNING", "from the library"),
+        ("worker/0", "INFO", '{"time": broken'),
+    ]  # fmt: skip
+
+
+def test_the_launchers_own_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonConsole().print("tfmini: worker/0 failed", markup=False)
+    print(file=sys.stderr, end="", flush=True)
+    found = json.loads(capsys.readouterr().err)
+    assert (found["logger"], found["message"]) == ("tfmini.launch", "worker/0 failed")

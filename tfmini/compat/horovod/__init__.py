@@ -1,0 +1,123 @@
+"""Horovod's interface for TensorFlow 1 scripts: ``import tfmini.compat.horovod as hvd``.
+
+Under ``tfmini run`` and ``tfmini launch --ps 0 --workers N``, ``import horovod.tensorflow as hvd`` works, too.
+`init` reads the task from TF_CONFIG, starts this worker's server, and makes it the default target of sessions,
+since Horovod's scripts give no target. Without TF_CONFIG there is one worker.
+
+The modules have the names of those of ``horovod.tensorflow`` where scripts import them (`mpi_ops`, `functions`,
+`compression`, `util`, `elastic`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.compat.horovod import elastic, mpi_ops, util
+from tfmini.compat.horovod import world as worlds
+from tfmini.compat.horovod.compression import Compression, Compressor
+from tfmini.compat.horovod.functions import allgather_object, broadcast_object, broadcast_object_fn
+from tfmini.compat.horovod.mpi_ops import (
+    ccl_built,
+    check_num_rank_power_of_2,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)  # fmt: skip
+from tfmini.compat.horovod.operations import (
+    allgather,
+    allreduce,
+    alltoall,
+    broadcast,
+    broadcast_,
+    broadcast_variables,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
+)  # fmt: skip
+from tfmini.compat.horovod.optimizer import DistributedOptimizer
+from tfmini.compat.horovod.place_ops import (
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    size_op,
+)  # fmt: skip
+from tfmini.compat.horovod.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    init,
+    remove_process_set,
+    shutdown,
+)  # fmt: skip
+from tfmini.compat.horovod.reduce_ops import Adasum, Average, Max, Min, Product, Sum
+from tfmini.compat.horovod.util import _cache, _executing_eagerly, _make_subgraph, refs_to_vars, vars_to_refs
+from tfmini.compat.horovod.world import (
+    cross_rank,
+    cross_size,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    size,
+)  # fmt: skip
+from tfmini.graph.operation import Operation
+from tfmini.ops.variables.functions import global_variables
+from tfmini.train.replicas.all_reduce import BroadcastVariablesHook
+
+__version__ = "0.28.1"
+__all__ = [
+    "Adasum", "Average", "BroadcastGlobalVariablesHook", "Compression", "Compressor", "DistributedOptimizer", "Max",
+    "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce", "alltoall",
+    "broadcast", "broadcast_", "broadcast_global_variables", "broadcast_object", "broadcast_object_fn",
+    "broadcast_variables", "ccl_built", "check_num_rank_power_of_2", "cross_rank", "cross_size", "cuda_built",
+    "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
+    "grouped_allreduce", "grouped_reducescatter", "init", "is_homogeneous", "is_initialized", "local_rank",
+    "local_rank_op", "local_size", "local_size_op", "mpi_built", "mpi_enabled", "mpi_ops", "mpi_threads_supported",
+    "nccl_built", "process_set_included_op", "rank", "rank_op", "reducescatter", "refs_to_vars", "remove_process_set",
+    "rocm_built", "shutdown", "size", "size_op", "util", "vars_to_refs",
+]  # fmt: skip
+__all__ += ["_cache", "_executing_eagerly", "_make_subgraph"]  # scripts use hvd._executing_eagerly
+
+_KERAS = "Keras is out of tfmini's scope; use {}"
+_ABSENT = {
+    "callbacks": _KERAS.format("hvd.BroadcastGlobalVariablesHook(0) in a MonitoredTrainingSession"),
+    "keras": _KERAS.format("hvd.DistributedOptimizer with tf.train's optimizers"),
+    "SyncBatchNormalization": _KERAS.format("tf.layers.batch_normalization, with hvd.allreduce of its moments"),
+    "DistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
+    "PartialDistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
+    "join": "every rank must run the same number of steps; use tf.train.StopAtStepHook",
+    "start_timeline": "use `tfmini trace`, or RunOptions.trace_level",
+    "stop_timeline": "use `tfmini trace`, or RunOptions.trace_level",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        raise AttributeError(f"tfmini's Horovod has no hvd.{name}: {_ABSENT[name]}.")
+    raise AttributeError(f"module 'horovod.tensorflow' has no attribute {name!r} (tfmini.compat.horovod)")
+
+
+def broadcast_global_variables(root_rank: int) -> Operation:
+    """`broadcast_variables` of all global variables."""
+    return broadcast_variables(global_variables(), root_rank)
+
+
+class BroadcastGlobalVariablesHook(BroadcastVariablesHook):
+    """Broadcasts all global variables of ``root_rank`` after a session is created.
+
+    Args:
+      root_rank: the worker that sends its values.
+      device: ignored.
+    """
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__(worlds.world().ranks, root_rank)

@@ -1,0 +1,179 @@
+"""``hvd.DistributedOptimizer``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini.compat.horovod.compression import Compression
+from tfmini.compat.horovod.gradient_aggregation import LocalGradientAggregation
+from tfmini.compat.horovod.process_sets import ProcessSet, global_process_set
+from tfmini.compat.horovod.reduce_ops import Average, ReduceOp, chosen, scaled
+from tfmini.compat.horovod.world import world
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.optimizers.optimizer_inputs import GradAndVar
+from tfmini.train.replicas.all_reduce import AllReduceOptimizer
+from tfmini.train.replicas.ranks import Ranks
+
+Groups = int | list[list[Any]] | None
+
+
+class _Distributed(AllReduceOptimizer):
+    """An `AllReduceOptimizer` with Horovod's options; see `DistributedOptimizer`."""
+
+    def __init__(
+        self, opt: Optimizer, name: str, use_locking: bool, compression: Any, as_dense: bool, op: ReduceOp,
+        predivide: float, groups: Groups, ranks: Ranks, scale_local: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name)
+        self._compression, self._sparse_as_dense = compression, as_dense
+        self._predivide, self._groups, self._scale_local = predivide, groups, scale_local
+        self._local_variables: list[Any] = []
+        self.aggregation: LocalGradientAggregation | None = None
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        """The wrapped optimizer, under the name that scripts know."""
+        return self._opt
+
+    def register_local_var(self, var: Any) -> None:
+        """Excludes a variable from the reduction: each worker applies its own gradient, divided by their number."""
+        self._local_variables.append(var)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
+        """`Optimizer.compute_gradients` of the wrapped optimizer, reduced over all workers."""
+        pairs = self._opt.compute_gradients(*args, **kwargs)
+        if self.aggregation is not None:
+            return self.aggregation.compute_gradients(pairs)
+        return self.reduced(pairs)
+
+    def reduced(self, pairs: Sequence[GradAndVar]) -> list[GradAndVar]:
+        """Gradients reduced over all workers, but for those of local variables."""
+        local = [any(variable is other for other in self._local_variables) for _, variable in pairs]
+        shared = iter(self._reduce_pairs([pair for pair, is_local in zip(pairs, local) if not is_local]))
+        return [
+            (self._of_local(grad), variable) if is_local else next(shared)
+            for (grad, variable), is_local in zip(pairs, local)
+        ]
+
+    def _of_local(self, grad: Any) -> Any:
+        if grad is None or not self._scale_local:
+            return grad
+        factor = 1 / self.ranks.size
+        if isinstance(grad, IndexedSlices):
+            return IndexedSlices(scaled(grad.values, factor), grad.indices, grad.dense_shape)
+        return scaled(grad, factor)
+
+    def apply_gradients(
+        self, grads_and_vars: Any, global_step: Any = None, name: str | None = None, **more: Any
+    ) -> Operation:
+        """`Optimizer.apply_gradients` of the wrapped optimizer; with local aggregation in some of the steps only."""
+        pairs = list(grads_and_vars)
+        if self.aggregation is None:
+            return self._opt.apply_gradients(pairs, global_step=global_step, name=name, **more)
+        return self.aggregation.apply_gradients(
+            pairs, lambda: self._opt.apply_gradients(pairs, global_step=global_step, name=name, **more), global_step
+        )
+
+    def _buckets(self, pairs: Sequence[GradAndVar]) -> list[list[int]]:
+        if self._groups is None:
+            return super()._buckets(pairs)
+        dense = [i for i, (grad, _) in enumerate(pairs) if isinstance(grad, Tensor)]
+        if isinstance(self._groups, int):
+            size = -(-len(dense) // self._groups) or 1
+            found = [dense[low : low + size] for low in range(0, len(dense), size)]
+        else:
+            found = [[i for i in dense if any(pairs[i][1] is v for v in group)] for group in self._groups]
+            grouped = {i for group in found for i in group}
+            found += [[i] for i in dense if i not in grouped]
+        return [same for group in found for same in _of_one_dtype(group, pairs)]
+
+    def _reduce(self, pairs: Any) -> list[Tensor]:
+        small = [self._compression.compress(grad) for grad, _ in pairs]
+        sent = [(scaled(value, 1 / self._predivide), variable) for (value, _), (_, variable) in zip(small, pairs)]
+        reduced = [scaled(value, self._predivide) for value in super()._reduce(sent)]
+        return [self._compression.decompress(value, context) for value, (_, context) in zip(reduced, small)]
+
+    def _reduce_sparse(self, grad: IndexedSlices, variable: Any) -> Any:
+        if not self._sparse_as_dense:
+            return super()._reduce_sparse(grad, variable)
+        pair: GradAndVar = convert_to_tensor(grad), variable
+        return self._reduce([pair])[0]
+
+
+def _of_one_dtype(group: list[int], pairs: Sequence[GradAndVar]) -> list[list[int]]:
+    found: dict[Any, list[int]] = {}
+    for i in group:
+        found.setdefault(pairs[i][0].dtype.base_dtype, []).append(i)
+    return list(found.values())
+
+
+def _check(optimizer: Any, op: ReduceOp, predivide: float, groups: Groups) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(f"Provided optimizer doesn't inherit from tf.train.Optimizer: {optimizer!r}")
+    if op.merge != "Add":
+        raise ValueError(f"op must be hvd.Average or hvd.Sum for gradients, got {op!r}.")
+    if predivide != 1.0 and not op.mean:
+        raise ValueError(f"gradient_predivide_factor is for hvd.Average, got {op!r}.")
+    if isinstance(groups, int) and groups <= 0:
+        raise ValueError(f"groups must be a positive number or a list of lists of variables, got {groups!r}.")
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: Optimizer,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: Any = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Optimizer:
+    """An optimizer that applies the mean gradient of all workers (see `tfmini.train.AllReduceOptimizer`).
+
+    Args:
+      optimizer: the optimizer to wrap.
+      name: default: ``Distributed`` and the optimizer's class.
+      use_locking: passed on.
+      device_dense, device_sparse: ignored.
+      compression: from `Compression`.
+      sparse_as_dense: reduce sparse gradients as dense ones.
+      backward_passes_per_step: the workers reduce and apply the sum of the gradients of so many steps; the steps
+        between change no variable. The sums are in local variables.
+      op: `Average` or `Sum`.
+      gradient_predivide_factor: with `Average`: divides the gradients before the sum and multiplies the mean after
+        it, so that small dtypes do not overflow.
+      average_aggregated_gradients: divide the sum by ``backward_passes_per_step``.
+      num_groups, groups: how gradients travel together: in so many groups, or a group for each list of variables.
+      process_set: the workers that take part; the others apply their own gradients.
+      scale_local_gradients: divide the gradients of local variables (``register_local_var``) by the number of workers.
+
+    Raises:
+      ValueError: ``optimizer`` is no ``tf.train.Optimizer``, or an option does not go with ``op``.
+      NotImplementedError: for `Adasum`.
+    """
+    reduction, groups = chosen(op), groups if groups is not None or not num_groups else num_groups
+    _check(optimizer, reduction, gradient_predivide_factor, groups)
+    # A worker outside of the set is alone in its group: it applies its own gradients.
+    ranks = world().group(process_set.process_set_id) or Ranks(1)
+    name = name or f"Distributed{type(optimizer).__name__}"
+    made = _Distributed(
+        optimizer, name, use_locking, compression, sparse_as_dense, reduction, gradient_predivide_factor, groups,
+        ranks, scale_local_gradients,
+    )  # fmt: skip
+    if backward_passes_per_step != 1:
+        made.aggregation = LocalGradientAggregation(
+            backward_passes_per_step,
+            lambda grads, variables: [grad for grad, _ in made.reduced(list(zip(grads, variables)))],
+            average_aggregated_gradients, sparse_as_dense, name,
+        )  # fmt: skip
+    return made

@@ -1,0 +1,157 @@
+"""Names of TensorFlow's private modules of ops and of the framework that have no public name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.layers.spatial_arguments import convolved_length, image_format, known_padding, normalized_tuple, op_format
+from tfmini.ops.array.shape import rank, shape
+from tfmini.ops.nn import sampled_losses
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.initializers import _float_type, fans
+from tfmini.ops.variables.store import VariableStore, default_variable_store
+from tfmini.shapes import TensorShape, as_raw, broadcast_raw
+
+__all__: list[str] = []
+
+# python.ops.init_ops
+_assert_float_dtype = _float_type
+
+
+def _compute_fans(shape: Sequence[Any]) -> tuple[float, float]:
+    """The numbers of inputs and outputs of a weight of this shape."""
+    return fans([int(size) for size in shape])
+
+
+# python.framework.tensor_shape and common_shapes
+def as_dimension(value: Any) -> Any:
+    """A Dimension."""
+    from tfmini.dimension import Dimension
+
+    return value if isinstance(value, Dimension) else Dimension(value)
+
+
+def vector(length: Any) -> TensorShape:
+    """The shape of a vector."""
+    return TensorShape([length])
+
+
+def matrix(rows: Any, cols: Any) -> TensorShape:
+    """The shape of a matrix."""
+    return TensorShape([rows, cols])
+
+
+def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape of the sum of two tensors; raises ValueError if they do not broadcast."""
+    return TensorShape(broadcast_raw(as_raw(shape_x), as_raw(shape_y)))
+
+
+# python.ops.variable_scope
+_VariableStore, _get_default_variable_store = VariableStore, default_variable_store
+
+
+def _pure_variable_scope(name_or_scope: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
+    """A variable scope that opens no name scope."""
+    for name, value in zip(("reuse", "initializer", "regularizer", "caching_device", "partitioner"), args):
+        kwargs[name] = value
+    kwargs.pop("old_name_scope", None)
+    return vs.variable_scope(name_or_scope, auxiliary_name_scope=False, **kwargs)
+
+
+# python.framework.ops
+def get_name_scope() -> str:
+    """The current name scope, without its final ``/``."""
+    return get_default_graph().get_name_scope()
+
+
+def strip_name_scope(name: str, export_scope: str | None) -> str:
+    """A name without the scope that is exported; ``^`` and ``loc:@`` stay."""
+    if not export_scope:
+        return name
+    scope = export_scope.rstrip("/") + "/"
+    for mark in ("^", "loc:@", ""):
+        if name.startswith(mark + scope):
+            return mark + name[len(mark + scope) :]
+    return name
+
+
+def prepend_name_scope(name: str, import_scope: str | None) -> str:
+    """A name in the scope of an import; ``^`` and ``loc:@`` stay in front."""
+    if not import_scope:
+        return name
+    mark = next(mark for mark in ("^", "loc:@", "") if name.startswith(mark))
+    return f"{mark}{import_scope.rstrip('/')}/{name[len(mark) :]}"
+
+
+def _get_graph_from_inputs(op_input_list: Sequence[Any], graph: Any = None) -> Any:
+    """The graph of the first tensor or op, or the given or the default one; raises ValueError if they differ."""
+    for item in op_input_list:
+        found = getattr(item, "graph", None)
+        if isinstance(item, (Tensor, Operation)) or found is not None:
+            if graph is not None and found is not graph:
+                raise ValueError(f"{item} is not from the passed-in graph.")
+            graph = found
+    return graph if graph is not None else get_default_graph()
+
+
+def _assert_same_graph(original_item: Any, item: Any) -> None:
+    """Raises ValueError for items of two graphs."""
+    if original_item.graph is not item.graph:
+        raise ValueError(f"{item} must be from the same graph as {original_item}.")
+
+
+def inside_function() -> bool:
+    """False: no graph is that of a function."""
+    return False
+
+
+# python.ops.array_ops
+def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
+    """``tf.shape``."""
+    return shape(input, name=name, out_type=out_type)
+
+
+def rank_internal(input: Any, name: str | None = None, optimize: bool = True) -> Tensor:
+    """``tf.rank``."""
+    return rank(input, name=name)
+
+
+# python.framework.sparse_tensor
+def is_sparse(x: Any) -> bool:
+    """Whether ``x`` is a sparse tensor or the value of one."""
+    return isinstance(x, (SparseTensor, SparseTensorValue))
+
+
+# python.framework.random_seed
+DEFAULT_GRAPH_SEED = 87654321
+
+# python.framework.dtypes
+float32_ref, float64_ref, int32_ref, int64_ref, bool_ref, string_ref = (
+    dtype._as_ref for dtype in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.bool, dtypes.string)
+)
+
+# python.ops.nn and nn_impl: the second versions share large weights by contiguous rows.
+nce_loss_v2 = functools.partial(sampled_losses.nce_loss, partition_strategy="div")
+sampled_softmax_loss_v2 = functools.partial(sampled_losses.sampled_softmax_loss, partition_strategy="div")
+
+# python.layers.utils
+normalize_tuple, normalize_data_format, normalize_padding = normalized_tuple, image_format, known_padding
+
+
+def conv_output_length(
+    input_length: int | None, filter_size: int, padding: str, stride: int, dilation: int = 1
+) -> int | None:
+    """The output length of a convolution along one axis; None for an unknown length."""
+    return convolved_length(input_length, filter_size, stride, dilation, padding)
+
+
+def convert_data_format(data_format: str, ndim: int) -> str:
+    """The ops' name of a layer's data format, for inputs of so many axes."""
+    return op_format(data_format, ndim - 2)

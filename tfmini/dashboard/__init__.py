@@ -1,0 +1,1 @@
+"""The live page of a running cluster: history, folding, charts, and the server that sends them to browsers."""

@@ -1,0 +1,236 @@
+"""The page's web server: it reads the cluster once per interval and sends what changed to every open page.
+
+Starlette and uvicorn (the extra ``dashboard``). Every address needs the token, as ``?token=`` or as a bearer. Nothing
+here changes the cluster; a traced step runs as it would have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tfmini import errors
+from tfmini.dashboard.board import Board, Reader
+from tfmini.dashboard.page_html import page
+from tfmini.dashboard.timelines import Timelines
+from tfmini.status.metrics import CONTENT_TYPE
+from tfmini.status.snapshot import ClusterSnapshot
+
+_READERS = 32  # open pages
+_GRACE_S = 2  # for answers that are being written when the server ends
+_RETRY_MS = 1000  # after which a page whose connection broke asks again
+_GONE = "This timeline is not kept any more; trace another step.\n"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the server asks of the cluster. Each function may block, and raises an OpError when it cannot answer.
+
+    Attributes:
+      gather: takes a snapshot.
+      metrics: the snapshot in Prometheus's format. None: not possible.
+      trace: traces a step of the task with that full name; returns a serialized StepStats. None: not possible.
+    """
+
+    gather: Callable[[], ClusterSnapshot]
+    metrics: Callable[[ClusterSnapshot], str] | None = None
+    trace: Callable[[str], bytes] | None = None
+
+
+class _Gate:
+    """Refuses what comes without the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = request.query_params.get("token", "") or bearer
+        if secrets.compare_digest(given.encode(), self._token):
+            await self._app(scope, receive, send)
+            return
+        text = "This page needs the token of the address that the command has printed: open the whole address.\n"
+        await PlainTextResponse(text, 403, _HEADERS)(scope, receive, send)
+
+
+class Dashboard:
+    """The web application of one cluster.
+
+    Args:
+      source: reads the cluster.
+      token: what every request must have.
+      interval_s: seconds between two snapshots.
+    """
+
+    def __init__(self, source: Source, token: str, interval_s: float = 1.0) -> None:
+        self.board = Board()
+        self._source = source
+        self._interval_s = interval_s
+        self._changed = asyncio.Event()
+        self._readers = 0
+        self._tracing = asyncio.Lock()
+        self._timelines = Timelines()
+        self._closing = False
+        routes = [
+            Route("/", self._page), Route("/updates", self._updates), Route("/task", self._task),
+            Route("/metrics", self._metrics), Route("/trace", self._trace, methods=["POST"]),
+            Route("/timeline", self._timeline), Route("/timeline.json", self._timeline_file),
+        ]  # fmt: skip
+        self.application = Starlette(routes=routes, lifespan=self._life, middleware=[Middleware(_Gate, token=token)])
+
+    @contextlib.asynccontextmanager
+    async def _life(self, application: Starlette) -> AsyncIterator[None]:
+        reading = asyncio.create_task(self._read())
+        try:
+            yield
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                self.board.take(await run_in_threadpool(self._source.gather))
+            except errors.OpError as error:
+                self.board.problem = error.message
+            except Exception as error:  # noqa: BLE001 - the page must say why it stands still
+                self.board.problem = f"{type(error).__name__}: {error}"
+            self._wake()
+            await asyncio.sleep(self._interval_s)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def close(self) -> None:
+        """Ends the connections of open pages, which would keep the server from ending. For the server's thread."""
+        self._closing = True
+        self._wake()
+
+    async def _page(self, request: Request) -> Response:
+        return _document(page())
+
+    async def _updates(self, request: Request) -> Response:
+        if self._readers >= _READERS:
+            return PlainTextResponse(f"{_READERS} pages are open already; close one.\n", 503, _HEADERS)
+        return StreamingResponse(self._messages(), media_type="text/event-stream", headers=_HEADERS)
+
+    async def _messages(self) -> AsyncIterator[str]:
+        """Server-sent events; the browser connects again by itself, and its first message then has everything."""
+        self._readers += 1
+        reader = Reader()
+        try:
+            yield f"retry: {_RETRY_MS}\n\n"
+            while not self._closing:
+                changed = self._changed
+                if self.board.number or self.board.problem:
+                    yield f"data: {_json(self.board.message(reader))}\n\n"
+                await changed.wait()
+        finally:
+            self._readers -= 1
+
+    async def _task(self, request: Request) -> Response:
+        found = self.board.details(request.query_params.get("name", ""))
+        if found is None:
+            return JSONResponse({"problem": "The cluster has no such task any more."}, 404, _HEADERS)
+        return Response(_json(found), media_type="application/json", headers=_HEADERS)
+
+    async def _metrics(self, request: Request) -> Response:
+        if self._source.metrics is None:
+            return PlainTextResponse("There are no metrics.\n", 501, _HEADERS)
+        cluster = self.board.cluster
+        if cluster is None:
+            return PlainTextResponse(f"No snapshot yet. {self.board.problem}\n", 503, _HEADERS)
+        text = self._source.metrics(cluster)
+        return Response(text, media_type=CONTENT_TYPE, headers=_HEADERS)
+
+    async def _trace(self, request: Request) -> Response:
+        if self._source.trace is None:
+            return JSONResponse({"problem": "This cluster cannot be traced."}, 501, _HEADERS)
+        if self._tracing.locked():
+            return JSONResponse({"problem": "Another step is being traced."}, 409, _HEADERS)
+        async with self._tracing:
+            try:
+                stats = await run_in_threadpool(self._source.trace, request.query_params.get("name", ""))
+                name = await run_in_threadpool(self._timelines.add, stats)
+            except errors.OpError as error:
+                return JSONResponse({"problem": error.message}, 409, _HEADERS)
+        found = self._timelines.get(name)
+        return JSONResponse({"timeline": name, "about": found.about if found else ""}, headers=_HEADERS)
+
+    async def _timeline(self, request: Request) -> Response:
+        found = self._timelines.get(request.query_params.get("id", ""))
+        return _document(found.page, is_frame=True) if found else PlainTextResponse(_GONE, 404, _HEADERS)
+
+    async def _timeline_file(self, request: Request) -> Response:
+        found = self._timelines.get(request.query_params.get("id", ""))
+        if found is None:
+            return PlainTextResponse(_GONE, 404, _HEADERS)
+        headers = _HEADERS | {"Content-Disposition": 'attachment; filename="timeline.json"'}
+        return Response(found.events, media_type="application/json", headers=headers)
+
+
+def _document(text: str, is_frame: bool = False) -> Response:
+    """A page whose own scripts and styles alone may run; ``is_frame``: it is a part of another page of this server."""
+    nonce = secrets.token_urlsafe(16)
+    for tag in ("script", "style"):
+        text = text.replace(f"<{tag}>", f'<{tag} nonce="{nonce}">')
+    ancestors, framing = ("'self'", "SAMEORIGIN") if is_frame else ("'none'", "DENY")
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src-elem 'nonce-{nonce}'; "
+        "style-src-attr 'unsafe-inline'; connect-src 'self'; img-src data:; frame-src 'self'; "
+        f"base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
+    )
+    return HTMLResponse(text, headers=_HEADERS | {"X-Frame-Options": framing, "Content-Security-Policy": policy})
+
+
+class PageServer(uvicorn.Server):
+    """Serves a dashboard: ``PageServer(dashboard).run(sockets=[listener])`` returns after a signal or `stop`."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        # The access log would show the token.
+        super().__init__(
+            uvicorn.Config(
+                dashboard.application, access_log=False, log_level="warning", timeout_graceful_shutdown=_GRACE_S,
+                server_header=False,
+            )
+        )  # fmt: skip
+        self._dashboard = dashboard
+
+    def stop(self) -> None:
+        """Ends `run`, from any thread."""
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._dashboard.close()
+        await super().shutdown(sockets)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

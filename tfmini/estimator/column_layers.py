@@ -1,0 +1,171 @@
+"""``tf.feature_column.input_layer`` and ``linear_model``: the first layer of a model, made of feature columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tfmini.estimator.feature_columns import BucketizedColumn, Column, EmbeddingColumn
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array.joining import concat
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
+from tfmini.ops.variables.initializers import Zeros
+from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.train.checkpointing.init_from_checkpoint import init_from_checkpoint
+
+Features = Mapping[str, Any]
+
+
+def sorted_columns(feature_columns: Any) -> list[Column]:
+    """The columns in the order of their names.
+
+    Raises:
+      ValueError: when there is none, one is no column, or two have the same name.
+    """
+    given = [feature_columns] if isinstance(feature_columns, Column) else list(feature_columns or ())
+    if not given:
+        raise ValueError("feature_columns must not be empty.")
+    found = sorted((checked_column(column) for column in given), key=lambda column: column.name)
+    for one, other in zip(found, found[1:]):
+        if one.name == other.name:
+            raise ValueError(f"Duplicate feature column name found for columns: {one.name}.")
+    return found
+
+
+def _collections(weight_collections: Iterable[str] | None) -> list[str]:
+    listed = list(weight_collections or ())
+    return listed if GraphKeys.GLOBAL_VARIABLES in listed else [*listed, GraphKeys.GLOBAL_VARIABLES]
+
+
+def input_layer(
+    features: Features,
+    feature_columns: Any,
+    weight_collections: Iterable[str] | None = None,
+    trainable: bool = True,
+    cols_to_vars: dict[Any, Any] | None = None,
+    cols_to_output_tensors: dict[Any, Any] | None = None,
+) -> Tensor:
+    """The dense columns side by side, [batch, width] (``tf.feature_column.input_layer``).
+
+    Args:
+      features: name -> tensor.
+      feature_columns: dense columns.
+      weight_collections: collections for the variables.
+      trainable: whether optimizers change the variables.
+      cols_to_vars: gets the variables of each column.
+      cols_to_output_tensors: gets the tensor of each column.
+
+    Raises:
+      ValueError: when a column is not dense, or two have the same name.
+    """
+    columns = sorted_columns(feature_columns)
+    for column in columns:
+        if not hasattr(column, "width"):
+            raise ValueError(
+                f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
+                f" indicator_column. Given: {column.name}"
+            )
+    outputs = []
+    with variable_scope(None, "input_layer", list(features.values())):
+        for column in columns:
+            with variable_scope(None, column.name):
+                tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
+            outputs.append(tensor)
+            if cols_to_vars is not None:
+                cols_to_vars[column] = variables
+            if cols_to_output_tensors is not None:
+                cols_to_output_tensors[column] = tensor
+        return concat(outputs, 1)
+
+
+def _dense(column: Any, features: Features, collections: list[str], trainable: bool) -> tuple[Tensor, list[Any]]:
+    """(the column's tensor, its variables)."""
+    if not isinstance(column, EmbeddingColumn):
+        return column.dense(features), []
+    settings = column.settings
+    table = get_variable(
+        "embedding_weights",
+        [column.source.num_buckets, column.width],
+        initializer=settings["initializer"],
+        trainable=trainable and settings["trainable"],
+        collections=collections,
+    )
+    if settings["checkpoint"] is not None:
+        init_from_checkpoint(settings["checkpoint"], {settings["tensor"]: table})
+    found = safe_embedding_lookup_sparse(
+        table, column.source.ids(features), combiner=settings["combiner"], max_norm=settings["max_norm"]
+    )
+    return found, [table]
+
+
+def linear_model(
+    features: Features,
+    feature_columns: Any,
+    units: int = 1,
+    sparse_combiner: str = "sum",
+    weight_collections: Iterable[str] | None = None,
+    trainable: bool = True,
+    cols_to_vars: dict[Any, Any] | None = None,
+) -> Tensor:
+    """A weighted sum of all columns, and a bias, [batch, units] (``tf.feature_column.linear_model``).
+
+    Args:
+      features: name -> tensor.
+      feature_columns: dense and categorical columns; a categorical one has a weight for each category.
+      units: number of sums.
+      sparse_combiner: how the weights of several categories of one example are joined: "mean", "sqrtn" or "sum".
+      weight_collections, trainable, cols_to_vars: see `input_layer`; the bias has the key "bias".
+    """
+    collections = _collections(weight_collections)
+    columns = sorted_columns(feature_columns)
+    sums = []
+    with variable_scope(None, "linear_model", list(features.values())):
+        for column in columns:
+            with variable_scope(None, column.name):
+                total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
+            sums.append(total)
+            if cols_to_vars is not None:
+                cols_to_vars[column] = variables
+        bias = get_variable("bias_weights", [units], initializer=Zeros(), trainable=trainable, collections=collections)
+        if cols_to_vars is not None:
+            cols_to_vars["bias"] = [bias]
+        return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
+
+
+def _weighted(
+    column: Any, features: Features, units: int, combiner: str, collections: list[str], trainable: bool
+) -> tuple[Tensor, list[Any]]:
+    sparse = isinstance(column, BucketizedColumn) or not hasattr(column, "width")
+    rows = column.num_buckets if sparse else column.width
+    inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
+    weights = get_variable(
+        "weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections
+    )
+    if sparse:
+        return safe_embedding_lookup_sparse(weights, column.ids(features), combiner=combiner), [weights]
+    return matmul(inputs, weights), [*variables, weights]
+
+
+def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
+    """Name -> how to parse it, of all columns (``tf.feature_column.make_parse_example_spec``).
+
+    Raises:
+      ValueError: when two columns parse a feature differently.
+    """
+    found: dict[str, Any] = {}
+    for column in feature_columns:
+        for name, spec in checked_column(column).parse_spec().items():
+            if found.setdefault(name, spec) != spec:
+                raise ValueError(f"feature_columns contain different parse_spec for key {name}. Given {spec}.")
+    return found
+
+
+def checked_column(column: Any) -> Column:
+    """The column; ValueError for what is none."""
+    if not isinstance(column, Column):
+        raise ValueError(f"All feature_columns must be made by tf.feature_column. Given: {column}")
+    return column

@@ -1,0 +1,310 @@
+"""``tf.estimator.Estimator``: trains, evaluates, runs and exports the model that a model function describes."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tfmini.estimator import evaluation, model_export, prediction, training
+from tfmini.estimator.function_arguments import argument_names, known_arguments
+from tfmini.estimator.hook_checks import check_positive, checked_hooks, checked_listeners
+from tfmini.estimator.input_functions import call_input_fn, features_and_labels
+from tfmini.estimator.model_spec import EstimatorSpec
+from tfmini.estimator.modes import ModeKeys
+from tfmini.estimator.run_config import RunConfig, default_session_config
+from tfmini.estimator.warm_start_settings import WarmStartSettings, warm_start_settings
+from tfmini.placement.device_setter import replica_device_setter
+from tfmini.train.checkpointing.reader import list_variables, load_variable
+from tfmini.train.checkpointing.state_file import latest_checkpoint
+from tfmini.train.hooks.stopping_hooks import StopAtStepHook
+
+_log = logging.getLogger("tensorflow")
+_MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}
+
+
+class Estimator:
+    """A model and the directory of its checkpoints (``tf.estimator.Estimator``).
+
+    Args:
+      model_fn: called as ``model_fn(features, labels, mode, params, config)`` with those arguments that it names;
+        returns an `EstimatorSpec`. Each call builds its model in a new graph.
+      model_dir: directory of checkpoints and summaries; default: the config's, else a temporary one.
+      config: a `RunConfig`; default: a new one, which reads TF_CONFIG.
+      params: hyper-parameters for the model function and input functions.
+      warm_start_from: a checkpoint, or `WarmStartSettings`, that training starts from.
+
+    Raises:
+      ValueError: when the model function's arguments, or the directories, do not fit.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., Any],
+        model_dir: str | None = None,
+        config: RunConfig | None = None,
+        params: Any = None,
+        warm_start_from: str | WarmStartSettings | None = None,
+    ) -> None:
+        if type(self)._call_model_fn is not Estimator._call_model_fn:
+            raise ValueError(f"Subclasses of Estimator cannot override members of Estimator: {type(self)}")
+        self._config = _with_directory(config, model_dir)
+        self._model_dir: str = self._config.model_dir
+        self._session_config = self._config.session_config
+        _log.info("Using config: %s", self._config._values)
+        self._device_fn = self._config.device_fn or _replica_device_fn(self._config)
+        if model_fn is None:
+            raise ValueError("model_fn must be provided to Estimator.")
+        _check_model_fn(model_fn, params)
+        self._model_fn = model_fn
+        self._params = copy.deepcopy(params or {})
+        self._warm_start_settings = warm_start_settings(warm_start_from)
+
+    @property
+    def model_dir(self) -> str:
+        """The directory of checkpoints and summaries."""
+        return self._model_dir
+
+    @property
+    def config(self) -> RunConfig:
+        """A copy of the settings."""
+        return copy.copy(self._config)
+
+    @property
+    def params(self) -> Any:
+        """A copy of the hyper-parameters."""
+        return copy.deepcopy(self._params)
+
+    @property
+    def model_fn(self) -> Callable[..., EstimatorSpec]:
+        """The model function, bound to the params."""
+
+        def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+            return self._call_model_fn(features, labels, mode, config)
+
+        return public_model_fn
+
+    def get_variable_value(self, name: str) -> Any:
+        """The value of a variable in the latest checkpoint."""
+        self._checked_checkpoint()
+        return load_variable(self.model_dir, name)
+
+    def get_variable_names(self) -> list[str]:
+        """The names of the variables in the latest checkpoint."""
+        self._checked_checkpoint()
+        return [name for name, _ in list_variables(self.model_dir)]
+
+    def latest_checkpoint(self) -> str | None:
+        """The path of the latest checkpoint; None if there is none."""
+        return latest_checkpoint(self.model_dir)
+
+    def train(
+        self,
+        input_fn: Callable[..., Any],
+        hooks: Iterable[Any] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Iterable[Any] | None = None,
+    ) -> Estimator:
+        """Trains from the latest checkpoint on, until the input ends.
+
+        Args:
+          input_fn: returns (features, labels), or a dataset of such pairs.
+          hooks: hooks of the training session.
+          steps: at most so many steps more.
+          max_steps: the global step at which training ends; if a checkpoint has reached it, nothing is done.
+          saving_listeners: are told of each checkpoint.
+
+        Raises:
+          ValueError: when both ``steps`` and ``max_steps`` are given, or one is not positive.
+        """
+        if steps is not None and max_steps is not None:
+            raise ValueError("Can not provide both steps and max_steps.")
+        check_positive("steps", steps)
+        check_positive("max_steps", max_steps)
+        all_hooks, listeners = checked_hooks(hooks), checked_listeners(saving_listeners)
+        if max_steps is not None and training.step_of_checkpoint(self.model_dir) >= max_steps:
+            _log.info("Skipping training since max_steps has already saved.")
+            return self
+        if steps is not None or max_steps is not None:
+            all_hooks.append(StopAtStepHook(steps, max_steps))
+        loss = training.train(self, input_fn, all_hooks, listeners)
+        _log.info("Loss for final step: %s.", loss)
+        return self
+
+    def evaluate(
+        self,
+        input_fn: Callable[..., Any],
+        steps: int | None = None,
+        hooks: Iterable[Any] | None = None,
+        checkpoint_path: str | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """The values of the metrics, the loss and the global step, by name.
+
+        Args:
+          input_fn: returns (features, labels), or a dataset of such pairs.
+          steps: number of batches; None reads the input to its end.
+          hooks: hooks of the session.
+          checkpoint_path: default: the latest checkpoint; without any, the model's initial values.
+          name: distinguishes the summaries of several data sets.
+        """
+        check_positive("steps", steps)
+        return evaluation.evaluate(self, input_fn, steps, checked_hooks(hooks), checkpoint_path, name)
+
+    def eval_dir(self, name: str | None = None) -> str:
+        """The directory of an evaluation's summaries."""
+        return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
+
+    def predict(
+        self,
+        input_fn: Callable[..., Any],
+        predict_keys: Iterable[str] | None = None,
+        hooks: Iterable[Any] | None = None,
+        checkpoint_path: str | None = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yields the predictions, one example at a time.
+
+        Args:
+          input_fn: returns features, or a dataset of them; labels are ignored.
+          predict_keys: the names of the predictions to compute; default: all.
+          hooks: hooks of the session.
+          checkpoint_path: default: the latest checkpoint; without any, the model's initial values.
+          yield_single_examples: False yields whole batches.
+
+        Raises:
+          ValueError: when predictions have different batch lengths, or no key fits.
+        """
+        return prediction.predict(
+            self, input_fn, predict_keys, checked_hooks(hooks), checkpoint_path, yield_single_examples
+        )
+
+    def export_saved_model(
+        self,
+        export_dir_base: str,
+        serving_input_receiver_fn: Callable[[], Any] | None,
+        assets_extra: dict[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Writes the model as a SavedModel to a new directory, whose name is the time; returns its path.
+
+        Args:
+          export_dir_base: the directory in which that one is made.
+          serving_input_receiver_fn: returns a `ServingInputReceiver`.
+          assets_extra: path below ``assets.extra`` -> file to copy there.
+          as_text: write the message as text.
+          checkpoint_path: default: the latest checkpoint.
+          experimental_mode: the mode of the exported graph.
+
+        Raises:
+          ValueError: when there is no checkpoint, or no receiver function.
+        """
+        if not serving_input_receiver_fn:
+            raise ValueError("An input_receiver_fn must be defined.")
+        receivers = {experimental_mode: serving_input_receiver_fn}
+        return model_export.export(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, True)
+
+    def export_savedmodel(
+        self,
+        export_dir_base: str,
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: dict[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        strip_default_attrs: bool = False,
+    ) -> bytes:
+        """`export_saved_model` under its older name."""
+        receivers = {ModeKeys.PREDICT: serving_input_receiver_fn}
+        strip = strip_default_attrs
+        return model_export.export(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, strip)
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: str,
+        input_receiver_fn_map: dict[str, Callable[[], Any]],
+        assets_extra: dict[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> bytes:
+        """`export_saved_model` with a graph for each mode: ``input_receiver_fn_map`` is mode -> receiver function."""
+        receivers = input_receiver_fn_map
+        return model_export.export(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, True)
+
+    def _checked_checkpoint(self) -> str:
+        found = self.latest_checkpoint()
+        if not found:
+            raise ValueError(f"Couldn't find trained model at {self.model_dir}.")
+        return found
+
+    def _inputs(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, Any, list[Any]]:
+        """(features, labels, hooks) of an input function."""
+        return features_and_labels(call_input_fn(input_fn, mode, self.params, self.config))
+
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+        """The `EstimatorSpec` of the model function.
+
+        Raises:
+          ValueError: when it returns something else, or takes no labels although there are some.
+        """
+        offered = {"labels": labels, "mode": mode, "params": self.params, "config": config}
+        if labels is not None and "labels" not in argument_names(self._model_fn):
+            raise ValueError("model_fn does not take labels, but input_fn returns labels.")
+        _log.info("Calling model_fn.")
+        spec = self._model_fn(features=features, **known_arguments(self._model_fn, offered))
+        _log.info("Done calling model_fn.")
+        if not isinstance(spec, EstimatorSpec):
+            raise ValueError("model_fn should return an EstimatorSpec.")
+        return spec
+
+
+def _with_directory(given: Any, model_dir: str | None) -> RunConfig:
+    """The settings with a directory and a session config."""
+    if given is None:
+        _log.info("Using default config.")
+    elif not isinstance(given, RunConfig):
+        raise ValueError(f"config must be an instance of `RunConfig`. Received {given}.")
+    config: RunConfig = RunConfig() if given is None else given
+    if model_dir == "":
+        raise ValueError("model_dir should be non-empty.")
+    if model_dir is not None:
+        model_dir = os.fspath(model_dir)
+        if config.model_dir is not None and config.model_dir != model_dir:
+            raise ValueError(
+                "`model_dir` are set both in constructor and `RunConfig`, but with different values. In constructor:"
+                f" '{model_dir}', in `RunConfig`: '{config.model_dir}' "
+            )
+        config = config.replace(model_dir=model_dir)
+    elif config.model_dir is None:
+        made = tempfile.mkdtemp()
+        _log.warning("Using temporary folder as model directory: %s", made)
+        config = config.replace(model_dir=made)
+    return config if config.session_config is not None else config.replace(session_config=default_session_config())
+
+
+def _replica_device_fn(config: RunConfig) -> Any:
+    """Variables on the ps, in turn, and all else on this task; None without a ps."""
+    if config.num_ps_replicas == 0:
+        return None
+    worker = f"/job:{config.task_type}/task:{config.task_id}"
+    return replica_device_setter(config.num_ps_replicas, worker_device=worker, cluster=config.cluster_spec)
+
+
+def _check_model_fn(model_fn: Callable[..., Any], params: Any) -> None:
+    names = set(argument_names(model_fn))
+    if "features" not in names:
+        raise ValueError(f"model_fn ({model_fn}) must include features argument.")
+    if params is not None and "params" not in names:
+        raise ValueError(
+            f"model_fn ({model_fn}) does not include params argument, but params ({params}) is passed to Estimator."
+        )
+    if params is None and "params" in names:
+        _log.warning("Estimator's model_fn (%s) includes params argument, but params are not passed to it.", model_fn)
+    unknown = sorted(names - _MODEL_FN_ARGUMENTS)
+    if unknown:
+        raise ValueError(f"model_fn ({model_fn}) has following not expected args: {unknown}")

@@ -1,0 +1,9 @@
+"""``tf.estimator.ModeKeys``: what a model function is called for."""
+
+from __future__ import annotations
+
+
+class ModeKeys:
+    """The names of the modes of a model function (``tf.estimator.ModeKeys``)."""
+
+    TRAIN, EVAL, PREDICT = "train", "eval", "infer"

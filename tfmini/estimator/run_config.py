@@ -1,0 +1,195 @@
+"""``tf.estimator.RunConfig``: how and where an estimator runs; its place in the cluster comes from TF_CONFIG."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+from tfmini import protos
+from tfmini.cluster import tf_config_object
+from tfmini.estimator.task_environment import TaskEnvironment, TaskType, task_environment
+
+_log = logging.getLogger("tensorflow")
+# Default of arguments for which None means "never".
+_USE_DEFAULT: Any = object()
+_DEFAULT_SECS = 600
+_REPLACEABLE = (
+    "model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs",
+    "session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
+    "train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute",
+    "experimental_max_worker_delay_secs", "session_creation_timeout_secs",
+)  # fmt: skip
+
+
+class RunConfig:
+    """The settings of an `Estimator`'s runs (``tf.estimator.RunConfig``).
+
+    Args:
+      model_dir: directory of checkpoints and summaries.
+      tf_random_seed: seed of each graph.
+      save_summary_steps: steps between summaries.
+      save_checkpoints_steps, save_checkpoints_secs: the period of checkpoints; default 600 seconds; None, None: never.
+      session_config: the sessions' ConfigProto; in a cluster the default has device filters, so that workers do not
+        wait for each other.
+      keep_checkpoint_max: number of checkpoints to keep; 0 or None keeps all.
+      keep_checkpoint_every_n_hours: hours between checkpoints that are kept for ever.
+      log_step_count_steps: steps between logs of loss and speed.
+      train_distribute, eval_distribute, experimental_distribute: distribution strategies; only None is supported.
+      device_fn: a device function for training, in place of `tf.train.replica_device_setter`.
+      protocol: the protocol of the servers.
+      experimental_max_worker_delay_secs: at most so many seconds does a worker wait before it trains.
+      session_creation_timeout_secs: seconds that a worker waits for the chief.
+
+    The cluster and the task are read from the environment variable TF_CONFIG.
+
+    Raises:
+      ValueError: when a value, or TF_CONFIG, makes no sense.
+      NotImplementedError: for a distribution strategy.
+    """
+
+    def __init__(
+        self,
+        model_dir: str | None = None,
+        tf_random_seed: int | None = None,
+        save_summary_steps: int = 100,
+        save_checkpoints_steps: int | None = _USE_DEFAULT,
+        save_checkpoints_secs: float | None = _USE_DEFAULT,
+        session_config: Any = None,
+        keep_checkpoint_max: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10000,
+        log_step_count_steps: int | None = 100,
+        train_distribute: Any = None,
+        device_fn: Any = None,
+        protocol: str | None = None,
+        eval_distribute: Any = None,
+        experimental_distribute: Any = None,
+        experimental_max_worker_delay_secs: float | None = None,
+        session_creation_timeout_secs: float = 7200,
+    ) -> None:
+        steps, secs = _periods(save_checkpoints_steps, save_checkpoints_secs)
+        tf_config = tf_config_object()
+        if tf_config:
+            _log.info("TF_CONFIG environment variable: %s", tf_config)
+        self._values: dict[str, Any] = {
+            "model_dir": _model_dir(tf_config, model_dir),
+            "tf_random_seed": tf_random_seed,
+            "save_summary_steps": save_summary_steps,
+            "save_checkpoints_steps": steps,
+            "save_checkpoints_secs": secs,
+            "session_config": session_config,
+            "keep_checkpoint_max": keep_checkpoint_max,
+            "keep_checkpoint_every_n_hours": keep_checkpoint_every_n_hours,
+            "log_step_count_steps": log_step_count_steps,
+            "train_distribute": train_distribute,
+            "device_fn": device_fn,
+            "protocol": protocol,
+            "eval_distribute": eval_distribute,
+            "experimental_distribute": experimental_distribute,
+            "experimental_max_worker_delay_secs": experimental_max_worker_delay_secs,
+            "session_creation_timeout_secs": session_creation_timeout_secs,
+        }
+        _check(self._values)
+        self._environment = task_environment(tf_config)
+        if session_config is None:
+            self._values["session_config"] = _filtered_config(self._environment)
+
+    def replace(self, **kwargs: Any) -> RunConfig:
+        """A copy with other values for some settings.
+
+        Raises:
+          ValueError: when a setting cannot be replaced, or both periods of checkpoints are given.
+        """
+        for name in kwargs:
+            if name not in _REPLACEABLE:
+                raise ValueError(f"Replacing {name} is not supported. Allowed properties are {list(_REPLACEABLE)}.")
+        made = copy.copy(self)
+        made._values = {**self._values, **kwargs}
+        one, other = "save_checkpoints_steps", "save_checkpoints_secs"
+        if kwargs.get(one) is not None and kwargs.get(other) is not None:
+            raise ValueError(_BOTH)
+        for given, left in ((one, other), (other, one)):
+            if given in kwargs and left not in kwargs and kwargs[given] is not None:
+                made._values[left] = None
+        _check(made._values)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name in vars(self).get("_values", ()):
+            return self._values[name]
+        if name in TaskEnvironment._fields and "_environment" in vars(self):
+            return getattr(self._environment, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._values, *self._environment._fields})
+
+
+_BOTH = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
+
+
+def _periods(steps: Any, secs: Any) -> tuple[int | None, float | None]:
+    """The periods of checkpoints in steps and in seconds; the default applies if neither is given."""
+    if steps is _USE_DEFAULT and secs is _USE_DEFAULT:
+        return None, _DEFAULT_SECS
+    if secs is _USE_DEFAULT:
+        return steps, None
+    if steps is _USE_DEFAULT:
+        return None, secs
+    if steps is not None and secs is not None:
+        raise ValueError(_BOTH)
+    return steps, secs
+
+
+def _model_dir(tf_config: dict[str, Any], given: str | None) -> str | None:
+    """The directory of the argument or of TF_CONFIG."""
+    if given == "":
+        raise ValueError("model_dir should be non-empty.")
+    listed = tf_config.get("model_dir")
+    if listed == "":
+        raise ValueError("model_dir in TF_CONFIG should be non-empty.")
+    if given and listed and given != listed:
+        raise ValueError(
+            "`model_dir` provided in RunConfig construct, if set, must have the same value as the model_dir in"
+            f" TF_CONFIG, if set. model_dir: {given}, TF_CONFIG[model_dir]: {listed}."
+        )
+    return given or listed
+
+
+def _check(values: dict[str, Any]) -> None:
+    for name in ("save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs", "keep_checkpoint_max"):
+        if values[name] is not None and values[name] < 0:
+            raise ValueError(f"{name} should be >= 0")
+    for name in ("keep_checkpoint_every_n_hours", "session_creation_timeout_secs"):
+        if values[name] is not None and values[name] <= 0:
+            raise ValueError(f"{name} should be > 0")
+    if values["session_config"] is not None and not isinstance(values["session_config"], protos.ConfigProto):
+        raise ValueError("session_config must be instance of ConfigProto")
+    if values["protocol"] not in (None, "grpc", "zmq", "grpc+verbs"):
+        raise ValueError('protocol should be "grpc" or "zmq"')
+    for name in ("train_distribute", "eval_distribute", "experimental_distribute"):
+        if values[name] is not None:
+            raise NotImplementedError(
+                f"RunConfig({name}=...) is out of tfmini's scope: start a process for each task with TF_CONFIG and"
+                " tf.estimator.train_and_evaluate, or call Horovod's DistributedOptimizer in the model function."
+            )
+    if values["device_fn"] is not None and not callable(values["device_fn"]):
+        raise ValueError("device_fn must be callable with exactly one argument \"op\".")
+
+
+def _filtered_config(task: TaskEnvironment) -> Any:
+    """A worker sees the ps and itself, so that it neither waits for the other workers nor fails with them."""
+    own = {
+        TaskType.MASTER: ["/job:ps", "/job:master"],
+        TaskType.CHIEF: ["/job:ps", "/job:chief"],
+        TaskType.WORKER: ["/job:ps", f"/job:worker/task:{task.task_id}"],
+        TaskType.PS: ["/job:ps", "/job:worker", "/job:chief", "/job:master"],
+    }
+    if not task.cluster_spec or task.task_type not in own:
+        return None
+    return protos.ConfigProto(allow_soft_placement=True, device_filters=own[task.task_type])
+
+
+def default_session_config() -> Any:
+    """The ConfigProto of sessions for which nobody chose one."""
+    return protos.ConfigProto(allow_soft_placement=True)

@@ -1,0 +1,83 @@
+"""What a task sends in collectives: the counters so far, by task, and the record of one exchange for a trace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfmini.collectives.schedules import Send
+from tfmini.collectives.shared_reduce import SharedReduce
+from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.trace.record import ExchangeEvent, clock
+
+
+@dataclass(frozen=True)
+class CollectiveTraffic:
+    """What a task has sent in collectives since it began (`tf.train.Server.collective_traffic`).
+
+    Attributes:
+      bytes: of tensor data. Data that other ranks read from shared memory count once for each reader.
+      messages: all messages, also those that announce a place in shared memory or wake a rank.
+      bytes_to, messages_to: the same by the full name of the receiver's task. The task itself is among them if
+        several of its devices are ranks.
+    """
+
+    bytes: int = 0
+    messages: int = 0
+    bytes_to: Mapping[str, int] = field(default_factory=dict)
+    messages_to: Mapping[str, int] = field(default_factory=dict)
+
+
+class Counters:
+    """The counters of one task; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[str, int] = {}
+        self._messages: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def data(self, member: Member, exchange: Exchange, sends: Iterable[Send]) -> None:
+        """Counts messages with tensor data. The caller holds the exchange's lock, so that its result comes later."""
+        for send in sends:
+            self._count(member, exchange, send.rank, send.values.nbytes, 1)
+
+    def shared(self, member: Member, exchange: Exchange, nbytes: int) -> None:
+        """Counts data in shared memory, of which each other rank reads its part."""
+        others = [rank for rank in range(len(member.members)) if rank != member.rank]
+        for i, rank in enumerate(others):
+            part = nbytes * (i + 1) // len(others) - nbytes * i // len(others)
+            self._count(member, exchange, rank, part, 0)
+
+    def signal(self, member: Member, exchange: Exchange | None, rank: int) -> None:
+        """Counts a message without tensor data."""
+        self._count(member, exchange, rank, 0, 1)
+
+    def _count(self, member: Member, exchange: Exchange | None, rank: int, nbytes: int, messages: int) -> None:
+        task = member.tasks[rank]
+        with self._lock:
+            self._bytes[task] = self._bytes.get(task, 0) + nbytes
+            self._messages[task] = self._messages.get(task, 0) + messages
+            if exchange is not None:
+                before = exchange.sent.get(rank, (0, 0))
+                exchange.sent[rank] = before[0] + nbytes, before[1] + messages
+
+    def snapshot(self) -> CollectiveTraffic:
+        """The counts so far."""
+        with self._lock:
+            nbytes, messages = self._bytes.copy(), self._messages.copy()
+        return CollectiveTraffic(sum(nbytes.values()), sum(messages.values()), nbytes, messages)
+
+
+def note(member: Member, exchange: Exchange) -> None:
+    """Adds an exchange that has its result to the trace of its step, if the step is traced."""
+    run: Any = getattr(exchange.call.wait.step, "run", None)
+    trace = getattr(run, "trace", None)
+    if trace is not None:
+        end = clock()
+        sent = tuple((member.members[rank], *counts) for rank, counts in sorted(exchange.sent.items()))
+        start = end - int(exchange.waited_s * 1e9)
+        trace.exchanges.append(
+            ExchangeEvent(exchange.call.node, start, end, isinstance(exchange.schedule, SharedReduce), sent)
+        )

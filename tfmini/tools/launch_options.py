@@ -1,0 +1,257 @@
+"""The options of `tfmini launch`, and what of them concerns the engine and each role.
+
+`tfmini run --cluster` and `tfmini manifest` share some of them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from tfmini.tools.engine import ENGINES, MEMBERS, EngineOptions, Resources, TaskRequest
+from tfmini.tools.supervision import SERVICE_JOBS, TaskId
+
+_MIB = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
+
+
+class Memory(click.ParamType):
+    """An amount of memory as MiB: ``500M``, ``4G``; a number alone counts MiB."""
+
+    name = "memory"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).upper().removesuffix("IB").removesuffix("B")
+        number, unit = (text[:-1], text[-1:]) if text[-1:].isalpha() else (text, "")
+        if not number.isdecimal() or unit not in _MIB or not int(number):
+            self.fail(f"{value!r} is no amount of memory; write 500M or 4G.", param, ctx)
+        return int(number) * _MIB[unit]
+
+
+class Words(click.ParamType):
+    """Arguments for another command, quoted as for a shell."""
+
+    name = "words"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        try:
+            return tuple(shlex.split(value)) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(f"{value!r} has {str(error).lower()}; quote it as for a shell.", param, ctx)
+
+
+_ROLES = (
+    click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks."),
+    click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of worker tasks."),
+    click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
+)
+_RESOURCES = (
+    click.option("--ps-cpus", type=click.IntRange(1), metavar="N", help="Cores of each ps task."),
+    click.option("--worker-cpus", type=click.IntRange(1), metavar="N", help="Cores of each worker, and of the chief."),
+    click.option("--worker-memory", type=Memory(), metavar="SIZE", help="Memory of each worker, such as 4G."),
+    click.option("--worker-gpus", type=click.IntRange(0), default=0, metavar="N", help="Accelerators of each worker."),
+    click.option("--pack/--spread", default=None, help="Use few hosts, or many.  [default: as the engine likes]"),
+)
+_RUN = (
+    click.option(
+        "--coordinator-timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="S",
+        help="Stop all tasks and fail (exit code 124) if the run has not ended after S seconds.",
+    ),
+    click.option(
+        "--grace",
+        type=click.FloatRange(0),
+        metavar="S",
+        help="Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 5; by another engine: 25]",
+    ),
+    click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first."),
+    click.option(
+        "--cpus-per-task",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Threads of a task's numeric libraries.  [default: the task's cores]",
+    ),
+    click.option("--no-color", is_flag=True, help="Print the names of the tasks without colours."),
+    click.option("--log-json", is_flag=True, help="Print each line of output as a JSON object."),
+    click.option("--dashboard", is_flag=True, help="Serve a live page of the cluster while it runs."),
+    click.option(
+        "--dashboard-port", type=click.IntRange(1, 65535), metavar="P", help="Port of the page.  [default: a free port]"
+    ),
+)
+_START_WITHIN = click.option(
+    "--start-within",
+    type=click.FloatRange(0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    help="Fail if the tasks have no places after S seconds.",
+)
+_ENGINE = (
+    click.option(
+        "--on", type=click.Choice(sorted(ENGINES)), default="local", show_default=True, help="Who starts the tasks."
+    ),
+    _START_WITHIN,
+    click.option(
+        "--restarts",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="How often a task is started again that was killed, or lost with its host.",
+    ),
+    click.option(
+        "--port-base",
+        type=click.IntRange(1, 65535),
+        metavar="P",
+        help="With --on local: use the ports P, P+1, …  [default: free ports]",
+    ),
+    click.option("--address", metavar="ADDRESS", help="With --on ray: the Ray cluster to use.  [default: auto]"),
+    click.option(
+        "--engine-args", type=Words(), metavar="ARGS", help="With --on slurm or mpi: arguments for srun or mpirun."
+    ),
+    click.option(
+        "--sbatch",
+        type=click.Path(dir_okay=False, writable=True),
+        metavar="FILE",
+        help="With --on slurm: start nothing; write a batch script that does.",
+    ),
+)
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def options(*groups: tuple[Decorator, ...]) -> Decorator:
+    """A decorator that gives a command the options of these groups, in their order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_MEMBER = (
+    click.option("--cluster", type=click.Choice(sorted(MEMBERS)), help="Who has started this process as a task."),
+    click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks."),
+    click.option("--workers", type=click.IntRange(0), help="Number of workers.  [default: all other processes]"),
+    _ROLES[2],
+)
+_MANIFEST = (
+    click.option("--kind", type=click.Choice(["jobset", "tfjob"]), default="jobset", show_default=True,
+                 help="JobSet, or TFJob of Kubeflow's training operator."),
+    click.option("--image", required=True, help="Image with tfmini and the script."),
+    click.option("--name", help="Name of the job.  [default: from SCRIPT]"),
+    click.option("--namespace", help="Namespace of all objects.  [default: the current one]"),
+    click.option("--secret", metavar="NAME", help="Secret with a file tfmini.key_secret.  [default: a new one]"),
+    click.option("--port", type=click.IntRange(1, 65535), default=2222, show_default=True, help="Port of every task."),
+    click.option("--restarts", type=click.IntRange(0), default=3, show_default=True,
+                 help="How often the job starts again after a failure."),
+)  # fmt: skip
+manifest_options = options(_ROLES, _MANIFEST, _RESOURCES)
+member_options = options(_MEMBER, (_START_WITHIN,), _RUN)
+launch_options = options(_ROLES, _ENGINE, _RESOURCES, _RUN)
+
+
+_ONLY_FOR = {
+    "port_base": (("local",), "; elsewhere TFMINI_PORTS names a range of ports"),
+    "address": (("ray",), ""),
+    "engine_args": (("slurm", "mpi"), ""),
+    "sbatch": (("slurm",), ""),
+}
+_NOT_RESERVED = {"local": ("worker_memory", "worker_gpus", "pack"), "mpi": ("worker_memory", "worker_gpus")}
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """The values of `launch_options`; times in seconds, memory in MiB."""
+
+    ps: int = 1
+    workers: int = 1
+    chief: bool = False
+    on: str = "local"
+    start_within: float = 300.0
+    restarts: int = 0
+    address: str | None = None
+    engine_args: tuple[str, ...] | None = None
+    sbatch: str | None = None
+    ps_cpus: int | None = None
+    worker_cpus: int | None = None
+    worker_memory: int | None = None
+    worker_gpus: int = 0
+    pack: bool | None = None
+    coordinator_timeout: float | None = None
+    grace: float | None = None
+    keep_going: bool = False
+    cpus_per_task: int | None = None
+    port_base: int | None = None
+    no_color: bool = False
+    log_json: bool = False
+    dashboard: bool = False
+    dashboard_port: int | None = None
+
+    def check(self) -> None:
+        """Refuses options that belong to another engine.
+
+        Raises:
+          click.UsageError: one does, or there is no task.
+        """
+        self.tasks()
+        for name, (engines, hint) in _ONLY_FOR.items():
+            if getattr(self, name) is not None and self.on not in engines:
+                option = "--" + name.replace("_", "-")
+                raise click.UsageError(f"{option} is for --on {' and --on '.join(engines)}{hint}.")
+
+    def unused(self) -> list[str]:
+        """The options about resources that the engine does not look at."""
+        names = [name for name in _NOT_RESERVED.get(self.on, ()) if getattr(self, name) != getattr(LaunchOptions, name)]
+        return ["--spread" if name == "pack" and not self.pack else "--" + name.replace("_", "-") for name in names]
+
+    def tasks(self) -> list[TaskId]:
+        """The tasks of the cluster, services first.
+
+        Raises:
+          click.UsageError: there is none.
+        """
+        tasks = cluster_tasks(self.ps, self.workers, self.chief)
+        if not tasks:
+            raise click.UsageError("A cluster needs at least one task: give --ps, --workers or --chief.")
+        return tasks
+
+    def requests(self) -> list[TaskRequest]:
+        """The tasks with what each needs."""
+        return [self.request_of(task) for task in self.tasks()]
+
+    def request_of(self, task: TaskId) -> TaskRequest:
+        """A task with what it needs."""
+        worker = Resources(self.worker_cpus, self.worker_memory, self.worker_gpus)
+        return TaskRequest(task, Resources(self.ps_cpus) if task.job in SERVICE_JOBS else worker)
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds between SIGTERM and SIGKILL. Schedulers give a job about 30."""
+        return self.grace if self.grace is not None else 5.0 if self.on == "local" else 25.0
+
+    def engine_options(self) -> EngineOptions:
+        """What the engine gets."""
+        arguments = self.engine_args or ()
+        return EngineOptions(self.grace_s, self.port_base, self.pack, self.address, arguments, self.restarts > 0)
+
+    def page_port(self) -> int | None:
+        """The port of the live page; 0: a free one; None: there is no page."""
+        return (self.dashboard_port or 0) if self.dashboard or self.dashboard_port else None
+
+    def threads(self, task: TaskId, cpus: int) -> int:
+        """The threads of a task's numeric libraries, if its place has ``cpus`` cores for it."""
+        asked = self.ps_cpus if task.job in SERVICE_JOBS else self.worker_cpus
+        return self.cpus_per_task or asked or cpus
+
+
+def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
+    """The tasks of a cluster, services first."""
+    counts = {"ps": ps, "chief": int(chief), "worker": workers}
+    return [TaskId(job, task) for job, count in counts.items() for task in range(count)]
