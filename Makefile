@@ -20,7 +20,12 @@ test: $(VENV)/.test $(ORACLE_VENV)/.stamp
 		echo "No TensorFlow at $(TFMINI_ORACLE): the differential tests are skipped."; \
 		unset TFMINI_ORACLE; \
 	fi; \
-	$(BIN)/python -m pytest -n $(JOBS) -q
+	$(BIN)/python -m pytest -n $(JOBS) -q; outcome=$$?; \
+	if [ $$outcome -eq 1 ]; then \
+		echo "Failed beside others. Once more, each alone (docs/contributing.md, \"Unsteady tests\"):"; \
+		$(BIN)/python -m pytest -q -rA --show-capture=no --last-failed --last-failed-no-failures=none; outcome=$$?; \
+	fi; \
+	exit $$outcome
 
 # Clusters whose tasks are on hosts of their own: network namespaces, with cut and slow links. It needs root.
 test-hosts: $(VENV)/.test

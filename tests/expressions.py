@@ -54,6 +54,10 @@ def _array(value: Any) -> np.ndarray:
 def check(ours: dict[str, Any], theirs: dict[str, Any], rtol: float = 1e-6, atol: float = 0.0) -> None:
     """Fails unless two outcomes have the same dtypes, shapes and (floats within the tolerances) values."""
     assert "error" not in ours, ours
+    if "CPU implementations do not yet support" in theirs.get("message", ""):
+        import pytest  # the oracle's interpreter has none
+
+        pytest.skip("TensorFlow computes this only where it uses oneDNN, which depends on the CPU")
     assert "error" not in theirs, theirs
     assert ours["dtypes"] == theirs["dtypes"]
     for mine, other, static, known in zip(ours["values"], theirs["values"], ours["shapes"], theirs["shapes"]):

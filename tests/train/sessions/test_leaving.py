@@ -62,18 +62,20 @@ def _leave_no_trace() -> Iterator[None]:
 
 def test_a_process_that_is_told_to_end_saves_what_it_has(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _ALONE, str(tmp_path)]
-    # One stream, and no communicate(): it would not see the lines that readline has read ahead.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log = tmp_path / "log"  # of its own: a warning may come in the middle of a line that is printed
+    with log.open("w") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     assert process.stdout is not None
-    told = []
+    printed = []
     for line in process.stdout:
-        told.append(line.split())
-        if told[-1] == ["step", "5"]:
+        printed.append(line.strip())
+        if printed[-1] == "step 5":
             process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143 and ["after"] not in told
-    assert any("leaves the run" in " ".join(line) for line in told)
-    last = max(int(line[1]) for line in told if line[0] == "step")
-    assert str(tf.train.latest_checkpoint(str(tmp_path))).endswith(f"-{last}")
+    assert process.wait(timeout=60) == 143 and printed[-1] != "after", log.read_text()
+    assert "leaves the run" in log.read_text()
+    last = int(printed[-1].split()[1])
+    saved = int(str(tf.train.latest_checkpoint(str(tmp_path))).rpartition("-")[2])
+    assert saved - last in (0, 1)  # the step that the signal met ends, though its result may not reach the program
 
 
 @pytest.mark.cluster
