@@ -9,8 +9,8 @@ import numpy as np
 from tfmini.numerics import onednn
 
 Array = np.ndarray[Any, Any]
-# Below this many multiplications the call costs more than oneDNN saves.
-_FEW = 1 << 18
+# Below this many multiplications the call costs more than oneDNN saves, if anything.
+_FEW = 1 << 22
 
 
 def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
@@ -19,12 +19,13 @@ def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
     Raises:
       ValueError: for sizes that do not fit.
     """
-    if a.ndim == b.ndim == 2:
-        rows, inner = a.shape[::-1] if transpose_a else a.shape
-        also_inner, columns = b.shape[::-1] if transpose_b else b.shape
-        if rows * inner * columns > _FEW and inner == also_inner and a.flags.c_contiguous and b.flags.c_contiguous:
-            library = onednn.library()
-            if library is not None:
+    # The size of one matrix, and the free axis of the other.
+    if a.ndim == b.ndim == 2 and a.size * b.shape[0 if transpose_b else 1] > _FEW:
+        library = onednn.library()
+        if library is not None and a.flags.c_contiguous and b.flags.c_contiguous:
+            rows, inner = a.shape[::-1] if transpose_a else a.shape
+            also_inner, columns = b.shape[::-1] if transpose_b else b.shape
+            if inner == also_inner:
                 result = np.empty((rows, columns), np.float32)
                 library.multiply(a, b, transpose_a, transpose_b, result)
                 return result

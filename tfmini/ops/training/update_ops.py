@@ -150,17 +150,18 @@ def _merge_rows(shape: RawShape, grad: RawShape, indices: RawShape) -> RawShape:
 def _kernel(form: _Form, rule: rules.Rule, attr: str, node: Any) -> Callable[..., Any]:
     if attr:
         rule = functools.partial(rule, **{attr: node.attrs[attr]})
-    scalars = form.split(form.inputs)[2]
+    _, (gradient, *_), scalars = form.split(form.inputs)
+    count, start, stop = form.states, form.start, form.stop
 
     def update(*values: Any) -> Any:
-        states, gradient, hyper = form.split(values)
+        states, hyper = values[:count], values[count:start] + values[stop:]
         for name, value in zip(scalars, hyper):
             if value.shape:
                 raise InvalidArgumentError.of(f"{name} is not a scalar: {format_raw(value.shape)}")
         if form.sparse:
-            apply_sparse(rule, states, gradient[0], gradient[1], hyper)
+            apply_sparse(rule, states, values[start], values[start + 1], hyper)
         else:
-            apply_dense(rule, states, gradient[0], hyper, form.inputs[form.start])
+            apply_dense(rule, states, values[start], hyper, gradient)
         return () if form.by_handle else states[0]
 
     return update

@@ -168,6 +168,8 @@ def update_together(states: Sequence[VariableState], function: Callable[..., Any
     Raises:
       FailedPreconditionError: when one of them was never assigned.
     """
+    if len(states) == 1:
+        return states[0].update(function, *args)
     # One global order of locking, so that two updates over the same variables cannot deadlock.
     ordered = sorted(set(states), key=id)
     for state in ordered:
