@@ -11,6 +11,7 @@ from tfmini.graph.traits import NEXT_OPS, ops_with
 from tfmini.runtime.compiler.codegen import BlockContext, generate_block
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
+from tfmini.runtime.compiler.several_devices import FIRST_DEVICE
 from tfmini.runtime.compiler.start_order import starts_first
 from tfmini.runtime.compiler.units import Form, Unit
 
@@ -73,6 +74,7 @@ class _Layout:
                 self._segment_function(blocks[wave]), pending[i], successors[i],
                 _updates_in(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
                 _updates_in(blocks[wave], Form.BEGIN_LOOP), _first_guess(blocks[wave]),
+                any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]),
             )
             for i, wave in enumerate(self.order)
         ]

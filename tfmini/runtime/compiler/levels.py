@@ -21,6 +21,7 @@ class Segment:
       taken: such nodes among those for whose answers it waits, or inside loops for whose end it waits.
       begins: such nodes inside the loops that it starts and that end later.
       seconds: a lower bound of the times of its latest runs; 0 before the first.
+      is_apart: whether it computes for one of several devices of the task; another device's may run at the same time.
     """
 
     run: Callable[[Any, list[Any]], None]
@@ -30,6 +31,7 @@ class Segment:
     taken: tuple[str, ...] = ()
     begins: tuple[str, ...] = ()
     seconds: float = 0.0
+    is_apart: bool = False
 
     @property
     def is_long(self) -> bool:

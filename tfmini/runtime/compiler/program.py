@@ -2,7 +2,8 @@
 
 A program is a list of *segments*. A segment is straight-line Python, generated once, that needs
 nothing more from outside once it has started; its nodes are those that depend on the same set of
-arrivals: groups of tensors from other tasks, and answers of ops that wait. A step (see
+arrivals: groups of tensors from other tasks, and answers of ops that wait (and on the same devices, if the task
+computes on several: see `several_devices`). A step (see
 `executor.dataflow_run`) starts a segment when its predecessors are done and its arrivals are there. What a
 segment leaves for another, and what comes in and goes out, lies in a flat list of slots.
 `lowering` decides what each node becomes, `layout` what belongs to which segment, `loops` what
@@ -22,6 +23,7 @@ from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
+from tfmini.runtime.compiler.several_devices import lowering_of
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace.record import TraceTable
 
@@ -109,7 +111,7 @@ def compile_program(
     )
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
-    lowering = Lowering(shared, outer, loops)
+    lowering = lowering_of(shared, outer, loops)
     lowering.run()
     level = lay_out(lowering)
     if trace is not None:

@@ -355,14 +355,14 @@ class Worker:
         Args:
           level_run: has a ``level`` and a method ``run_later(segment)``.
         """
-        if not self._schedules:
-            return False
-        program_segment = level_run.level.segments[segment]
-        # The time of a segment that has not run yet is unknown. A client's thread may run it, since the reactor's
-        # background thread takes over meanwhile; no thread can take over from the background thread.
-        if not program_segment.is_long and (program_segment.seconds or not self.reactor.is_background_thread()):
-            return False
-        return self.run_in_pool(level_run.run_later, segment)
+        work = level_run.level.segments[segment]
+        if work.is_long:  # a step without a network stays in its client's thread, but for what another device can do
+            is_due = self._schedules or work.is_apart and self.process.has_threads
+        else:
+            # The time of a segment that has not run yet is unknown. A client's thread may run it, since the reactor's
+            # background thread takes over meanwhile; no thread can take over from the background thread.
+            is_due = self._schedules and not work.seconds and self.reactor.is_background_thread()
+        return is_due and self.run_in_pool(level_run.run_later, segment)
 
     def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
         """Calls a function that takes long in a thread of the pool; False if this worker is closed or Python exits."""
