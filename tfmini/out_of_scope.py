@@ -129,8 +129,6 @@ _NAMES = {
     "io.decode_proto": "the Python class of the message in a tf.py_func",
     "io.encode_proto": "the Python class of the message in a tf.py_func",
     "ragged": "tf.RaggedTensor.to_tensor and dense ops",
-    "sparse.cross": "tf.strings.join of the columns",
-    "sparse.cross_hashed": "tf.strings.to_hash_bucket_fast of the joined columns",
     "signal": "tf.signal.fft and its kin on windows made with tf.gather",
     "spectral.dct": "tf.signal.rfft of the mirrored signal",
     "spectral.idct": "tf.signal.irfft",

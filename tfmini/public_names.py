@@ -622,10 +622,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "feature_column": {
         "estimator.column_layers": "input_layer linear_model make_parse_example_spec",
+        "estimator.crossed_columns": "crossed_column",
+        "estimator.dense_columns": "embedding_column indicator_column",
         "estimator.feature_columns": (
             "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity "
-            "categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list embedding_column "
-            "indicator_column numeric_column"
+            "categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list numeric_column"
         ),
     },
     "flags": {
@@ -665,6 +666,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.exporters": "Exporter FinalExporter LatestExporter",
         "estimator.model_spec": "EstimatorSpec",
         "estimator.modes": "ModeKeys",
+        "estimator.combined": "DNNLinearCombinedClassifier DNNLinearCombinedRegressor",
         "estimator.premade": "DNNClassifier DNNRegressor LinearClassifier LinearRegressor",
         "estimator.run_config": "RunConfig",
         "estimator.cluster_training": "train_and_evaluate",
@@ -1040,6 +1042,7 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_sum=sparse_reduce_sum reduce_sum_sparse=sparse_reduce_sum_sparse softmax=sparse_softmax "
             "sparse_dense_matmul=sparse_tensor_dense_matmul"
         ),
+        "ops.sparse.crossing": "cross=sparse_cross cross_hashed=sparse_cross_hashed",
         "ops.sparse.functions": (
             "concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
             "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask merge=sparse_merge "

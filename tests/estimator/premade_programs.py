@@ -114,6 +114,33 @@ def network(tf):
         }
 
 
+def combined(tf):
+    """A linear model with crosses beside a network, whose weights begin with given numbers."""
+    with tempfile.TemporaryDirectory() as directory:
+        fc = tf.feature_column
+        dense, (ages, city, _, _) = columns(tf, directory)
+        cross = fc.crossed_column(["level", ages, fc.crossed_column([city, "job"], 7)], 11)
+        made = tf.estimator.DNNLinearCombinedClassifier(
+            os.path.join(directory, "m"), [city, cross], "Ftrl", [dense[0], fc.embedding_column(cross, 2)],
+            "Adagrad", dnn_hidden_units=[3],
+        )  # fmt: skip
+        found = _run(tf, made, LABELS)
+        spec = fc.make_parse_example_spec([cross])
+        with tf.Graph().as_default(), tf.Session() as session:
+            weights = fc.linear_model(features(tf), [cross], cols_to_vars=(made := {}))
+            session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+            (weight,) = made[cross]
+            session.run(tf.assign(weight, tf.reshape(tf.range(11, dtype=tf.float32), [11, 1])))
+            sums = session.run(weights)
+        return {
+            "variables": {k: list(value.shape) for k, value in found["variables"].items()},
+            "linear": {k: v for k, v in found["variables"].items() if k == "global_step"},
+            "metrics": sorted(found["metrics"]),
+            "spec": {key: type(value).__name__ for key, value in spec.items()},
+            "sums": sums,
+        }
+
+
 def _run(tf, made, labels):
     made.train(input_fn(tf, labels))
     metrics = made.evaluate(input_fn(tf, labels))

@@ -58,11 +58,15 @@ def test_wrong_columns() -> None:
         lambda: fc.input_layer({"y": tf.constant([1.0])}, [number]),
         lambda: fc.input_layer({"x": tf.constant([1.0])}, [number, fc.numeric_column("x")]),
         lambda: fc.linear_model({}, []),
+        lambda: fc.crossed_column(["w", word], 10),
+        lambda: fc.crossed_column(["w"], 10),
+        lambda: fc.crossed_column(["w", number], 10),
+        lambda: fc.crossed_column(["w", "x"], 0),
     ):
         with pytest.raises(ValueError):
             make()
     with pytest.raises(AttributeError, match="out of tfmini's scope"):
-        fc.crossed_column  # noqa: B018
+        fc.weighted_categorical_column  # noqa: B018
 
 
 def test_a_linear_model_starts_at_zero() -> None:

@@ -12,7 +12,7 @@ from tests.estimator import models, premade_programs
 from tests.estimator.agreement import assert_same
 from tests.oracle import sent
 
-CASES = [("linear", 2), ("linear", 3), ("regression",), ("network",)]
+CASES = [("linear", 2), ("linear", 3), ("regression",), ("network",), ("combined",)]
 
 
 @pytest.mark.oracle

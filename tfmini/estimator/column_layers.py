@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tfmini.estimator.feature_columns import BucketizedColumn, Column, EmbeddingColumn
+from tfmini.estimator.dense_columns import EmbeddingColumn
+from tfmini.estimator.feature_columns import BucketizedColumn, Column
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.joining import concat

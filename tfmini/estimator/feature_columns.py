@@ -19,14 +19,11 @@ from tfmini.ops.array.masking import where
 from tfmini.ops.array.shape import expand_dims, reshape, shape
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
-from tfmini.ops.math.reduce_functions import reduce_sum
 from tfmini.ops.math.search import bucketize_op
-from tfmini.ops.sparse.functions import sparse_tensor_to_dense
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.strings.conversions import as_string
 from tfmini.ops.strings.pieces import string_to_hash_bucket_fast
 from tfmini.ops.tables.vocabulary_tables import index_table_from_file, index_table_from_tensor
-from tfmini.ops.variables.initializers import TruncatedNormal
 
 Features = Mapping[str, Any]
 
@@ -48,7 +45,7 @@ class Column:
         raise NotImplementedError
 
 
-def _feature(features: Features, key: str) -> Any:
+def feature(features: Features, key: str) -> Any:
     if key not in features:
         present = ", ".join(sorted(map(str, features)))
         raise ValueError(f"Feature {key} is not in features dictionary; it has {present}.")
@@ -71,7 +68,7 @@ class NumericColumn(Column):
 
     def raw(self, features: Features) -> Tensor:
         """The floats, in the shape of the feature."""
-        value = _feature(features, self._key)
+        value = feature(features, self._key)
         if isinstance(value, SparseTensor):
             raise ValueError(f"The corresponding Tensor of numerical column must be a Tensor. Got {value}.")
         if self._normalizer is not None:
@@ -177,10 +174,14 @@ class CategoricalColumn(Column):
 
     def ids(self, features: Features) -> SparseTensor:
         """The ids of each example. In a dense feature, "" and -1 stand for nothing."""
-        value = _feature(features, self._key)
+        value = feature(features, self._key)
         if not isinstance(value, SparseTensor):
             value = _sparse(value, "" if value.dtype == dtypes.string else -1)
         return SparseTensor(value.indices, self._numbered(value.values), value.dense_shape)
+
+
+class HashedColumn(CategoricalColumn):
+    """See `categorical_column_with_hash_bucket`."""
 
 
 def categorical_column_with_hash_bucket(
@@ -199,7 +200,7 @@ def categorical_column_with_hash_bucket(
         texts = values if values.dtype == dtypes.string else as_string(values)
         return string_to_hash_bucket_fast(texts, hash_bucket_size)
 
-    return CategoricalColumn(key, hash_bucket_size, dtype, numbered)
+    return HashedColumn(key, hash_bucket_size, dtype, numbered)
 
 
 def categorical_column_with_identity(key: str, num_buckets: int, default_value: int | None = None) -> CategoricalColumn:
@@ -298,87 +299,6 @@ def categorical_column_with_vocabulary_file(
         return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
 
     return CategoricalColumn(key, vocabulary_size + num_oov_buckets, dtype, numbered)
-
-
-class IndicatorColumn(Column):
-    """See `indicator_column`."""
-
-    def __init__(self, source: Any) -> None:
-        self.source = source
-        self.name = f"{source.name}_indicator"
-        self.width = source.num_buckets
-
-    def parse_spec(self) -> dict[str, Any]:
-        return self.source.parse_spec()  # type: ignore[no-any-return]
-
-    def dense(self, features: Features) -> Tensor:
-        """How often each example has each id, [batch, num_buckets]."""
-        ids = sparse_tensor_to_dense(self.source.ids(features), np.int64(-1))
-        counts = reduce_sum(one_hot(ids, self.width, 1.0, 0.0), [-2])
-        return reshape(counts, [-1, self.width])
-
-
-def indicator_column(categorical_column: Any) -> IndicatorColumn:
-    """A number for each category: how often it occurs (``tf.feature_column.indicator_column``)."""
-    return IndicatorColumn(_categorical(categorical_column))
-
-
-class EmbeddingColumn(Column):
-    """See `embedding_column`."""
-
-    def __init__(self, source: Any, width: int, settings: Mapping[str, Any]) -> None:
-        self.source, self.width, self.settings = source, width, settings
-        self.name = f"{source.name}_embedding"
-
-    def parse_spec(self) -> dict[str, Any]:
-        return self.source.parse_spec()  # type: ignore[no-any-return]
-
-
-def embedding_column(
-    categorical_column: Any,
-    dimension: int,
-    combiner: str = "mean",
-    initializer: Any = None,
-    ckpt_to_load_from: str | None = None,
-    tensor_name_in_ckpt: str | None = None,
-    max_norm: float | None = None,
-    trainable: bool = True,
-) -> EmbeddingColumn:
-    """A trained vector for each category (``tf.feature_column.embedding_column``).
-
-    Args:
-      categorical_column: the categories.
-      dimension: length of the vectors.
-      combiner: how an example's vectors are joined: "mean", "sqrtn" or "sum".
-      initializer: of the vectors; default: truncated normal, with the deviation 1/sqrt(dimension).
-      ckpt_to_load_from, tensor_name_in_ckpt: a checkpoint and its tensor that the vectors start with; both or none.
-      max_norm: longer vectors are shortened to it.
-      trainable: whether optimizers change the vectors.
-
-    Raises:
-      ValueError: when a value makes no sense.
-    """
-    if dimension is None or dimension < 1:
-        raise ValueError(f"Invalid dimension {dimension}.")
-    if (ckpt_to_load_from is None) != (tensor_name_in_ckpt is None):
-        raise ValueError("Must specify both `ckpt_to_load_from` and `tensor_name_in_ckpt` or none of them.")
-    if initializer is not None and not callable(initializer):
-        raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {categorical_column}")
-    settings = {
-        "combiner": combiner,
-        "initializer": initializer or TruncatedNormal(0.0, 1 / math.sqrt(dimension)),
-        "checkpoint": ckpt_to_load_from,
-        "tensor": tensor_name_in_ckpt,
-        "max_norm": max_norm,
-        "trainable": trainable,
-    }
-    return EmbeddingColumn(_categorical(categorical_column), dimension, settings)
-
-
-def _categorical(column: Any) -> Any:
-    if not hasattr(column, "ids"):
-        raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
-    return column
 
 
 def _check_key(key: Any) -> None:

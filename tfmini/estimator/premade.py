@@ -41,7 +41,7 @@ _OPTIMIZERS: dict[str, Callable[..., Any]] = {
 _DNN_RATE, _MOST_LINEAR_RATE = 0.05, 0.2
 
 
-def _optimizer(given: Any, rate: float) -> Any:
+def make_optimizer(given: Any, rate: float) -> Any:
     """An optimizer: given as such, as a function that makes it, or by name, with the rate."""
     if isinstance(given, str):
         if given not in _OPTIMIZERS:
@@ -58,19 +58,19 @@ def _train(optimizer: Any, loss: Tensor) -> Any:
         return group(optimizer.minimize(loss, global_step=get_global_step()))
 
 
-def _check_features(features: Any) -> None:
+def check_features(features: Any) -> None:
     if not isinstance(features, dict):
         raise ValueError(f"features should be a dictionary of `Tensor`s. Given type: {type(features)}")
 
 
 def _linear_fn(head: Head, columns: Any, optimizer: Any, partitioner: Any, combiner: str) -> Callable[..., Any]:
     def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
-        _check_features(features)
+        check_features(features)
         rate = min(_MOST_LINEAR_RATE, 1 / math.sqrt(len(sorted_columns(columns))))
         parts = partitioner or min_max_variable_partitioner(max(config.num_ps_replicas, 1), min_slice_size=64 << 20)
         with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
             logits = linear_model(features, columns, head.width, combiner)
-        return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
+        return head.spec(features, mode, logits, labels, lambda loss: _train(make_optimizer(optimizer, rate), loss))
 
     return model_fn
 
@@ -134,7 +134,7 @@ class LinearRegressor(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-class _Network:
+class Network:
     """Dense layers on top of the columns; called with the features and the mode, it returns the logits."""
 
     def __init__(
@@ -145,7 +145,7 @@ class _Network:
         self._rate, self._partitioner, self._batch_norm = rate, partitioner, batch_norm
 
     def __call__(self, features: Any, mode: str, width: int, config: Any) -> Tensor:
-        _check_features(features)
+        check_features(features)
         parts = min_max_variable_partitioner(max(config.num_ps_replicas, 1))
         inputs = self._partitioner or min_max_variable_partitioner(
             max(config.num_ps_replicas, 1), min_slice_size=64 << 20
@@ -157,7 +157,7 @@ class _Network:
                 net = self._hidden(net, number, units, mode == ModeKeys.TRAIN)
             with variable_scope("logits") as scope:
                 logits: Tensor = dense(net, width, name=scope)  # type: ignore[arg-type]
-            _summarize(logits, "dnn/logits")
+            summarize(logits, "dnn/logits")
         return logits
 
     def _hidden(self, net: Tensor, number: int, units: int, training: bool) -> Tensor:
@@ -167,16 +167,16 @@ class _Network:
                 net = dropout(net, rate=self._rate, training=True)
             if self._batch_norm:
                 net = batch_normalization(net, training=training, momentum=0.999, name=f"batchnorm_{number}")
-        _summarize(net, f"dnn/hiddenlayer_{number}")
+        summarize(net, f"dnn/hiddenlayer_{number}")
         return net
 
 
-def _summarize(value: Tensor, tag: str) -> None:
+def summarize(value: Tensor, tag: str) -> None:
     scalar(f"{tag}/fraction_of_zero_values", zero_fraction(value))
     histogram(f"{tag}/activation", value)
 
 
-def _network_fn(head: Head, network: _Network, optimizer: Any) -> Callable[..., Any]:
+def _network_fn(head: Head, network: Network, optimizer: Any) -> Callable[..., Any]:
     def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
         logits = network(features, mode, head.width, config)
         train = functools.partial(_train_named, optimizer)
@@ -186,7 +186,7 @@ def _network_fn(head: Head, network: _Network, optimizer: Any) -> Callable[..., 
 
 
 def _train_named(optimizer: Any, loss: Tensor) -> Any:
-    return _train(_optimizer(optimizer, _DNN_RATE), loss)
+    return _train(make_optimizer(optimizer, _DNN_RATE), loss)
 
 
 class DNNClassifier(Estimator):
@@ -219,7 +219,7 @@ class DNNClassifier(Estimator):
         loss_reduction: str = Reduction.SUM,
         batch_norm: bool = False,
     ) -> None:
-        network = _Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
+        network = Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
         head = class_head(n_classes, weight_column, label_vocabulary, loss_reduction)
         super().__init__(_network_fn(head, network, optimizer), model_dir, config, warm_start_from=warm_start_from)
 
@@ -247,6 +247,6 @@ class DNNRegressor(Estimator):
         loss_reduction: str = Reduction.SUM,
         batch_norm: bool = False,
     ) -> None:
-        network = _Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
+        network = Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
         head = RegressionHead(label_dimension, weight_column, loss_reduction)
         super().__init__(_network_fn(head, network, optimizer), model_dir, config, warm_start_from=warm_start_from)

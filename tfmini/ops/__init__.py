@@ -45,7 +45,7 @@ ROOMS = {
     "ragged": "factory ragged_tensor",
     "random": "functions sampling stateless truncated",
     "sparse": (
-        "arithmetic functions kernel_values layout math serialization set_operations sparse_tensor tensors_map"
+        "arithmetic crossing functions kernel_values layout math serialization set_operations sparse_tensor tensors_map"
     ),
     "strings": "conversions elementwise pieces unicode",
     "summary": "functions media_ops summary_ops writer_ops",

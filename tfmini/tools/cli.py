@@ -14,6 +14,7 @@ from tfmini.tools.usage import no_such
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
     "dashboard": ("tfmini.tools.dashboard:dashboard", "Serve a live page of a running cluster."),
+    "horovodrun": ("tfmini.tools.horovodrun:horovodrun", "Run a Horovod script as N ranks, with Horovod's options."),
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
     "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),

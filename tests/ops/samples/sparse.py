@@ -71,6 +71,16 @@ EditDistance(hypothesis_indices=i64([[0, 0], [0, 1], [1, 0]]), hypothesis_values
 EditDistance(hypothesis_indices=i64([[0, 0], [0, 1]]), hypothesis_values=['a', 'b'], hypothesis_shape=i64([1, 2]),
     truth_indices=i64([[0, 0]]), truth_values=['b'], truth_shape=i64([1, 1]), normalize=False)
 """
+    + each("SparseCross", *(
+        f"indices=[i64([[0, 0], [1, 0], [1, 1]]), i64([[0, 1], [1, 0]])], values=[{texts}, {numbers}], "
+        f"shapes=[i64([2, 2]), i64([2, 2])], dense_inputs=[{dense}], hash_key=956888297470, {hashed}"
+        for texts, numbers, dense, hashed in (
+            ("['a', 'b', '']", "['x', 'y']", "[['p', 'q'], ['r', 's']]",
+             "hashed_output=False, num_buckets=0, out_type=string, internal_type=string"),
+            ("['a', 'b', '']", "i64([7, 8])", "i64([[5], [-1]])",
+             "hashed_output=True, num_buckets=100, out_type=int64, internal_type=int64"),
+            ("i64([1, 2, 3])", "i64([7, 8])", "i64([[5], [-1]])",
+             "hashed_output=True, num_buckets=0, out_type=int64, internal_type=int64"))))
     + each("SerializeSparse SerializeManySparse", sparse("sparse_"), sparse("sparse_", "['a', 'b', 'c']"))
     + f"""
 DeserializeSparse(serialized_sparse=SerializeSparse({sparse("sparse_")}), dtype=float32)
