@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "tfmini"
 LAYERS = (
     *("values", "numerics", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
     *("rpc", "status", "runtime", "data", "train", "estimator", "compat", "inspection"),
+    "simulation",
     "dashboard",
     *("tools", "engines", "testing"),
 )

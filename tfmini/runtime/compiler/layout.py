@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tfmini.graph.node import Node
@@ -34,6 +35,30 @@ def context_of(lowering: Lowering) -> BlockContext:
 def lay_out(lowering: Lowering) -> Level:
     """The segments of a level. Values that `lowering.kept` names get a slot."""
     return _Layout(lowering).level()
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The segments of a level without their text.
+
+    Attributes:
+      units: of each segment, in the order in which they run.
+      predecessors: of each segment, the segments that must have run before it.
+      arrivals: received group (0 and up) or answered event (below 0) -> the segment that needs it.
+    """
+
+    units: list[list[Unit]]
+    predecessors: list[set[int]]
+    arrivals: dict[int, int]
+
+
+def outline(lowering: Lowering) -> Outline:
+    """What `lay_out` would make of a level, without the text."""
+    layout = _Layout(lowering)
+    blocks = layout._blocks()
+    units = [[unit for block in blocks[wave] for unit in block] for wave in layout.order]
+    arrivals = {key: layout.index[wave] for key, wave in lowering.arrival_waves.items()}
+    return Outline(units, layout._predecessors(), arrivals)
 
 
 def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:

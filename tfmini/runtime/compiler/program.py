@@ -19,7 +19,7 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
-from tfmini.runtime.compiler.layout import lay_out
+from tfmini.runtime.compiler.layout import Outline, lay_out, outline
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
@@ -109,16 +109,27 @@ def compile_program(
     shared = Compilation(
         task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels
     )
-    by_name = {node.name: node for node in nodes}
-    outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
-    lowering = lowering_of(shared, outer, loops)
-    lowering.run()
+    lowering = _lowered(shared, nodes)
     level = lay_out(lowering)
     if trace is not None:
         trace.events = shared.waits
         trace.silent = lowering.silent()
         trace.add_transfers(nodes)
     return _program(level, lowering, list(feeds), list(fetches), len(nodes))
+
+
+def outline_program(nodes: Sequence[Node], task_of: Callable[[str], str], resources: Resources) -> Outline:
+    """The segments that `compile_program` would make of a task's nodes, without their text. Raises the same errors."""
+    names = [n.attrs["tensor_name"].decode() for n in nodes if n.op == "_Recv" and n.attrs.get("client_terminated")]
+    return outline(_lowered(Compilation(task_of, resources, "CPU", names, True, lower_loop, threads=True), nodes))
+
+
+def _lowered(shared: Compilation, nodes: Sequence[Node]) -> Lowering:
+    by_name = {node.name: node for node in nodes}
+    outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
+    lowering = lowering_of(shared, outer, loops)
+    lowering.run()
+    return lowering
 
 
 def _program(level: Level, lowering: Lowering, feeds: list[str], fetch_names: list[str], node_count: int) -> Program:

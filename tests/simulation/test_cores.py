@@ -1,0 +1,64 @@
+"""Cores and threads in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tfmini.simulation.cores import Cores, Events, Piece, Thread
+
+
+def _ends(cores: int, jobs: list[float], threads: int) -> list[float]:
+    """When each job ends that starts at 0, on this many threads."""
+    events = Events()
+    machine = Cores(events, cores)
+    ends = [0.0] * len(jobs)
+
+    def job(index: int, seconds: float) -> Iterator[Piece]:
+        yield seconds, None
+        ends[index] = events.now()
+
+    pool = [Thread(events, machine) for _ in range(threads)]
+    for index, seconds in enumerate(jobs):
+        pool[index % threads].submit(job(index, seconds))
+    events.run()
+    return ends
+
+
+def test_threads_share_the_cores_equally() -> None:
+    assert _ends(1, [1.0, 1.0], threads=2) == pytest.approx([2.0, 2.0])
+    assert _ends(2, [1.0, 1.0], threads=2) == pytest.approx([1.0, 1.0])
+    assert _ends(2, [1.0, 1.0, 1.0], threads=3) == pytest.approx([1.5, 1.5, 1.5])
+    assert _ends(1, [1.0, 3.0], threads=2) == pytest.approx([2.0, 4.0])
+
+
+def test_a_thread_runs_one_job_at_a_time() -> None:
+    assert _ends(2, [1.0, 2.0], threads=1) == pytest.approx([1.0, 3.0])
+
+
+def test_cores_never_give_more_than_they_have() -> None:
+    chance = random.Random(3)
+    for _ in range(20):
+        cores, threads = chance.randint(1, 4), chance.randint(1, 8)
+        jobs = [chance.uniform(0.01, 1.0) for _ in range(30)]
+        end = max(_ends(cores, jobs, threads))
+        assert end >= sum(jobs) / min(cores, threads) - 1e-9
+        assert end >= max(sum(jobs[i::threads]) for i in range(threads)) - 1e-9
+
+
+def test_an_action_comes_between_two_pieces() -> None:
+    events = Events()
+    seen: list[tuple[str, float]] = []
+
+    def job() -> Iterator[Piece]:
+        yield 1.0, lambda: seen.append(("sent", events.now()))
+        yield 2.0, None
+        seen.append(("over", events.now()))
+
+    thread = Thread(events, Cores(events, 1))
+    thread.submit(job())
+    events.run()
+    assert seen == [("sent", 1.0), ("over", 3.0)]
+    assert (thread.busy_s, thread.ended) == (3.0, 3.0)

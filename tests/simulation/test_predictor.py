@@ -1,0 +1,117 @@
+"""The fast prediction of steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tests.inspection.cluster_graphs import towers
+from tests.simulation.profiles import plain
+from tfmini.devices import task_of_device
+from tfmini.placement.layout import Route
+from tfmini.simulation.event_graph import World
+from tfmini.simulation.links import Cluster
+from tfmini.simulation.prediction import Prediction
+from tfmini.simulation.predictor import StepModel, predict_step, tasks_of
+
+PS = "/job:ps/replica:0/task:{}/device:CPU:0"
+
+
+def _model(rows: int = 1000, workers: int = 1) -> Any:
+    """An inspection of a product with a variable on ps 0, of ``rows`` x 256 floats."""
+    setter = tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")
+    with tf.Graph().as_default() as graph, tf.device(setter):
+        x = tf.placeholder(tf.float32, [16, rows], name="x")
+        w = tf.get_variable("w", [rows, 256], use_resource=False)
+        tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(tf.square(tf.matmul(x, w))))
+    return tf.inspect(graph, ps=2, workers=workers)
+
+
+def _predicted(found: Any, workers: int = 1, link: str = "8Gbit", **more: Any) -> Prediction:
+    cluster = Cluster.on_own_machines(tasks_of(found), plain(), link)
+    return predict_step(found, cluster, plain(), workers=workers, **more)
+
+
+def test_a_step_takes_at_least_the_time_of_its_bytes() -> None:
+    found = _model()
+    nbytes = 1000 * 256 * 4
+    slow, fast = _predicted(found, link="1Gbit").step_s, _predicted(found, link="100Gbit").step_s
+    assert slow > 2 * nbytes / 125e6  # the variable and its gradient, one after the other
+    assert slow - fast == pytest.approx(2 * nbytes * (1 / 125e6 - 1 / 12.5e9), rel=0.05)
+
+
+@pytest.mark.parametrize(("ps", "workers"), [(1, 1), (2, 3)])
+def test_the_bytes_are_those_of_the_inspector(ps: int, workers: int) -> None:
+    found = tf.inspect(towers(ps, workers, layers=4), ps=ps, workers=workers)
+    predicted = _predicted(found, steps=4)
+    wanted: dict[tuple[str, str], int] = {}
+    for transfer in found.transfers:
+        if transfer.route in (Route.SENT, Route.FED, Route.FETCHED):
+            link = task_of_device(transfer.src), task_of_device(transfer.dst)
+            wanted[link] = wanted.get(link, 0) + 4 * (transfer.bytes or 0)
+    assert {link: n for link, n in predicted.nbytes.items() if n} == {link: n for link, n in wanted.items() if n}
+
+
+def test_the_critical_path_is_a_chain_without_gaps_in_causes() -> None:
+    predicted = _predicted(tf.inspect(towers(2, 3), ps=2, workers=3))
+    path = predicted.critical
+    assert path[0].label == "Session.run"
+    assert all(before.end <= after.start + 1e-12 for before, after in zip(path, path[1:]))
+    assert path[-1].end - path[0].start == pytest.approx(predicted.steps_s[-1])
+
+
+def test_a_placement_moves_the_work() -> None:
+    found = _model()
+    moved = {name: PS.format(1) for name, d in found.placement.items() if d.device == PS.format(0)}
+    cluster = Cluster.on_own_machines(tasks_of(found), plain(), "8Gbit")
+    model = StepModel(found, cluster, plain())
+    here, there = model.predict(), model.predict(moved)
+    assert here.busy["/job:ps/replica:0/task:1"] == there.busy["/job:ps/replica:0/task:0"] == 0
+    assert here.step_s == pytest.approx(there.step_s)
+
+
+def test_workers_share_the_link_of_the_ps() -> None:
+    found = _model(rows=10_000, workers=8)
+    one, eight = _predicted(found, link="1Gbit"), _predicted(found, workers=8, link="1Gbit")
+    each_s = 10_000 * 256 * 4 / 125e6  # one variable on the wire
+    assert one.step_s > 2 * each_s
+    assert 0.8 / each_s < eight.throughput < 1 / each_s
+    assert "what /job:ps/replica:0/task:0" in eight.bottleneck()[0]
+
+
+def test_equal_inputs_give_equal_predictions() -> None:
+    found = tf.inspect(towers(2, 4), ps=2, workers=4)
+    assert _predicted(found).steps_s == _predicted(found).steps_s
+
+
+def test_nothing_uses_a_tensor_before_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each segment begins after all messages that it needs, and no part ends with a segment left."""
+    arrived: dict[tuple[int, int], float] = {}
+    from tfmini.simulation import event_graph
+
+    complete, run = event_graph._Part.complete, event_graph._Part._run
+
+    def noted(self: Any, key: int, cause: Any) -> Any:
+        arrived[id(self), key] = self.step.world.clock.now()
+        return complete(self, key, cause)
+
+    def checked(self: Any, segment: Any, cause: Any) -> Any:
+        index = [each is segment for each in self.program.segments].index(True)
+        needed = [key for key, needs in self.program.arrivals.items() if needs == index]
+        assert all((id(self), key) in arrived for key in needed)
+        assert self.is_running
+        return run(self, segment, cause)
+
+    monkeypatch.setattr(event_graph._Part, "complete", noted)
+    monkeypatch.setattr(event_graph._Part, "_run", checked)
+    _predicted(tf.inspect(towers(2, 3), ps=2, workers=3), steps=1)
+    assert arrived
+
+
+def test_a_world_has_all_tasks_of_its_cluster() -> None:
+    from tfmini.simulation.cores import Events
+
+    world = World(Events(), Cluster.on_one_machine(["a", "b"], plain()))
+    assert set(world.tasks) == {"a", "b"}

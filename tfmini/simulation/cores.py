@@ -1,0 +1,135 @@
+"""Virtual time: a queue of events, the cores of a machine, and the threads of a task that compete for them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+Call = Callable[[], None]
+
+
+class Clock(Protocol):
+    """Virtual time; `tfmini.rpc.waiter.Clock` and the simulated network have this interface."""
+
+    def now(self) -> float: ...
+    def call_later(self, delay: float, call: Any, *args: Any) -> Any: ...
+
+
+class Events:
+    """A queue of calls in virtual time; calls of equal times in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._now, self._count = 0.0, 0
+        self._heap: list[tuple[float, int, Any, tuple[Any, ...]]] = []
+
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._now
+
+    def call_later(self, delay: float, call: Any, *args: Any) -> None:
+        """Makes the call after ``delay`` seconds."""
+        self._count += 1
+        heapq.heappush(self._heap, (self._now + delay, self._count, call, args))
+
+    def run(self) -> None:
+        """Makes all calls, until none is left."""
+        heap = self._heap
+        while heap:
+            self._now, _, call, args = heapq.heappop(heap)
+            call(*args)
+
+
+class Cores:
+    """The cores of one machine: threads share them equally, none has more than one.
+
+    Attributes:
+      busy_s: seconds of CPU that threads have used.
+    """
+
+    def __init__(self, clock: Clock, count: int) -> None:
+        self._clock, self._count = clock, count
+        self._running: list[tuple[float, int, Call]] = []  # by the progress at which each ends
+        self._progress = 0.0  # seconds of CPU that a thread would have got that ran since the start
+        self._at = 0.0
+        self._order = self._generation = 0
+        self.busy_s = 0.0
+
+    def run(self, seconds: float, done: Call) -> None:
+        """Lets a thread run for ``seconds`` of CPU, then calls ``done``."""
+        self._advance()
+        self._order += 1
+        heapq.heappush(self._running, (self._progress + seconds, self._order, done))
+        self.busy_s += seconds
+        self._plan()
+
+    def _rate(self) -> float:
+        return min(1.0, self._count / len(self._running))
+
+    def _advance(self) -> None:
+        now = self._clock.now()
+        if self._running:
+            self._progress += (now - self._at) * self._rate()
+        self._at = now
+
+    def _plan(self) -> None:
+        self._generation += 1
+        if self._running:
+            delay = max(0.0, self._running[0][0] - self._progress) / self._rate()
+            self._clock.call_later(delay, self._end, self._generation)
+
+    def _end(self, generation: int) -> None:
+        if generation != self._generation:
+            return  # another thread has begun or ended since
+        self._advance()
+        end, _, done = heapq.heappop(self._running)
+        self._progress = max(self._progress, end)
+        self._plan()
+        done()
+
+
+Piece = tuple[float, Call | None]
+"""Seconds of CPU, and what happens after them."""
+
+
+class Thread:
+    """A thread that runs jobs one after the other. A job is a sequence of pieces, between which nothing else runs.
+
+    Attributes:
+      busy_s: seconds of CPU of its jobs. ``ended``: when its latest job ended.
+    """
+
+    def __init__(self, clock: Clock, cores: Cores, count: int = 1) -> None:
+        self._clock, self._cores = clock, cores
+        self._jobs: deque[Iterator[Piece]] = deque()
+        self._free = count
+        self.busy_s = self.ended = 0.0
+
+    def submit(self, job: Iterator[Piece]) -> None:
+        """Queues a job."""
+        self._jobs.append(job)
+        self._next()
+
+    def _next(self) -> None:
+        if self._free and self._jobs:
+            self._free -= 1
+            self._go_on(self._jobs.popleft())
+
+    def _go_on(self, job: Iterator[Piece]) -> None:
+        for seconds, then in job:
+            if seconds > 0:
+                self.busy_s += seconds
+                self._cores.run(seconds, partial(self._reached, then, job))
+                return
+            if then is not None:
+                then()
+        self.ended = self._clock.now()
+        self._free += 1
+        self._next()
+
+    def _reached(self, then: Call | None, job: Iterator[Piece]) -> None:
+        if then is not None:
+            then()
+        self._go_on(job)

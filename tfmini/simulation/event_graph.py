@@ -1,0 +1,269 @@
+"""The events of steps, from the partitioner's graphs: what runs, what is sent, and what waits for what.
+
+It follows the runtime where that matters for time: a message is handled in the task's one thread, which goes on with
+the segments that the message made ready; a long segment runs in the task's pool; a segment sends as early as the
+compiler's order allows; tensors may come before their step. It differs from the runtime (`virtual_cluster`) in three
+things: queues are never empty and never full, a collective waits for nobody, and a loop that sends runs once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfmini.simulation.cores import Clock, Cores, Thread
+from tfmini.simulation.cores import Piece as Work
+from tfmini.simulation.links import Cluster, Nics
+from tfmini.simulation.prediction import Event
+from tfmini.simulation.task_program import SegmentCosts, TaskProgram
+
+_POOL = 2  # threads for long segments, as of a server's default options
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """A step of one client: the program of each task and what is sent.
+
+    Attributes:
+      master: the client's task.
+      groups: group -> (target task, payload bytes, label).
+      fed, fetched: task -> payload bytes of RunGraph and of its answer.
+    """
+
+    master: str
+    programs: Mapping[str, TaskProgram]
+    groups: Mapping[int, tuple[str, int, str]]
+    fed: Mapping[str, int] = field(default_factory=dict)
+    fetched: Mapping[str, int] = field(default_factory=dict)
+
+
+class Task:
+    """A task: the thread that handles messages, and the pool."""
+
+    def __init__(self, clock: Clock, cores: Cores) -> None:
+        self.main, self.pool = Thread(clock, cores), Thread(clock, cores, _POOL)
+        self.latest: Event | None = None  # the latest event of the main thread
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of CPU."""
+        return self.main.busy_s + self.pool.busy_s
+
+
+class World:
+    """The tasks and links that all steps share."""
+
+    def __init__(self, clock: Clock, cluster: Cluster) -> None:
+        self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster)
+        cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
+        self.tasks = {task: Task(clock, cores[host]) for task, host in cluster.hosts.items()}
+
+    def submit(self, task: str, job: Iterator[Work], in_pool: bool = False) -> None:
+        """Queues a job on a task."""
+        found = self.tasks[task]
+        (found.pool if in_pool else found.main).submit(job)
+
+    def send_cost(self, source: str, target: str, nbytes: int) -> float:
+        """CPU of the sender."""
+        link = self.cluster.between(source, target)
+        return link.send_s + nbytes * link.copy_s_per_byte
+
+    def receive_cost(self, source: str, target: str, nbytes: int) -> float:
+        """CPU of the receiver."""
+        link = self.cluster.between(source, target)
+        return link.receive_s + nbytes * link.copy_s_per_byte
+
+    def event(self, label: str, task: str, ready: float, cause: Event | None) -> Event:
+        """Begins an event now; if its thread was busy when it became ready, it was caused by that work."""
+        latest = self.tasks[task].latest
+        if latest is not None and latest.end > ready:
+            cause = latest
+        return Event(label, task, self.clock.now(), cause)
+
+    def end(self, event: Event) -> Event:
+        """Ends an event of a task now."""
+        event.end = self.clock.now()
+        self.tasks[event.task].latest = event
+        return event
+
+
+class Step:
+    """One step of a client.
+
+    Args:
+      renamed: task of the plan -> task that takes its place, for replicas of a plan.
+      on_end: called with the last event.
+    """
+
+    def __init__(
+        self, world: World, plan: StepPlan, renamed: Mapping[str, str], on_end: Callable[[Event], None]
+    ) -> None:
+        self.world, self.plan, self._on_end = world, plan, on_end
+        self.master = renamed.get(plan.master, plan.master)
+        self.parts = {task: _Part(self, renamed.get(task, task), program) for task, program in plan.programs.items()}
+        self._left = len(self.parts)
+
+    def start(self, cause: Event | None) -> None:
+        """The client calls `Session.run` now."""
+        self.world.submit(self.master, self._begin(self.world.clock.now(), cause))
+
+    def _begin(self, ready: float, cause: Event | None) -> Iterator[Work]:
+        world, plan = self.world, self.plan
+        machine = world.cluster.machines[world.cluster.hosts[self.master]]
+        event = world.event("Session.run", self.master, ready, cause)
+        yield machine.step_s, None
+        for task, part in self.parts.items():
+            if task != plan.master:
+                nbytes = plan.fed.get(task, 0)
+                yield machine.part_s + world.send_cost(self.master, part.task, nbytes), None
+                self.send(self.master, part.task, nbytes, "RunGraph", world.end(event), part.start)
+                event = world.event("Session.run", self.master, event.end, event)
+        own = self.parts.get(plan.master)
+        if own is not None:
+            yield machine.start_s, None
+            yield from own.begin(world.end(event))
+        else:
+            world.end(event)
+
+    def send(
+        self, source: str, target: str, nbytes: int, label: str, cause: Event,
+        handle: Callable[[Event], Iterator[Work]],
+    ) -> None:  # fmt: skip
+        """A message leaves now; ``handle`` is the target's work after receiving it."""
+        world = self.world
+        event = Event(label, f"{source} -> {target}", world.clock.now(), cause)
+        event.end = world.nics.arrival(source, target, nbytes, event.start)
+        world.clock.call_later(
+            event.end - event.start,
+            lambda: world.submit(target, self._receive(source, target, nbytes, event, handle)),
+        )
+
+    def _receive(
+        self, source: str, target: str, nbytes: int, cause: Event, handle: Callable[[Event], Iterator[Work]]
+    ) -> Iterator[Work]:
+        event = self.world.event(f"receives {cause.label}", target, cause.end, cause)
+        yield self.world.receive_cost(source, target, nbytes), None
+        yield from handle(self.world.end(event))
+
+    def part_over(self, task: str, cause: Event) -> Iterator[Work]:
+        """All segments of a part have run."""
+        plan, world = self.plan, self.world
+        if task == plan.master:
+            yield from self._part_done(cause)
+            return
+        part, nbytes = self.parts[task], plan.fetched.get(task, 0)
+        event = world.event("answers", part.task, cause.end, cause)
+        yield world.send_cost(part.task, self.master, nbytes), None
+        self.send(part.task, self.master, nbytes, "done", world.end(event), self._part_done)
+
+    def _part_done(self, cause: Event) -> Iterator[Work]:
+        self._left -= 1
+        if not self._left:
+            self._on_end(cause)
+        return iter(())
+
+
+class _Part:
+    """The run of one task's program in a step."""
+
+    def __init__(self, step: Step, task: str, program: TaskProgram) -> None:
+        self.step, self.task, self.program = step, task, program
+        self.template = next(name for name, each in step.plan.programs.items() if each is program)
+        self.pending = [segment.pending for segment in program.segments]
+        self.left = len(self.pending)
+        self.is_running = False
+
+    def start(self, cause: Event) -> Iterator[Work]:
+        """RunGraph has been received."""
+        world = self.step.world
+        event = world.event("starts", self.task, cause.end, cause)
+        yield world.cluster.machines[world.cluster.hosts[self.task]].start_s, None
+        yield from self.begin(world.end(event))
+
+    def begin(self, cause: Event) -> Iterator[Work]:
+        """Runs what needs nothing more."""
+        self.is_running = True
+        ready = [i for i, count in enumerate(self.pending) if count == 0]
+        yield from self._drive(ready, cause)
+
+    def complete(self, key: int, cause: Event) -> Iterator[Work]:
+        """A group or an answer is there."""
+        segment = self.program.arrivals[key]
+        self.pending[segment] -= 1
+        if self.is_running and self.pending[segment] == 0:
+            yield from self._drive([segment], cause)
+
+    def _drive(self, ready: list[int], cause: Event, in_pool: bool = False) -> Iterator[Work]:
+        while ready:
+            index = ready.pop()
+            segment = self.program.segments[index]
+            if segment.is_long and not in_pool:
+                self.step.world.submit(self.task, self._drive([index], cause, True), True)
+                continue
+            in_pool = False
+            cause = yield from self._run(segment, cause)
+            for successor in segment.successors:
+                self.pending[successor] -= 1
+                if self.pending[successor] == 0:
+                    ready.append(successor)
+            self.left -= 1
+            if self.left == 0:
+                yield from self.step.part_over(self.template, cause)
+
+    def _run(self, segment: SegmentCosts, cause: Event) -> Generator[Work, None, Event]:
+        world, plan = self.step.world, self.step.plan
+        for piece in segment.pieces:
+            event = world.event(piece.op, self.task, cause.end, cause)
+            target, nbytes, label = plan.groups[piece.sends] if piece.sends >= 0 else ("", 0, "")
+            if not target:
+                yield piece.seconds, None
+                cause = world.end(event)
+                if piece.begins:
+                    world.clock.call_later(piece.wait_s, self._answer, piece.begins, cause)
+                continue
+            part = self.step.parts[target]
+            yield piece.seconds + world.send_cost(self.task, part.task, nbytes), None
+            cause = world.end(event)
+            self.step.send(self.task, part.task, nbytes, label, cause, _Arrival(part, piece.sends))
+        return cause
+
+    def _answer(self, key: int, cause: Event) -> None:
+        self.step.world.submit(self.task, self.complete(key, cause))
+
+
+class _Arrival:
+    """What a task does when a group has come."""
+
+    __slots__ = ("_part", "_group")
+
+    def __init__(self, part: _Part, group: int) -> None:
+        self._part, self._group = part, group
+
+    def __call__(self, cause: Event) -> Iterator[Work]:
+        return self._part.complete(self._group, cause)
+
+
+def run_replicas(world: World, plans: Sequence[tuple[StepPlan, Mapping[str, str]]], steps: int) -> list[Event]:
+    """Lets each client run its plan ``steps`` times, one step after the other.
+
+    Returns:
+      The last event of each step, in the order of their ends; its ``label`` begins with the number of the client.
+    """
+    ends: list[Event] = []
+
+    def run(client: int, left: int, cause: Event | None) -> None:
+        plan, renamed = plans[client]
+        began = world.clock.now()
+
+        def over(last: Event) -> None:
+            end = Event(f"{client}", last.task, began, last)
+            end.end = world.clock.now()
+            ends.append(end)
+            if left > 1:
+                run(client, left - 1, last)
+
+        Step(world, plan, renamed, over).start(cause)
+
+    for client in range(len(plans)):
+        run(client, steps, None)
+    return ends

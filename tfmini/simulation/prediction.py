@@ -1,0 +1,63 @@
+"""What a prediction says: step times, the use of tasks and links, and the critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+class Event:
+    """Work of one task, or a message on its way.
+
+    Attributes:
+      label: the op that takes most of the time, or what is sent.
+      task: full task name; of a message, ``source -> target``.
+      start, end: virtual seconds.
+      cause: what it waited for last, or None.
+    """
+
+    __slots__ = ("label", "task", "start", "end", "cause")
+
+    def __init__(self, label: str, task: str, start: float, cause: Event | None) -> None:
+        self.label, self.task, self.start, self.end, self.cause = label, task, start, start, cause
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction of a run.
+
+    Attributes:
+      step_s: the median seconds of a step, as a client sees it.
+      steps_s: the seconds of each step that counts, of all workers, in the order of their ends.
+      throughput: steps per second of all workers together.
+      busy: task -> the share of the time in which it computed, of one core.
+      links: host -> the share of the time in which its NIC (sent, received) was busy.
+      nbytes: (source, target) task -> payload bytes of the whole run. ``steps``: how many steps it had.
+      critical: the critical path of the latest step, first event first.
+    """
+
+    step_s: float
+    steps_s: Sequence[float]
+    throughput: float
+    busy: Mapping[str, float]
+    links: Mapping[str, tuple[float, float]]
+    nbytes: Mapping[tuple[str, str], int]
+    steps: int
+    critical: Sequence[Event] = field(default=())
+
+    def bottleneck(self) -> tuple[str, float]:
+        """What is busy for the largest share of the time (a task's CPU, or a direction of a host's NIC)."""
+        shares = {f"the CPU of {task}": share for task, share in self.busy.items()}
+        for host, (sent, received) in self.links.items():
+            shares[f"what {host} sends"], shares[f"what {host} receives"] = sent, received
+        name = max(shares, key=lambda key: shares[key])
+        return name, shares[name]
+
+
+def path_to(event: Event | None, since: float = 0.0) -> list[Event]:
+    """The chain of causes that ends with an event, first event first, from a time on."""
+    path: list[Event] = []
+    while event is not None and event.end > since:
+        path.append(event)
+        event = event.cause
+    return path[::-1]

@@ -1,0 +1,263 @@
+"""A profile: what operations cost on machines, and what messages cost on links.
+
+A profile is a TOML file, made by `tfmini calibrate` or by hand::
+
+    [machines.here]
+    cores = 2
+    memory_gb = 23.4
+    step_us = 180.0       # CPU of one Session.run that has parts on other tasks, without its messages
+    part_us = 30.0        # CPU of the master per part on another task, without its messages
+    start_us = 25.0       # CPU of a task that starts its part of a step
+    segment_us = 6.0      # CPU of a run of a segment, without its ops
+
+    [machines.here.kernels]  # op type or class of ops -> points [work, microseconds], in the order of work
+    matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations
+    elementwise = [[64.0, 0.6], [4e6, 900.0]]  # work: bytes of all inputs and outputs
+
+    [links.local]         # between tasks of one machine
+    gbit_per_s = 20.0     # 0: no limit beyond the CPU time
+    latency_us = 15.0     # from the end of the sender's work to the begin of the receiver's
+    send_us = 12.0        # CPU of the sender, per message
+    receive_us = 20.0     # CPU of the receiver, per message
+    us_per_mb = 150.0     # CPU of each side, per million bytes
+
+    [links.tcp]           # between machines; a link such as "10Gbit" takes its other figures from here
+    ...
+
+    [ops]                 # measured times of single ops of a model, in microseconds
+    "conv1/Conv2D" = 812.0
+
+Classes of ops are those of `kernel_costs`. Times between two points are interpolated (both axes logarithmic). Below
+the first point the time is constant, beyond the last one it is proportional to the work.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+_US = 1e-6
+_RATE = re.compile(r"([\d.]+)\s*([GM])(?:bit)?(?:/s|ps)?", re.IGNORECASE)
+_LOCAL, _TCP = "local", "tcp"
+
+
+class ProfileError(ValueError):
+    """A profile cannot be read; the text says where."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds by work, from points of increasing work."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def __call__(self, work: float) -> float:
+        points = self.points
+        if work <= points[0][0]:
+            return points[0][1]
+        last_work, last_s = points[-1]
+        if work >= last_work:
+            return last_s * work / last_work
+        i = bisect.bisect_right(points, (work, math.inf))
+        (w0, s0), (w1, s1) = points[i - 1], points[i]
+        share = math.log(work / w0) / math.log(w1 / w0)
+        return float(s0 * (s1 / s0) ** share)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A type of machine.
+
+    Attributes:
+      cores: how many threads run at full speed at once.
+      memory_bytes: 0: unknown.
+      step_s, part_s, start_s, segment_s: seconds of CPU; see the module.
+      kernels: op type or class of ops -> seconds by work.
+    """
+
+    name: str
+    cores: int = 1
+    memory_bytes: float = 0.0
+    step_s: float = 0.0
+    part_s: float = 0.0
+    start_s: float = 0.0
+    segment_s: float = 0.0
+    kernels: Mapping[str, Curve] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link between two tasks.
+
+    Attributes:
+      bytes_per_s: of one direction of a machine's NIC, shared by its messages; infinite for no limit.
+      latency_s: from the end of the sender's work to the begin of the receiver's, beside the bytes.
+      send_s, receive_s: CPU per message. ``copy_s_per_byte``: CPU of each side.
+    """
+
+    name: str
+    bytes_per_s: float = math.inf
+    latency_s: float = 0.0
+    send_s: float = 0.0
+    receive_s: float = 0.0
+    copy_s_per_byte: float = 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Machines and links by name, and the measured seconds of single ops by name. The first machine is the default."""
+
+    machines: Mapping[str, Machine]
+    links: Mapping[str, Link]
+    ops: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Machine:
+        """The default machine."""
+        return next(iter(self.machines.values()))
+
+    @property
+    def local(self) -> Link:
+        """The link between tasks of one machine."""
+        return self.links[_LOCAL]
+
+    def link(self, name: str) -> Link:
+        """A link between machines: one of this profile, or a rate such as ``10Gbit`` with the other figures of "tcp".
+
+        Raises:
+          ProfileError: it is neither.
+        """
+        if name in self.links:
+            return self.links[name]
+        found = _RATE.fullmatch(name.strip())
+        if found is None:
+            known = ", ".join(self.links)
+            raise ProfileError(f"The profile has no link {name!r} (it has {known}), and it is no rate such as 10Gbit.")
+        bits = float(found[1]) * (1e9 if found[2].upper() == "G" else 1e6)
+        return replace(self.links.get(_TCP, self.local), name=name, bytes_per_s=bits / 8)
+
+
+# ---------------------------------------------------------------------------------------------
+# Files
+# ---------------------------------------------------------------------------------------------
+
+_MACHINE_KEYS = ("cores", "memory_gb", "step_us", "part_us", "start_us", "segment_us", "kernels")
+_LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb")
+
+
+def read_profile(path: str | Path) -> Profile:
+    """Reads a profile.
+
+    Raises:
+      OSError: there is no such file.
+      ProfileError: it is no profile; the text names the field.
+    """
+    try:
+        return parse_profile(tomllib.loads(Path(path).read_text()))
+    except (tomllib.TOMLDecodeError, ProfileError) as error:
+        raise ProfileError(f"{path} is no profile: {error}") from None
+
+
+def parse_profile(table: Mapping[str, Any]) -> Profile:
+    """The profile of a TOML file's content. Raises ProfileError."""
+    _check_keys("the file", table, ("machines", "links", "ops"))
+    machines = {name: _machine(name, row) for name, row in table.get("machines", {}).items()}
+    links = {name: _link(name, row) for name, row in table.get("links", {}).items()}
+    if not machines or _LOCAL not in links:
+        raise ProfileError("it needs a table [machines.NAME] and the table [links.local].")
+    ops = {name: _number(f"ops.{name}", us) * _US for name, us in table.get("ops", {}).items()}
+    return Profile(machines, links, ops)
+
+
+def _machine(name: str, row: Mapping[str, Any]) -> Machine:
+    where = f"machines.{name}"
+    _check_keys(where, row, _MACHINE_KEYS)
+    costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
+             for key in ("step", "part", "start", "segment")}  # fmt: skip
+    cores = round(_number(f"{where}.cores", row.get("cores", 1)))
+    if cores < 1:
+        raise ProfileError(f"{where}.cores must be at least 1.")
+    kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
+    return Machine(name, cores, _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9, **costs, kernels=kernels)
+
+
+def _link(name: str, row: Mapping[str, Any]) -> Link:
+    where = f"links.{name}"
+    _check_keys(where, row, _LINK_KEYS)
+    numbers = {key: _number(f"{where}.{key}", row.get(key, 0)) for key in _LINK_KEYS}
+    return Link(
+        name, numbers["gbit_per_s"] * 1e9 / 8 or math.inf, numbers["latency_us"] * _US, numbers["send_us"] * _US,
+        numbers["receive_us"] * _US, numbers["us_per_mb"] * _US / 1e6,
+    )  # fmt: skip
+
+
+def _curve(where: str, points: Any) -> Curve:
+    if not isinstance(points, list) or not points or any(not isinstance(p, list) or len(p) != 2 for p in points):
+        raise ProfileError(f"{where} must be a list of points [work, microseconds].")
+    found = tuple((_number(where, work), _number(where, us) * _US) for work, us in points)
+    works = [work for work, _ in found]
+    if min(works) <= 0 or min(s for _, s in found) <= 0 or any(a >= b for a, b in zip(works, works[1:])):
+        raise ProfileError(f"{where}: works and times must be above 0, and the works in ascending order.")
+    return Curve(found)
+
+
+def _number(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ProfileError(f"{where} must be a number of at least 0, not {value!r}.")
+    return float(value)
+
+
+def _check_keys(where: str, row: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(row, Mapping):
+        raise ProfileError(f"{where} must be a table.")
+    unknown = sorted(set(row) - set(known))
+    if unknown:
+        raise ProfileError(f"{where} has the unknown field {unknown[0]!r}; the fields are {', '.join(known)}.")
+
+
+def format_profile(profile: Profile, comment: str = "") -> str:
+    """The text of a profile's file.
+
+    Args:
+      comment: lines for its head.
+    """
+    lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+    for machine in profile.machines.values():
+        lines += _machine_lines(machine)
+    for link in profile.links.values():
+        gbit = 0.0 if link.bytes_per_s == math.inf else link.bytes_per_s * 8e-9
+        lines += [
+            "", f"[links.{_key(link.name)}]", f"gbit_per_s = {gbit:.6g}", f"latency_us = {link.latency_s / _US:.6g}",
+            f"send_us = {link.send_s / _US:.6g}", f"receive_us = {link.receive_s / _US:.6g}",
+            f"us_per_mb = {link.copy_s_per_byte / _US * 1e6:.6g}",
+        ]  # fmt: skip
+    if profile.ops:
+        lines += ["", "[ops]", *(f"{_key(name)} = {s / _US:.6g}" for name, s in profile.ops.items())]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _machine_lines(machine: Machine) -> list[str]:
+    table = f"machines.{_key(machine.name)}"
+    lines = [
+        "", f"[{table}]", f"cores = {machine.cores}", f"memory_gb = {machine.memory_bytes / 1e9:.6g}",
+        f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
+        f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
+        "", f"[{table}.kernels]",
+    ]  # fmt: skip
+    for kind, curve in machine.kernels.items():
+        points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)
+        lines.append(f"{_key(kind)} = [{points}]")
+    return lines
+
+
+def _key(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
