@@ -2,20 +2,23 @@
 
 It follows the runtime where that matters for time: a message is handled in the task's one thread, which goes on with
 the segments that the message made ready; a long segment runs in the task's pool; a segment sends as early as the
-compiler's order allows; tensors may come before their step. It differs from the runtime (`virtual_cluster`) in three
-things: queues are never empty and never full, a collective waits for nobody, and a loop that sends runs once.
+compiler's order allows; tensors may come before their step; takes from accumulators and queues, and collectives, wait
+for the steps that they need. It differs from the runtime in three things: queues are never full, gradients are never
+stale, and a while loop runs once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tfmini.simulation.cores import Clock, Cores, Thread
 from tfmini.simulation.cores import Piece as Work
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.prediction import Event
-from tfmini.simulation.task_program import SegmentCosts, TaskProgram
+from tfmini.simulation.task_program import Piece, SegmentCosts, TaskProgram
+from tfmini.simulation.waits import ADD, Stores, Wait
 
 _POOL = 2  # threads for long segments, as of a server's default options
 
@@ -36,6 +39,12 @@ class StepPlan:
     fed: Mapping[str, int] = field(default_factory=dict)
     fetched: Mapping[str, int] = field(default_factory=dict)
 
+    def fills(self) -> Iterator[str]:
+        """The queues and accumulators to which it adds."""
+        for program in self.programs.values():
+            for segment in program.segments:
+                yield from (p.wait.key for p in segment.pieces if p.wait is not None and p.wait.kind == ADD)
+
 
 class Task:
     """A task: the thread that handles messages, and the pool."""
@@ -51,10 +60,11 @@ class Task:
 
 
 class World:
-    """The tasks and links that all steps share."""
+    """The tasks and links that all steps share, and the queues and accumulators that ``plans`` fill."""
 
-    def __init__(self, clock: Clock, cluster: Cluster) -> None:
+    def __init__(self, clock: Clock, cluster: Cluster, plans: Sequence[StepPlan] = ()) -> None:
         self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster)
+        self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()))
         cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
         self.tasks = {task: Task(clock, cores[host]) for task, host in cluster.hosts.items()}
 
@@ -111,7 +121,8 @@ class Step:
         world, plan = self.world, self.plan
         machine = world.cluster.machines[world.cluster.hosts[self.master]]
         event = world.event("Session.run", self.master, ready, cause)
-        yield machine.step_s, None
+        if set(self.parts) != {plan.master}:
+            yield machine.step_s, None
         for task, part in self.parts.items():
             if task != plan.master:
                 nbytes = plan.fed.get(task, 0)
@@ -218,8 +229,7 @@ class _Part:
             if not target:
                 yield piece.seconds, None
                 cause = world.end(event)
-                if piece.begins:
-                    world.clock.call_later(piece.wait_s, self._answer, piece.begins, cause)
+                self._begin_wait(piece, cause)
                 continue
             part = self.step.parts[target]
             yield piece.seconds + world.send_cost(self.task, part.task, nbytes), None
@@ -227,8 +237,27 @@ class _Part:
             self.step.send(self.task, part.task, nbytes, label, cause, _Arrival(part, piece.sends))
         return cause
 
-    def _answer(self, key: int, cause: Event) -> None:
-        self.step.world.submit(self.task, self.complete(key, cause))
+    def _begin_wait(self, piece: Piece, cause: Event) -> None:
+        answer = partial(self._answered, piece) if piece.begins else None
+        if piece.wait is not None:
+            self.step.world.stores.begin(self.task, piece.wait, cause, answer)
+        elif answer is not None:
+            answer(cause)
+
+    def _answered(self, piece: Piece, cause: Event) -> None:
+        world, wait = self.step.world, piece.wait
+        ready = world.clock.now() + (0.0 if wait is None else wait.seconds)
+        world.clock.call_later(
+            ready - world.clock.now(),
+            lambda: world.submit(self.task, self._after_wait(piece.begins, wait, ready, cause)),
+        )
+
+    def _after_wait(self, key: int, wait: Wait | None, ready: float, cause: Event) -> Iterator[Work]:
+        if wait is not None and wait.cpu_s:
+            event = self.step.world.event("collective", self.task, ready, cause)
+            yield wait.cpu_s, None
+            cause = self.step.world.end(event)
+        yield from self.complete(key, cause)
 
 
 class _Arrival:
@@ -243,27 +272,43 @@ class _Arrival:
         return self._part.complete(self._group, cause)
 
 
-def run_replicas(world: World, plans: Sequence[tuple[StepPlan, Mapping[str, str]]], steps: int) -> list[Event]:
-    """Lets each client run its plan ``steps`` times, one step after the other.
+@dataclass(frozen=True)
+class Client:
+    """A client that runs a plan again and again.
+
+    Attributes:
+      renamed: see `Step`.
+      steps: how often; 0: as long as others run.
+      start_s: when it begins.
+    """
+
+    plan: StepPlan
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    steps: int = 0
+    start_s: float = 0.0
+
+
+def run_clients(world: World, clients: Sequence[Client]) -> list[tuple[int, float, float, Event]]:
+    """Prepares the steps of all clients; the caller then runs the clock.
 
     Returns:
-      The last event of each step, in the order of their ends; its ``label`` begins with the number of the client.
+      A list that receives, for each step of a client with a number of steps, in the order of their ends: the number of
+      the client, begin, end, and the last event.
     """
-    ends: list[Event] = []
+    ends: list[tuple[int, float, float, Event]] = []
+    left = sum(client.steps for client in clients)
 
-    def run(client: int, left: int, cause: Event | None) -> None:
-        plan, renamed = plans[client]
-        began = world.clock.now()
+    def run(number: int, count: int, cause: Event | None) -> None:
+        client, began = clients[number], world.clock.now()
 
         def over(last: Event) -> None:
-            end = Event(f"{client}", last.task, began, last)
-            end.end = world.clock.now()
-            ends.append(end)
-            if left > 1:
-                run(client, left - 1, last)
+            if client.steps:
+                ends.append((number, began, world.clock.now(), last))
+            if count + 1 < client.steps or not client.steps and len(ends) < left:
+                run(number, count + 1, last)
 
-        Step(world, plan, renamed, over).start(cause)
+        Step(world, client.plan, client.renamed, over).start(cause)
 
-    for client in range(len(plans)):
-        run(client, steps, None)
+    for number, client in enumerate(clients):
+        world.clock.call_later(client.start_s, run, number, 0, None)
     return ends

@@ -1,9 +1,9 @@
 """What an op costs on a machine: its class, its work, and the seconds from the machine's curves.
 
 Classes, and their work: ``matmul`` and ``convolution`` (floating-point operations); ``elementwise``, ``reduction``,
-``update`` (an assignment or an optimizer's update), ``rows`` (a look-up), ``move`` (reshaping without arithmetic),
-``random`` and ``state`` (queues and the like), all by bytes of inputs and outputs. A curve of the op's own type comes
-before that of its class.
+``update`` (an assignment or an optimizer's update), ``rows`` (a look-up), ``move`` (copying without arithmetic),
+``view`` (neither), ``random`` and ``state`` (queues and the like), all by bytes of inputs and outputs. A curve of the
+op's own type comes before that of its class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfmini.shapes import RawShape
 from tfmini.simulation.profile import Machine
 
 FLOPS = ("matmul", "convolution")
-CLASSES = (*FLOPS, "elementwise", "reduction", "update", "rows", "move", "random", "state")
+CLASSES = (*FLOPS, "elementwise", "reduction", "update", "rows", "move", "view", "random", "state")
 _ROWS = frozenset({"indices", "ids"})
 _DEFAULT_S = 1e-6
 _LOOKS_UP = ops_with("looks_up")
@@ -35,6 +35,8 @@ def class_of(node: Node) -> str:
         return str(work)
     if may_wait(node.op):
         return "state"
+    if trait_of(node.op, "shape_only") or trait_of(node.op, "forwards"):
+        return "view"
     if trait_of(node.op, "writes"):
         return "update"
     if node.op in _LOOKS_UP:
@@ -52,6 +54,8 @@ def work_of(node: Node, shapes: Shapes, kind: str) -> float:
     """The work of an op, in floating-point operations or bytes; 0 where shapes are unknown."""
     if kind in FLOPS:
         return float(flops(node, shapes) or 0)
+    if kind == "view":
+        return 0.0
     if kind == "rows":  # the table is not read as a whole
         return 2.0 * _output_bytes(node, shapes)
     if kind == "update":

@@ -32,6 +32,7 @@ class Prediction:
       throughput: steps per second of all workers together.
       busy: task -> the share of the time in which it computed, of one core.
       links: host -> the share of the time in which its NIC (sent, received) was busy.
+      staleness: how many updates of other workers ended during a step, on average.
       nbytes: (source, target) task -> payload bytes of the whole run. ``steps``: how many steps it had.
       critical: the critical path of the latest step, first event first.
     """
@@ -44,6 +45,7 @@ class Prediction:
     nbytes: Mapping[tuple[str, str], int]
     steps: int
     critical: Sequence[Event] = field(default=())
+    staleness: float = 0.0
 
     def bottleneck(self) -> tuple[str, float]:
         """What is busy for the largest share of the time (a task's CPU, or a direction of a host's NIC)."""
@@ -52,6 +54,11 @@ class Prediction:
             shares[f"what {host} sends"], shares[f"what {host} receives"] = sent, received
         name = max(shares, key=lambda key: shares[key])
         return name, shares[name]
+
+    def quantile(self, share: float) -> float:
+        """The seconds that this share of the steps did not exceed."""
+        ordered = sorted(self.steps_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def path_to(event: Event | None, since: float = 0.0) -> list[Event]:

@@ -7,30 +7,37 @@
     model.predict().step_s            # as the script places its ops
     model.predict(placement).step_s   # elsewhere: op -> full device name
 
-`virtual_cluster` is exact where this one simplifies: see `event_graph`.
+Where it simplifies: see `event_graph`.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import random
 import statistics
 from collections.abc import Mapping, Sequence
 
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.prune import step_graph
+from tfmini.graph.traits import trait_of
 from tfmini.inspection.cost import size
 from tfmini.inspection.findings import Inspection
 from tfmini.placement.layout import Layout, Route, lay_out
 from tfmini.placement.partition import Pair, partition
 from tfmini.runtime.master.plan import endpoint_of
 from tfmini.simulation.cores import Events
-from tfmini.simulation.event_graph import StepPlan, World, run_replicas
+from tfmini.simulation.event_graph import Client, StepPlan, World, run_clients
 from tfmini.simulation.kernel_costs import KernelCosts
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Event, Prediction, path_to
 from tfmini.simulation.profile import Profile
-from tfmini.simulation.task_program import CollectiveWaits, task_program
+from tfmini.simulation.task_program import TaskProgram, task_program
+from tfmini.simulation.waits import wait_of
+
+_APART_S = 1e-3
+_NEAR = 2000  # the steps for which staleness is counted
 
 
 def tasks_of(found: Inspection) -> list[str]:
@@ -58,24 +65,37 @@ class StepModel:
       profile: the costs.
       workers: how many workers run the same step at once, each with a graph of its own (between-graph replication).
         Replica i has worker i in place of the client's task; all share the other tasks.
-      steps: how many steps each worker runs; all but the first count, for steps that follow each other.
+      steps: how many steps each worker runs. All but each worker's first and last count, for there all workers run.
+      seed: of the moments at which workers begin, up to a millisecond apart.
+
+    With synchronous replicas, the chief's updates run beside the workers' steps.
 
     Raises:
       ValueError: the cluster has no task for a replica.
     """
 
-    def __init__(self, found: Inspection, cluster: Cluster, profile: Profile, workers: int = 1, steps: int = 3) -> None:
+    def __init__(
+        self, found: Inspection, cluster: Cluster, profile: Profile, workers: int = 1, steps: int = 3, seed: int = 0
+    ) -> None:
         self.found, self.cluster, self.profile, self.steps = found, cluster, profile, steps
-        self._incarnations = {summary.device: i + 1 for i, summary in enumerate(found.devices)}
-        self._nodes = step_graph(
-            found.nodes, [endpoint_of(f) for f in found.fetches], list(found.targets),
-            [endpoint_of(f) for f in found.feeds], found.master, self._incarnations[found.master],
-        )  # fmt: skip
         self._costs = {
             machine.name: KernelCosts(machine, found.nodes, found.shapes, profile.ops)
             for machine in cluster.machines.values()
         }
+        self._incarnations = {summary.device: i + 1 for i, summary in enumerate(found.devices)}
+        self._step = self._pruned(found.fetches, found.targets, found.feeds)
+        update = chief_update(found.nodes)
+        self._update = None if update is None else self._pruned((), (update,), ())
         self._renamed = [_replica(found.master, i, cluster) if workers > 1 else {} for i in range(workers)]
+        chance = random.Random(seed)
+        self._starts = [chance.uniform(0.0, _APART_S) if workers > 1 else 0.0 for _ in range(workers)]
+
+    def _pruned(self, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> Nodes:
+        found = self.found
+        return step_graph(
+            found.nodes, [endpoint_of(f) for f in fetches], list(targets), [endpoint_of(f) for f in feeds],
+            found.master, self._incarnations[found.master],
+        )  # fmt: skip
 
     def predict(self, placement: Mapping[str, str] | None = None) -> Prediction:
         """Predicts the run for a placement.
@@ -86,32 +106,51 @@ class StepModel:
 
         Raises:
           InvalidArgumentError, UnimplementedError: the graph cannot be cut like that, or an op cannot run.
+          RuntimeError: the steps wait for each other for ever.
         """
-        plan = self.plan(placement)
+        devices = self.found.placement.devices()
+        if placement:
+            devices = {**devices, **placement}
+        plan = self._plan(self._step, devices)
+        clients = [Client(plan, *each) for each in zip(self._renamed, itertools.repeat(self.steps), self._starts)]
+        if self._update is not None:
+            clients.append(Client(self._plan(self._update, devices)))
         events = Events()
-        world = World(events, self.cluster)
-        ends = run_replicas(world, [(plan, renamed) for renamed in self._renamed], self.steps)
+        world = World(events, self.cluster, [client.plan for client in clients])
+        ends = run_clients(world, clients)
         events.run()
+        if len(ends) < self.steps * len(self._renamed):
+            raise RuntimeError("the simulated steps wait for each other for ever; is the number of workers right?")
         return _prediction(world, ends, len(self._renamed))
 
     def plan(self, placement: Mapping[str, str] | None = None) -> StepPlan:
-        """Cuts and lays out the step for a placement; see `predict`."""
-        found = self.found
-        devices = found.placement.devices()
-        if placement:
-            devices = {**devices, **placement}
-        partitions = partition(self._nodes, devices, incarnations=self._incarnations, name_counter=itertools.count())
-        layout = lay_out(partitions)
-        waits = CollectiveWaits(self.cluster.link, found.shapes)
-        programs = {}
-        for task, nodes in layout.tasks.items():
-            machine = self.cluster.machines[self.cluster.hosts[task]]
-            costs = self._costs[machine.name]
-            programs[task] = task_program(list(nodes.values()), costs, machine.segment_s, waits)
-        return _with_traffic(task_of_device(found.master), programs, layout, self._payloads())
+        """Cuts and lays out a worker's step for a placement; see `predict`."""
+        return self._plan(self._step, {**self.found.placement.devices(), **(placement or {})})
 
-    def _payloads(self) -> _Payloads:
-        return _Payloads(self.found, self._nodes)
+    def _plan(self, nodes: Nodes, devices: Mapping[str, str]) -> StepPlan:
+        found = self.found
+        partitions = partition(nodes, devices, incarnations=self._incarnations, name_counter=itertools.count())
+        layout = lay_out(partitions)
+        wait = functools.partial(wait_of, nodes=found.nodes, shapes=found.shapes, cluster=self.cluster)
+        programs = {}
+        for task, own in layout.tasks.items():
+            machine = self.cluster.machines[self.cluster.hosts[task]]
+            programs[task] = task_program(list(own.values()), self._costs[machine.name], machine.segment_s, wait)
+        return _with_traffic(task_of_device(found.master), programs, layout, _Payloads(found, nodes))
+
+
+def chief_update(nodes: Nodes) -> str | None:
+    """The op that the chief of synchronous replicas runs beside the steps: it takes from accumulators and fills the
+    token queue. None without one.
+    """
+    taking: set[str] = set()
+    for name, node in nodes.items():
+        sources = {source for source, _ in node.inputs} | set(node.controls)
+        if trait_of(node.op, "accumulator") == "take" or not sources.isdisjoint(taking):
+            taking.add(name)
+            if trait_of(node.op, "queue") == "enqueue":
+                return name
+    return None
 
 
 def _replica(master: str, index: int, cluster: Cluster) -> dict[str, str]:
@@ -144,7 +183,7 @@ class _Payloads:
         return pair.source
 
 
-def _with_traffic(master: str, programs: Mapping[str, object], layout: Layout, payloads: _Payloads) -> StepPlan:
+def _with_traffic(master: str, programs: Mapping[str, TaskProgram], layout: Layout, payloads: _Payloads) -> StepPlan:
     groups: dict[int, tuple[str, int, str]] = {}
     fed: dict[str, int] = {}
     fetched: dict[str, int] = {}
@@ -159,21 +198,23 @@ def _with_traffic(master: str, programs: Mapping[str, object], layout: Layout, p
             fed[dst] = fed.get(dst, 0) + nbytes
         elif route is Route.FETCHED:
             fetched[src] = fetched.get(src, 0) + nbytes
-    return StepPlan(master, programs, groups, fed, fetched)  # type: ignore[arg-type]
+    return StepPlan(master, programs, groups, fed, fetched)
 
 
-def _prediction(world: World, ends: Sequence[Event], clients: int) -> Prediction:
+def _prediction(world: World, ends: Sequence[tuple[int, float, float, Event]], clients: int) -> Prediction:
     end_s = world.clock.now()
-    counted = ends[clients:] or ends  # without the first step of each client
-    seconds = [event.end - event.start for event in counted]
-    began = min(event.start for event in counted)
+    counted = ends[clients:-clients] or ends[clients:] or ends  # while all clients run
+    seconds = [end - began for _, began, end, _ in counted]
     last = ends[-1]
+    others = [sum(began < each[2] <= end and each[0] != client for each in ends[-_NEAR:]) for client, began, end, _
+              in counted[-_NEAR // 2 :]]  # fmt: skip
     return Prediction(
-        step_s=statistics.median(seconds), steps_s=seconds, throughput=len(counted) / (end_s - began),
+        step_s=statistics.median(seconds), steps_s=seconds, throughput=clients / statistics.mean(seconds),
         busy={task: each.busy_s / end_s for task, each in world.tasks.items()},
         links={
             host: (world.nics.sent[host].busy_s / end_s, world.nics.received[host].busy_s / end_s)
             for host in world.cluster.machines
         },
-        nbytes=dict(world.nics.carried), steps=len(ends), critical=path_to(last.cause, last.start),
+        nbytes=dict(world.nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
+        staleness=statistics.mean(others),
     )  # fmt: skip

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfmini.collectives.costs import all_reduce_cost
 from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
-from tfmini.graph.traits import trait_of
-from tfmini.inspection.cost import size
 from tfmini.runtime.compiler.program import outline_program
 from tfmini.runtime.compiler.units import Form, Unit
 from tfmini.runtime.resources import ResourceManager
-from tfmini.simulation.kernel_costs import KernelCosts, Shapes
-from tfmini.simulation.profile import Link
+from tfmini.simulation.kernel_costs import KernelCosts
+from tfmini.simulation.waits import Wait
 
 LONG_S = 0.003  # a longer segment runs in the task's pool: see `runtime.compiler.levels`
 
@@ -25,15 +22,15 @@ class Piece:
 
     Attributes:
       sends: the group that is sent after it, else -1.
-      begins: the event (below 0) whose wait begins after it, else 0.
-      wait_s: until that event is answered.
+      begins: the event (below 0) that is answered later, else 0.
+      wait: what its last op does to other steps, or None.
       op: the op that takes most of the time; "" without one.
     """
 
     seconds: float
     sends: int = -1
     begins: int = 0
-    wait_s: float = 0.0
+    wait: Wait | None = None
     op: str = ""
 
 
@@ -60,11 +57,15 @@ class TaskProgram:
     arrivals: Mapping[int, int]
 
 
-def task_program(nodes: Sequence[Node], costs: KernelCosts, segment_s: float, waits: CollectiveWaits) -> TaskProgram:
+WaitOf = Callable[[Node], "Wait | None"]
+
+
+def task_program(nodes: Sequence[Node], costs: KernelCosts, segment_s: float, wait_of: WaitOf) -> TaskProgram:
     """Makes the program of one task from the nodes that it registers, in topological order.
 
     Args:
       segment_s: CPU of a segment beside its ops.
+      wait_of: node -> what it does to other steps.
     """
     found = outline_program(nodes, task_of_device, ResourceManager("localhost"))
     pending = [len(before) for before in found.predecessors]
@@ -76,44 +77,28 @@ def task_program(nodes: Sequence[Node], costs: KernelCosts, segment_s: float, wa
         pending[segment] += 1
     segments = []
     for index, units in enumerate(found.units):
-        pieces = tuple(_pieces(units, costs, segment_s if units else 0.0, waits))
+        pieces = tuple(_pieces(units, costs, segment_s if units else 0.0, wait_of))
         total = sum(piece.seconds for piece in pieces)
         segments.append(SegmentCosts(pieces, pending[index], tuple(successors[index]), total))
     return TaskProgram(tuple(segments), found.arrivals)
 
 
-def _pieces(units: Sequence[Unit], costs: KernelCosts, seconds: float, waits: CollectiveWaits) -> list[Piece]:
+def _pieces(units: Sequence[Unit], costs: KernelCosts, seconds: float, wait_of: WaitOf) -> list[Piece]:
     pieces: list[Piece] = []
     op, longest = "", 0.0
     for unit in units:
-        if unit.form is Form.SEND:
-            pieces.append(Piece(seconds, sends=unit.key, op=op))
-        elif unit.form in (Form.BEGIN, Form.BEGIN_LOOP):
-            seconds += costs.seconds(unit.node)
-            pieces.append(Piece(seconds, begins=unit.key, wait_s=waits.seconds(unit.node), op=op))
-        else:
+        wait = None
+        if unit.form is not Form.SEND:
             cost = 0.0 if unit.form is Form.SELECT else costs.seconds(unit.node)
             seconds += cost
             if cost > longest:
                 op, longest = unit.node.name, cost
+            wait = wait_of(unit.node)
+        if unit.form is Form.SEND:
+            pieces.append(Piece(seconds, sends=unit.key, op=op))
+        elif wait is not None or unit.form in (Form.BEGIN, Form.BEGIN_LOOP):
+            pieces.append(Piece(seconds, begins=unit.key if unit.form is not Form.COMPUTE else 0, wait=wait, op=op))
+        else:
             continue
         seconds, op, longest = 0.0, "", 0.0
     return [*pieces, Piece(seconds, op=op)] if seconds else pieces
-
-
-@dataclass(frozen=True)
-class CollectiveWaits:
-    """How long a waiting op waits: a collective by the cost model, any other op not at all."""
-
-    link: Link
-    shapes: Shapes
-
-    def seconds(self, node: Node) -> float:
-        """From the begin of the op to its answer."""
-        if trait_of(node.op, "collective") is None:
-            return 0.0
-        count = size(self.shapes.get(node.inputs[0] if node.inputs else (node.name, 0))) or 0
-        cost = all_reduce_cost(count * node.attrs["T"].size, node.attrs["group_size"])
-        link = self.link
-        per_message = link.latency_s + link.send_s + link.receive_s
-        return cost.messages * per_message + cost.nbytes * (1 / link.bytes_per_s + 2 * link.copy_s_per_byte)

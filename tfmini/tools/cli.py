@@ -13,6 +13,7 @@ from tfmini.tools.usage import no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
+    "calibrate": ("tfmini.tools.calibrate:calibrate", "Measure this machine, for predictions."),
     "dashboard": ("tfmini.tools.dashboard:dashboard", "Serve a live page of a running cluster."),
     "horovodrun": ("tfmini.tools.horovodrun:horovodrun", "Run a Horovod script as N ranks, with Horovod's options."),
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
@@ -21,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "manifest": ("tfmini.tools.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "scale": ("tfmini.tools.scale:scale", "Let workers join a running job, or leave it."),
+    "simulate": ("tfmini.tools.simulate:simulate", "Predict the step times of a script on a cluster."),
     "stacks": ("tfmini.tools.stacks:stacks", "Explain why the steps of a running cluster wait."),
     "status": ("tfmini.tools.status:status", "Show what a running cluster does."),
     "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),

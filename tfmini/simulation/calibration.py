@@ -1,0 +1,115 @@
+"""Measures this machine: what kernels cost, and what steps and messages cost between processes of it.
+
+Kernels are measured by traced steps of `calibration_models`, with one BLAS thread, as the tasks of a cluster on one
+machine have (`runtime.blas_threads`). Steps and messages are measured by `calibration_cluster`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tfmini.graph.node import Node
+from tfmini.inspection.api import inspect
+from tfmini.progress import work
+from tfmini.runtime.blas_threads import limit_threads
+from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
+from tfmini.simulation.calibration_models import MODELS, Model
+from tfmini.simulation.kernel_costs import CLASSES, Shapes, class_of, work_of
+from tfmini.simulation.profile import Curve, Link, Machine, Profile
+
+tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
+_RUNS, _WARM_UP = 15, 3
+_SHORTEST_S = 50e-9
+_TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
+
+Sample = tuple[str, str, float, float]
+"""Of an op: its type, class, work, and seconds."""
+
+
+def calibrate(name: str = "here") -> Profile:
+    """Measures this machine. It takes about a minute, and the machine should do nothing else.
+
+    Args:
+      name: of the machine in the profile.
+
+    Raises:
+      RuntimeError: the processes of the measured cluster did not start.
+    """
+    limit_threads(1)
+    with work("measuring kernels"):
+        kernels = curves([sample for model in MODELS for sample in samples_of(model)])
+    with work("measuring steps and messages"):
+        steps, local = measure_steps(stream=False)
+    with work("measuring tcp"):
+        _, tcp = measure_steps(stream=True)
+    return Profile(
+        {name: _machine(name, kernels, steps)},
+        {"local": local, "tcp": replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)},
+    )
+
+
+def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts) -> Machine:
+    memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    return Machine(
+        name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s, kernels
+    )
+
+
+def samples_of(model: Model) -> list[Sample]:
+    """The ops of a model's training step, with their median times in traced runs."""
+    with tf.Graph().as_default() as graph:
+        train, feeds = model(tf)
+        found = inspect(graph, fetches=train)
+        with tf.Session(graph=graph) as session:
+            session.run(tf.global_variables_initializer())
+            times = _op_times(session, train, feeds)
+    samples = []
+    for op, seconds in times.items():
+        node = found.nodes.get(op)
+        if node is not None and len(seconds) > _RUNS // 2:
+            samples.append(_sample(node, found.shapes, statistics.median(seconds)))
+    return samples
+
+
+def _sample(node: Node, shapes: Shapes, seconds: float) -> Sample:
+    kind = class_of(node)
+    return node.op, kind, max(1.0, work_of(node, shapes, kind)), max(_SHORTEST_S, seconds)
+
+
+def _op_times(session: Any, train: Any, feeds: Any) -> dict[str, list[float]]:
+    """Op -> seconds of its runs. Ops without code take no time and are left out."""
+    options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    times: dict[str, list[float]] = defaultdict(list)
+    for run in range(_WARM_UP + _RUNS):
+        metadata = tf.RunMetadata()
+        session.run(train, feeds, options=options, run_metadata=metadata)
+        for device in metadata.step_stats.dev_stats if run >= _WARM_UP else ():
+            for entry in device.node_stats:
+                nanoseconds = entry.op_end_rel_nanos - entry.op_start_rel_nanos
+                if nanoseconds > 0:
+                    times[entry.node_name].append(nanoseconds * 1e-9)
+    return times
+
+
+def curves(samples: Iterable[Sample]) -> dict[str, Curve]:
+    """The curves of classes and of op types: the median time of each octave of work."""
+    grouped: dict[str, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for op, kind, amount, seconds in samples:
+        for name in (kind, op):
+            grouped[name][round(math.log2(amount))].append((amount, seconds))
+    names = [*(kind for kind in CLASSES if kind in grouped), *sorted(set(grouped) - set(CLASSES))]
+    return {name: _curve(grouped[name]) for name in names}
+
+
+def _curve(octaves: dict[int, list[tuple[float, float]]]) -> Curve:
+    points = []
+    for _, members in sorted(octaves.items()):
+        points.append((statistics.median(w for w, _ in members), statistics.median(s for _, s in members)))
+    return Curve(tuple(points))

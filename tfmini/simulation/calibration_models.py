@@ -1,0 +1,102 @@
+"""Graphs whose traced steps show what kernels cost: layers of many sizes with their gradients and updates.
+
+They are nobody's workload. Their sizes lie beside those that models have, so a prediction rests on the curve between
+two points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Model = Callable[[Any], tuple[Any, dict[Any, Any]]]
+"""``model(tf)`` adds a model to the default graph; returns its training op and what it feeds."""
+
+_OPTIMIZERS = ("GradientDescentOptimizer", "AdagradOptimizer", "MomentumOptimizer", "AdamOptimizer")
+
+
+def dense(batch: int, width: int, optimizer: int) -> Model:
+    """Three layers of ``width`` units with different activations, and a softmax."""
+
+    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+        x, y = tf.placeholder(tf.float32, [batch, width]), tf.placeholder(tf.float32, [batch, 10])
+        h = x
+        for i, activation in enumerate((tf.nn.relu, tf.nn.sigmoid, tf.nn.tanh)):
+            w = tf.get_variable(f"w{i}", [width, width], initializer=tf.random_uniform_initializer(-0.1, 0.1, seed=i))
+            h = activation(tf.nn.bias_add(tf.matmul(h, w), tf.get_variable(f"b{i}", [width])) + 0.5)
+        logits = tf.matmul(h, tf.get_variable("out", [width, 10]))
+        cost = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=logits))
+        return _trained(tf, cost, optimizer), {x: _random(batch, width), y: np.eye(10, dtype=np.float32)[[1] * batch]}
+
+    return model
+
+
+def convolutions(batch: int, size: int, channels: int, window: int) -> Model:
+    """Two convolutions with pooling, and a dense layer."""
+
+    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+        x = h = tf.placeholder(tf.float32, [batch, size, size, 3])
+        for i, (inner, outer) in enumerate(((3, channels), (channels, 2 * channels))):
+            filters = tf.get_variable(f"f{i}", [window, window, inner, outer])
+            h = tf.nn.conv2d(h, filters, [1, 1, 1, 1], "SAME")
+            h = tf.nn.relu(tf.nn.bias_add(h, tf.get_variable(f"b{i}", [outer])))
+            h = tf.nn.max_pool(h, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+        flat = tf.reshape(h, [batch, -1])
+        logits = tf.matmul(flat, tf.get_variable("out", [int(flat.shape[1]), 10]))
+        return _trained(tf, tf.reduce_mean(tf.square(logits)), 3), {x: _random(batch, size, size, 3)}
+
+    return model
+
+
+def table(rows: int, width: int, batch: int, optimizer: int) -> Model:
+    """A table of which a step reads and updates some rows."""
+
+    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+        ids = tf.placeholder(tf.int64, [batch])
+        found = tf.nn.embedding_lookup(tf.get_variable("table", [rows, width]), ids)
+        return _trained(tf, tf.reduce_mean(tf.square(found)), optimizer), {
+            ids: np.random.RandomState(0).randint(0, rows, batch)
+        }
+
+    return model
+
+
+def recurrent(batch: int, width: int, steps: int) -> Model:
+    """An unrolled LSTM, written by hand."""
+
+    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+        x = tf.placeholder(tf.float32, [batch, steps, width])
+        weights = tf.get_variable("w", [2 * width, 4 * width])
+        bias = tf.get_variable("b", [4 * width])
+        c = h = tf.zeros([batch, width])
+        for value in tf.unstack(x, axis=1):
+            i, j, f, o = tf.split(tf.nn.bias_add(tf.matmul(tf.concat([value, h], 1), weights), bias), 4, 1)
+            c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+            h = tf.tanh(c) * tf.sigmoid(o)
+        return _trained(tf, tf.reduce_mean(tf.square(h)), 1), {x: _random(batch, steps, width)}
+
+    return model
+
+
+MODELS: tuple[Model, ...] = (
+    *(dense(batch, width, i % 4) for i, (batch, width) in enumerate(
+        [(8, 16), (24, 48), (96, 160), (48, 320), (160, 640), (24, 1400), (16, 96), (80, 112)]
+    )),
+    *(convolutions(*shape) for shape in [(4, 12, 6, 3), (16, 20, 12, 3), (24, 24, 24, 5), (48, 26, 24, 3)]),
+    *(table(rows, width, batch, optimizer) for rows, width, batch, optimizer in [
+        (500, 12, 24, 0), (20_000, 48, 80, 1), (80_000, 24, 400, 0), (8_000, 96, 1500, 1), (30_000, 48, 200, 3),
+    ]),
+    *(recurrent(*shape) for shape in [(12, 24, 5), (48, 80, 6), (24, 160, 4)]),
+)  # fmt: skip
+
+
+def _trained(tf: Any, cost: Any, optimizer: int) -> Any:
+    name = _OPTIMIZERS[optimizer]
+    made = tf.train.MomentumOptimizer(0.01, 0.9) if name.startswith("Momentum") else getattr(tf.train, name)(0.01)
+    return made.minimize(cost)
+
+
+def _random(*shape: int) -> Any:
+    return np.random.RandomState(0).rand(*shape).astype(np.float32)

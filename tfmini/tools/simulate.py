@@ -1,0 +1,135 @@
+"""`tfmini simulate`: predicts how long the steps of a script take on a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tfmini import errors
+from tfmini.inspection.api import inspect
+from tfmini.inspection.clusters import short
+from tfmini.inspection.findings import Inspection, without_tags
+from tfmini.inspection.script import ScriptError
+from tfmini.simulation.prediction import Event, Prediction
+from tfmini.simulation.profile import Profile, ProfileError, read_profile
+from tfmini.simulation.sweep import Point, knee, mode_of, sweep, worker_counts
+from tfmini.tools.progress_bars import shown
+from tfmini.tools.usage import Command
+
+_BAR, _PATH = 30, 15
+_MODES = ("async", "sync", "allreduce")
+
+
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--ps", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="Number of ps tasks.")
+@click.option("--workers", default="1", show_default=True, metavar="M|A..B", help="Number of workers, or a range.")
+@click.option("--link", default="", metavar="RATE", help="Link between machines, such as 10Gbit, or one of the profile;"
+              " each task has a machine of its own.  [default: all tasks on one machine]")  # fmt: skip
+@click.option("--profile", type=click.Path(exists=True, dir_okay=False), default="profile.toml", show_default=True,
+              help="Costs, from `tfmini calibrate`.")  # fmt: skip
+@click.option("--mode", type=click.Choice(_MODES), help="Refuse a script that trains in another way.")
+@click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
+@click.option("--batch", type=click.IntRange(1), metavar="B", help="Size of unknown first dimensions.")
+@click.option("--steps", type=click.IntRange(1), default=10, show_default=True, help="Steps of each worker.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the moments at which workers begin.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def simulate(
+    ps: int, workers: str, link: str, profile: str, mode: str | None, fetch: tuple[str, ...], batch: int | None,
+    steps: int, seed: int, script: str, args: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Predict the step times of SCRIPT on a cluster, without running it: it runs up to its first Session.run.
+
+    Every worker runs the graph of the first one. With a range of workers, a table shows where more of them stop to
+    help.
+    """
+
+    def inspected(count: int) -> Inspection:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = inspect(script, ps=ps, workers=count, fetches=fetch, batch=batch, arguments=args)
+        if mode is not None and mode_of(found) != mode:
+            raise click.ClickException(f"{script} trains {mode_of(found)}, not {mode}: change its optimizer.")
+        return found
+
+    with shown():
+        points = _points(workers, inspected, profile, link, steps, seed)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    if len(points) > 1:
+        _print_sweep(console, points)
+    else:
+        _print_one(console, points[0])
+
+
+def _points(
+    workers: str, inspected: Callable[[int], Inspection], profile: str, link: str, steps: int, seed: int
+) -> list[Point]:
+    try:
+        costs: Profile = read_profile(profile)
+        return sweep(worker_counts(workers), inspected, costs, link, steps, seed)
+    except (ValueError, TypeError, OSError, RuntimeError, ScriptError, ProfileError, errors.OpError) as error:
+        message = without_tags(error.message) if isinstance(error, errors.OpError) else str(error)
+        raise click.ClickException(message) from None
+
+
+def _print_one(console: Console, point: Point) -> None:
+    predicted = point.prediction
+    console.print(_headline(predicted))
+    console.print(_use(predicted))
+    console.print(_path(predicted.critical))
+
+
+def _headline(p: Prediction) -> str:
+    name, share = p.bottleneck()
+    stale = f"; {p.staleness:.1f} updates of others during a step" if p.staleness else ""
+    return (
+        f"a step takes {_ms(p.step_s)} (10 % of them more than {_ms(p.quantile(0.9))}), {p.throughput:.1f} steps/s of"
+        f" all workers{stale}\nbusiest: {name}, {share:.0%} of the time"
+    )
+
+
+def _use(p: Prediction) -> Table:
+    table = Table("task", "CPU", "sends", "receives", box=None, title="share of the time in which it is busy")
+    for task, share in sorted(p.busy.items(), key=lambda item: -item[1])[:_PATH]:
+        sent, received = p.links.get(task, (0.0, 0.0))
+        table.add_row(short(task), f"{share:.0%}", f"{sent:.0%}", f"{received:.0%}")
+    return table
+
+
+def _path(events: Sequence[Event]) -> Table:
+    table = Table(
+        "from ms", "takes ms", "task or link", "what", box=None, title="the longest parts of the critical path"
+    )
+    longest = sorted(events, key=lambda event: event.start - event.end)[:_PATH]
+    began = events[0].start if events else 0.0
+    for event in sorted(longest, key=lambda event: event.start):
+        takes = event.end - event.start
+        table.add_row(f"{1e3 * (event.start - began):.3f}", f"{1e3 * takes:.3f}", event.task, event.label)
+    return table
+
+
+def _print_sweep(console: Console, points: Sequence[Point]) -> None:
+    most = max(point.prediction.throughput for point in points)
+    table = Table("workers", "step", "90 %", "steps/s", "efficiency", "busiest", "", box=None)
+    for point in points:
+        p = point.prediction
+        name, share = p.bottleneck()
+        bar = "█" * max(1, round(_BAR * p.throughput / most))
+        table.add_row(str(point.workers), _ms(p.step_s), _ms(p.quantile(0.9)), f"{p.throughput:.1f}",
+                      f"{point.efficiency(points[0]):.0%}", f"{name} {share:.0%}", bar)  # fmt: skip
+    console.print(table)
+    turn = knee(points)
+    if turn is None:
+        console.print("no knee: each worker gives at least half of what it gives at the start")
+    else:
+        name, share = turn.prediction.bottleneck()
+        console.print(f"knee at {turn.workers} workers: {name} is busy {share:.0%} of the time")
+
+
+def _ms(seconds: float) -> Any:
+    return f"{1e3 * seconds:.3f} ms"
