@@ -1,1 +1,5 @@
-"""Where ops run: device setters, colocation, the placer, the partitioner. Pure functions, no I/O."""
+"""Where ops run: device setters, plans, colocation, the placer, the partitioner. Pure; only `plan` reads a file."""
+
+from tfmini.placement.plans import plan
+
+__all__ = ["plan"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini.cluster import ClusterSpec
 from tfmini.devices import DeviceSpec, canonical_name, merge_device
 from tfmini.graph.traits import ops_with
+from tfmini.placement.plans import Plan
 from tfmini.shapes import TensorShape
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class _ReplicaDeviceFunction:
         self._worker = canonical_name(worker_device)
         self._merge = merge_devices
         self._ps_ops = ps_ops
-        self._strategy = ps_strategy
+        self._plan = ps_strategy if isinstance(ps_strategy, Plan) else None
+        self._strategy = ps_strategy if self._plan is None else self._plan.task_of
 
     def __call__(self, op: Any) -> str:
         requested = op.device or ""
@@ -63,15 +65,24 @@ class _ReplicaDeviceFunction:
             return requested
         if self._has_ps and op.type in self._ps_ops:
             return merge_device(self._ps_device_for(op, requested), requested)
+        if self._plan is not None and op.name in self._plan.ops:
+            requested = self._plan(op)
         return merge_device(self._worker, requested)
+
+    def partitioner_of(self, name: str) -> Callable[..., list[int]] | None:
+        """The partitioner of a variable that the plan cuts; None for all others."""
+        return None if self._plan is None else self._plan.partitioner_of(name)
 
     def _ps_device_for(self, op: Any, requested: str) -> str:
         job = DeviceSpec.from_string(requested).job if requested else None
         if self._ps_job and (not job or job == self._ps_job):
             # The strategy is called even if the request names a task, which then overrides the result. TensorFlow does
             # the same, and the placement of later variables, also in old checkpoints, depends on it.
-            return merge_device(self._ps, f"/task:{int(self._strategy(op))}")
+            return merge_device(self._ps, f"/task:{self._task_of(op)}")
         return self._ps
+
+    def _task_of(self, op: Any) -> int:
+        return int(self._strategy(op))
 
 
 def replica_device_setter(
@@ -97,7 +108,8 @@ def replica_device_setter(
       merge_devices: if False, ops that request a device already keep it unchanged (deprecated).
       cluster: ClusterSpec, ClusterDef or dict.
       ps_ops: op types that go to the ps job; default `STANDARD_PS_OPS`.
-      ps_strategy: Operation -> ps task; default round robin.
+      ps_strategy: Operation -> ps task; default round robin. A `tfmini.placement.plan` also cuts variables and
+        moves other ops.
 
     Returns:
       A function Operation -> device string; None when there are no ps tasks. (Note that `tf.device(None)`
@@ -105,7 +117,7 @@ def replica_device_setter(
 
     Raises:
       TypeError: `cluster` has a wrong type, or `ps_strategy` is not callable.
-      ValueError: a device string does not parse.
+      ValueError: a device string does not parse, or a plan is for more ps tasks.
     """
     if cluster is not None:
         spec = cluster if isinstance(cluster, ClusterSpec) else ClusterSpec(cluster)
@@ -118,6 +130,10 @@ def replica_device_setter(
     strategy = _RoundRobin(ps_tasks) if ps_strategy is None else ps_strategy
     if not callable(strategy):
         raise TypeError("ps_strategy must be callable")
+    if isinstance(strategy, Plan) and strategy.tasks > ps_tasks:
+        raise ValueError(
+            f"The plan is for {strategy.tasks} ps tasks, but there are {ps_tasks}. Run `tfmini place` again."
+        )
     return _ReplicaDeviceFunction(
         ps_device or "",
         worker_device or "",

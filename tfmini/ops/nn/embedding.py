@@ -41,19 +41,26 @@ def embedding_lookup(
     Args:
       params: a table, or a list or PartitionedVariable of the parts of one along axis 0.
       ids: int32 or int64; the result has shape ``shape(ids) + shape(params)[1:]``.
-      partition_strategy: "mod" (id % parts) or "div" (contiguous ranges).
+      partition_strategy: "mod" (id % parts) or "div" (contiguous ranges). A table that a placement plan has cut is
+        looked up by "div".
       max_norm: rows of a larger L2 norm are scaled down to it.
 
     Raises:
       ValueError: without a table, or for an unknown strategy.
     """
     tables = _tables(params)
+    partition_strategy = _strategy(params, partition_strategy)
     with name_scope(name, "embedding_lookup", [*tables, ids]) as scope:
         ids = convert_to_tensor(ids, name="ids")
         if len(tables) == 1:
             with colocate_with(_anchor(tables[0])):
                 return identity(_clipped(gather(tables[0], ids, name=scope), ids, max_norm))
         return _clipped(_from_parts(tables, ids, partition_strategy, scope), ids, max_norm)
+
+
+def _strategy(params: Any, asked: str) -> str:
+    """The model took a table that a plan has cut for a whole one, whose row i belongs to id i."""
+    return "div" if isinstance(params, PartitionedVariable) and params._by_plan else asked
 
 
 def _tables(params: Any) -> list[Any]:
@@ -204,6 +211,7 @@ def safe_embedding_lookup_sparse(
     """
     if embedding_weights is None or (isinstance(embedding_weights, (list, tuple)) and not embedding_weights):
         raise ValueError(f"Missing embedding_weights {embedding_weights}.")
+    partition_strategy = _strategy(embedding_weights, partition_strategy)
     with name_scope(name, "embedding_lookup", [sparse_ids.values]) as scope:
         tables = _tables(embedding_weights)
         if sparse_weights is not None:

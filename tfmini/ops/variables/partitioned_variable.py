@@ -43,6 +43,7 @@ class PartitionedVariable:
         self._shape = as_shape(shape)
         self._dtype = dtype
         self._partitions = list(partitions)
+        self._by_plan = False  # cut by a placement plan: the model takes it for one table
 
     def __iter__(self) -> Iterator[Variable]:
         return iter(self._variable_list)

@@ -161,7 +161,7 @@ class VariableScope:
                 trainable,
                 collections,
                 first_given(caching_device, self._caching_device),
-                first_given(partitioner, self._partitioner),
+                first_given(partitioner, self._partitioner, planned_partitioner(full_name)),
                 validate_shape,
                 first_given(use_resource, self._use_resource, resource_variables_enabled()),
                 first_given(constraint, self._constraint),
@@ -169,6 +169,21 @@ class VariableScope:
                 aggregation,
             )
             return var_store.get_variable(request, first_given(custom_getter, self._custom_getter))
+
+
+def planned_partitioner(name: str) -> Any:
+    """The partitioner that the device functions in force have for a variable, innermost first; None without one.
+
+    A device function has partitioners if it has a method ``partitioner_of``, as a placement plan.
+    """
+    for level in reversed(get_default_graph().scopes.devices):
+        if level is None:
+            return None
+        asked = getattr(level, "partitioner_of", None)
+        found = None if asked is None else asked(name)
+        if found is not None:
+            return found
+    return None
 
 
 def first_given(*choices: Any) -> Any:

@@ -97,7 +97,9 @@ class VariableStore:
                 raise ValueError(f"Partitioner must be callable, but received: {request.partitioner}")
             with name_scope(None):
                 return self.get_partitioned(request)
-        if request.reuse is True and request.partitioner is None and name in self._partitioned_vars:
+        whole = self._partitioned_vars.get(name) if request.partitioner is None else None
+        # A model that asks again outside of the plan's device scope does not know that the variable is cut.
+        if whole is not None and (request.reuse is True or request.reuse and whole._by_plan):
             return self.get_partitioned(request)
         if f"{name}/part_0" in self._vars:
             raise ValueError(
@@ -171,6 +173,7 @@ class VariableStore:
             raise ValueError("No partitioner was specified")
         parts = self._make_parts(request, dtype, shape, partitions)
         whole = PartitionedVariable(name, shape, dtype, parts, partitions)
+        whole._by_plan = getattr(request.partitioner, "by_plan", False)
         self._partitioned_vars[name] = whole
         return whole
 
