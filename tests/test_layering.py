@@ -16,7 +16,7 @@ LAYERS = (
     *("rpc", "status", "runtime", "data", "train", "estimator", "compat", "inspection"),
     "simulation",
     "dashboard",
-    *("tools", "engines", "testing"),
+    *("planning", "tools", "engines", "testing"),
 )
 # The same inside a layer: a room, or a single file that stands elsewhere in this order than its room.
 ROOMS = {

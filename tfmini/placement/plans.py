@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
@@ -25,6 +26,7 @@ from tfmini.graph.traits import ops_with
 _log = logging.getLogger(__name__)
 _FORMAT = "tfmini placement plan 1"
 _ON_PS = ops_with("on_ps")
+_LIST = re.compile(r"\[([^\[\]{}\"]+)\]")  # of numbers
 _REMEDY = "Run `tfmini place` again."
 
 
@@ -89,7 +91,8 @@ class Plan:
         Raises:
           OSError: it cannot be written.
         """
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        text = json.dumps(self.to_json(), indent=1)
+        Path(path).write_text(_LIST.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
 
 
 class Cut:

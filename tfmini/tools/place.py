@@ -1,0 +1,194 @@
+"""`tfmini place`: proposes where the variables of a script go."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import sys
+from typing import Any
+
+import click
+from rich.console import Console, Group
+from rich.table import Table
+
+from tfmini import errors
+from tfmini.inspection.clusters import read_cluster
+from tfmini.inspection.findings import without_tags
+from tfmini.inspection.script import ScriptError
+from tfmini.planning.models import Models
+from tfmini.planning.problem import NoRoom, size_text
+from tfmini.planning.proposal import Proposal, propose
+from tfmini.planning.stand_ins import Script
+from tfmini.simulation.links import Cluster
+from tfmini.simulation.profile import ProfileError, read_profile
+from tfmini.tools.progress_bars import shown
+from tfmini.tools.usage import Command, OptionalArgument
+
+_SIZE = re.compile(r"(?:(\d+)=)?([\d.]+)\s*([kMG]?)B?", re.IGNORECASE)
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_ROWS = 20  # of the variables, without --full
+
+
+class _WithScript(Command):
+    hint = "(Options of the script itself come after --.)"
+
+
+@click.command(cls=_WithScript, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="M",
+    help="Number of workers that run the step at once.",
+)
+@click.option("--link", metavar="RATE", help="The network, such as 10Gbit.  [default: all tasks on one machine]")
+@click.option(
+    "--profile",
+    type=click.Path(exists=True, dir_okay=False),
+    default="profile.toml",
+    show_default=True,
+    help="Costs of the machines, from `tfmini calibrate` or written by hand.",
+)
+@click.option(
+    "--ps-memory",
+    multiple=True,
+    metavar="[TASK=]SIZE",
+    help="Memory for the variables of every ps, or of one: 4GB, 1=500MB.  [default: any size]",
+)
+@click.option("--batch", type=click.IntRange(1), metavar="B", help="Size of unknown first dimensions.")
+@click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
+@click.option("--entry", metavar="MODULE:FUNCTION", help="Build the graph with a function.")
+@click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Placements to predict.")
+@click.option("--seed", default=0, show_default=True, help="The same seed gives the same proposal.")
+@click.option(
+    "-o",
+    "--output",
+    default="plan.json",
+    show_default=True,
+    type=click.Path(dir_okay=False, writable=True),
+    help="The plan's file.",
+)
+@click.option("--full", is_flag=True, help="List all variables.")
+@click.argument("script", cls=OptionalArgument, type=click.Path(exists=True, dir_okay=False), required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)  # fmt: skip
+def place(script: str | None, output: str, full: bool, **options: Any) -> None:
+    """Propose which variable of SCRIPT goes to which ps, which ones to cut, and which ops to move.
+
+    SCRIPT runs up to its first Session.run; ARGUMENTS (after --) are passed to it. No step runs: the simulator
+    predicts the steps of the candidates. A model follows the plan by tf.device(tfmini.placement.plan("plan.json")),
+    or by ps_strategy=tfmini.placement.plan("plan.json") of replica_device_setter.
+    """
+    if (script is None) == (options["entry"] is None):
+        raise click.UsageError("Give a SCRIPT, or --entry MODULE:FUNCTION.")
+    limits = _limits(options["ps_memory"], options["ps"])
+    with shown(), _one_line_errors(), contextlib.redirect_stdout(sys.stderr):
+        models = _models(script, options, limits)
+        described = {name: options[name] for name in ("workers", "link", "profile", "batch")}
+        found = propose(models, trials=options["trials"], seed=options["seed"], described=described)
+    try:
+        found.plan.save(output)
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {output}: {error.strerror}.") from None
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(_shown(found, output, full))
+
+
+def _models(script: str | None, options: dict[str, Any], limits: list[float]) -> Models:
+    jobs = read_cluster(ps=options["ps"], workers=options["workers"])
+    assert jobs is not None
+    profile, link = read_profile(options["profile"]), options["link"]
+    source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
+
+    def cluster(tasks: list[str]) -> Cluster:
+        return Cluster.on_own_machines(tasks, profile, link) if link else Cluster.on_one_machine(tasks, profile)
+
+    models = Models(source, profile, cluster, options["workers"], limits)
+    if not models.problem.items:
+        raise click.ClickException(f"{script or options['entry']} has no variable that a device function may place.")
+    return models
+
+
+def _limits(given: tuple[str, ...], ps: int) -> list[float]:
+    """The bytes that each ps may hold."""
+    limits = [math.inf] * ps
+    for text in sorted(given, key=lambda text: "=" in text):  # what is said of all comes before what is said of one
+        found = _SIZE.fullmatch(text.strip())
+        if found is None or found[2].count(".") > 1:
+            raise click.BadParameter(f"{text!r} is no size such as 4GB or 1=500MB.", param_hint="--ps-memory")
+        size, task = float(found[2]) * _UNITS[found[3].lower()], found[1]
+        if task is not None and int(task) >= ps:
+            raise click.BadParameter(f"there is no ps {task} of {ps}.", param_hint="--ps-memory")
+        for index in range(ps) if task is None else [int(task)]:
+            limits[index] = size
+    return limits
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Any:
+    try:
+        yield
+    except (NoRoom, ProfileError, ScriptError, ValueError, TypeError, OSError, RuntimeError) as error:
+        raise click.ClickException(str(error)) from None
+    except errors.OpError as error:
+        raise click.ClickException(without_tags(error.message)) from None
+
+
+# ---------------------------------------------------------------- output
+
+
+def _shown(found: Proposal, output: str, full: bool) -> Group:
+    parts: list[Any] = [_steps(found), "", _variables(found, full)]
+    if found.plan.ops:
+        parts += ["", "ops that move:", *(f"  {op} to ps/{task}" for op, task in found.plan.ops.items())]
+    if len(found.by_ps) > 1:
+        parts += ["", _numbers(found)]
+    parts += ["", f'{found.trials} placements tried; tf.device(tfmini.placement.plan("{output}")) follows the plan.']
+    return Group(*parts)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    return table
+
+
+def _steps(found: Proposal) -> Table:
+    table = _table("predicted", "step", "the plan is faster by")
+    for name, seconds in found.others.items():
+        if seconds is None:
+            table.add_row(name, "-", "")
+        else:
+            table.add_row(name, _time(seconds), f"{seconds / found.step_s:.2f}x")
+    table.add_row("the plan", _time(found.step_s), "")
+    return table
+
+
+def _time(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "impossible"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _variables(found: Proposal, full: bool) -> Table:
+    table = _table("variable, with its slots", "bytes", "ps")
+    rows = sorted(zip(found.problem.items, found.arrangement.tasks), key=lambda row: -row[0].nbytes)
+    for item, tasks in rows if full else rows[:_ROWS]:
+        where = ", ".join(map(str, tasks))
+        table.add_row(item.name, size_text(item.nbytes), f"{where} ({len(tasks)} pieces)" if len(tasks) > 1 else where)
+    hidden = 0 if full else len(rows) - _ROWS
+    if hidden > 0:
+        table.add_row(f"… {hidden} more (--full)", "", "")
+    held = found.problem.memory(found.arrangement)
+    table.add_row("all on a ps", ", ".join(map(size_text, held)), "")
+    return table
+
+
+def _numbers(found: Proposal) -> Table:
+    table = _table("number of ps", "step")
+    for ps, seconds in found.by_ps.items():
+        note = "  enough" if ps == found.enough and ps < max(found.by_ps) else ""
+        table.add_row(f"{ps}{note}", "does not fit" if math.isinf(seconds) else _time(seconds))
+    return table
