@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz soak schedules wheel clean
+.PHONY: demo test install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -20,60 +20,75 @@ test: $(VENV)/.test $(ORACLE_VENV)/.stamp
 		echo "No TensorFlow at $(TFMINI_ORACLE): the differential tests are skipped."; \
 		unset TFMINI_ORACLE; \
 	fi; \
-	$(BIN)/python -m pytest -n $(JOBS) -q; outcome=$$?; \
-	if [ $$outcome -eq 1 ]; then \
-		echo "Failed beside others. Once more, each alone (docs/contributing.md, \"Unsteady tests\"):"; \
-		$(BIN)/python -m pytest -q -rA --show-capture=no --last-failed --last-failed-no-failures=none; outcome=$$?; \
-	fi; \
-	exit $$outcome
+	.ci/twice $(BIN)/python -n $(JOBS) -q
+
+# The tests of engines need their schedulers, which these targets install: apt needs root. SELECT="-m ci" is the short
+# selection of .ci/engines.
+SELECT ?=
+TWICE := .ci/twice $(BIN)/python -q -rs $(SELECT)
+# Without a network apt gives up within seconds.
+APT := DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=100 -o Acquire::Retries=0 \
+	-o Acquire::http::Timeout=5 -o Acquire::https::Timeout=5 -o APT::Update::Error-Mode=any
+apt_install = $(APT) update && $(APT) install -y --no-install-recommends $(1)
+PIP := $(BIN)/pip install --quiet --timeout 10 --retries 1
+HAS := export PATH="$$PATH:/usr/sbin"; has() { for each; do command -v $$each >/dev/null || return 1; done; }; has
+
+install-hosts:
+	@$(HAS) ip tc || { $(call apt_install,iproute2); }
+
+install-slurm:
+	@$(HAS) slurmctld slurmd srun munged || { $(call apt_install,slurmctld slurmd slurm-client munge); }
+
+# Open MPI and MPICH.
+install-mpi:
+	@$(HAS) mpirun.openmpi mpirun.mpich || { $(call apt_install,openmpi-bin mpich); }
+
+# All of these at once.
+install-apt:
+	@$(HAS) ip tc slurmctld slurmd srun munged mpirun.openmpi mpirun.mpich || \
+		{ $(call apt_install,iproute2 slurmctld slurmd slurm-client munge openmpi-bin mpich); }
+
+install-ray: $(VENV)/.test
+	@$(BIN)/python -c "import ray" 2>/dev/null || $(PIP) -e '.[ray]'
+
+install-kubernetes: $(VENV)/.test
+	@$(BIN)/python -c "import kubernetes, kubernetes_validate, jsonschema" 2>/dev/null || $(PIP) -e '.[kubernetes]'
 
 # Clusters whose tasks are on hosts of their own: network namespaces, with cut and slow links. It needs root.
-test-hosts: $(VENV)/.test
-	@command -v tc >/dev/null || apt-get install -y -q iproute2
-	TFMINI_TEST_HOSTS=1 $(BIN)/python -m pytest -q -rs tests/hosts
+test-hosts: $(VENV)/.test install-hosts
+	TFMINI_TEST_HOSTS=1 $(TWICE) tests/hosts
 
 # Training jobs on such hosts with seeded faults of cables and hosts; CHAOS_HOSTS=--only\ 17 replays one.
 CHAOS_HOSTS ?= --count 100
-chaos-hosts: $(VENV)/.test
-	@command -v tc >/dev/null || apt-get install -y -q iproute2
+chaos-hosts: $(VENV)/.test install-hosts
 	$(BIN)/python -m tests.hosts.trials $(CHAOS_HOSTS)
 
 # What such hosts put on the wire, as a table for benchmarks/README.md.
-bench-hosts: $(VENV)/.test
-	@command -v tc >/dev/null || apt-get install -y -q iproute2
+bench-hosts: $(VENV)/.test install-hosts
 	$(BIN)/python -m tests.hosts.table
 
-# The tests of engines need their schedulers, which these targets install: apt needs root.
-INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 -qq install -y --no-install-recommends
-
 # A controller and four node daemons on this machine.
-test-slurm: $(VENV)/.test
-	@PATH="$$PATH:/usr/sbin" command -v slurmctld munged srun >/dev/null || \
-		{ apt-get -qq update && $(INSTALL) slurmctld slurmd slurm-client munge; }
-	TFMINI_TEST_ENGINE=slurm $(BIN)/python -m pytest -q tests/engines/test_slurm_jobs.py tests/engines/test_slurm_losses.py
+test-slurm: $(VENV)/.test install-slurm
+	TFMINI_TEST_ENGINE=slurm $(TWICE) tests/engines/test_slurm_jobs.py tests/engines/test_slurm_losses.py
 
-# Open MPI and MPICH.
-test-mpi: $(VENV)/.test
-	@command -v mpirun.openmpi >/dev/null && command -v mpirun.mpich >/dev/null || \
-		{ apt-get -qq update && $(INSTALL) openmpi-bin mpich; }
-	TFMINI_TEST_ENGINE=mpi $(BIN)/python -m pytest -q tests/engines/test_mpi_runs.py
+test-mpi: $(VENV)/.test install-mpi
+	TFMINI_TEST_ENGINE=mpi $(TWICE) tests/engines/test_mpi_runs.py
 
 # Three nodes of Ray on this machine.
-test-ray: $(VENV)/.test
-	$(BIN)/pip install --quiet -e '.[ray]'
-	TFMINI_TEST_ENGINE=ray $(BIN)/python -m pytest -q tests/engines/test_ray_runs.py tests/engines/test_ray_losses.py
+test-ray: $(VENV)/.test install-ray
+	TFMINI_TEST_ENGINE=ray $(TWICE) tests/engines/test_ray_runs.py tests/engines/test_ray_losses.py
 
 # Manifests against the schemas in CRDS (jobset.yaml and tfjob.yaml, as their projects publish them; they are fetched where
 # the network allows it), and the containers' commands on hosts that are network namespaces.
 CRDS ?= $(CURDIR)/.crds
+CURL := curl -fsSL --connect-timeout 5 --max-time 30 -o
 GITHUB := https://raw.githubusercontent.com
-test-kubernetes: $(VENV)/.test
-	$(BIN)/pip install --quiet -e '.[kubernetes]'
+test-kubernetes: $(VENV)/.test install-kubernetes
 	@mkdir -p $(CRDS); cd $(CRDS); \
-	test -s jobset.yaml || curl -fsSLo jobset.yaml $(GITHUB)/kubernetes-sigs/jobset/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml || rm -f jobset.yaml; \
-	test -s tfjob.yaml || curl -fsSLo tfjob.yaml $(GITHUB)/kubeflow/training-operator/v1.9.0/manifests/base/crds/kubeflow.org_tfjobs.yaml || rm -f tfjob.yaml
+	test -s jobset.yaml || $(CURL) jobset.yaml $(GITHUB)/kubernetes-sigs/jobset/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml || rm -f jobset.yaml; \
+	test -s tfjob.yaml || $(CURL) tfjob.yaml $(GITHUB)/kubeflow/training-operator/v1.9.0/manifests/base/crds/kubeflow.org_tfjobs.yaml || rm -f tfjob.yaml
 	TFMINI_TEST_ENGINE=kubernetes TFMINI_CRDS=$$(test -s $(CRDS)/jobset.yaml && test -s $(CRDS)/tfjob.yaml && echo $(CRDS)) \
-		$(BIN)/python -m pytest -q -rs tests/engines/test_manifest.py tests/engines/test_kubernetes.py
+		$(TWICE) tests/engines/test_manifest.py tests/engines/test_kubernetes.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 TRAINS = """
 import json, os, sys
 import tfmini as tf
@@ -27,7 +29,7 @@ sys.exit(7) if task == {"type": "worker", "index": 1} else signal.pause()
 """Worker 1 ends with exit code 7; the others wait until they are stopped."""
 
 EXAMPLES = [
-    ("digits_async.py", ["--ps", "2", "--workers", "3"]),
+    pytest.param("digits_async.py", ["--ps", "2", "--workers", "3"], marks=pytest.mark.ci),
     ("digits_sync.py", ["--ps", "2", "--workers", "3"]),
     ("digits_allreduce.py", ["--ps", "0", "--workers", "4"]),
 ]

@@ -64,7 +64,8 @@ def test_the_script_runs_with_its_role(tmp_path: Path) -> None:
 @only_with("kubernetes")
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 @pytest.mark.parametrize("script, jobs", [
-    ("digits_async.py", {"ps": 1, "worker": 3}), ("digits_sync.py", {"ps": 1, "worker": 3}),
+    pytest.param("digits_async.py", {"ps": 1, "worker": 3}, marks=pytest.mark.ci),
+    ("digits_sync.py", {"ps": 1, "worker": 3}),
     ("digits_allreduce.py", {"worker": 4}),
 ])  # fmt: skip
 def test_examples_train_on_hosts_with_the_names_of_a_jobset(script: str, jobs: dict[str, int], tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_an_empty_name_of_a_secret_names_none() -> None:
     assert [each["kind"] for each in printed("--secret", "", "x.py")] == ["Secret", "JobSet"]
 
 
+@pytest.mark.ci
 @only_with("kubernetes")
 @pytest.mark.skipif(not os.environ.get("TFMINI_CRDS"), reason="TFMINI_CRDS names no definitions")
 @pytest.mark.skipif(importlib.util.find_spec("kubernetes_validate") is None, reason="there is no kubernetes-validate")

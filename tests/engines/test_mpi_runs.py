@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.programs import EXAMPLES, FAILS, accuracies
-from tests.engines.requirements import only_with
+from tests.engines.requirements import MPI_AS_ROOT, only_with
 
 pytestmark = only_with("mpi")
 
@@ -22,9 +22,7 @@ LAUNCHERS = {"mpirun.openmpi": ["--oversubscribe"], "mpirun.mpich": []}
 
 
 def run(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
-    # Open MPI wants to be asked twice before it runs as root, and shows tasks a terminal.
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "NO_COLOR": "1"}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **root, **env}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **MPI_AS_ROOT, **env}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
@@ -53,6 +51,7 @@ def test_launch_starts_the_tasks_by_mpirun() -> None:
     assert found and min(found) >= 95
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="there is no Open MPI")
 def test_the_first_failure_is_named(tmp_path: Path) -> None:
     script = tmp_path / "fails.py"

@@ -47,6 +47,7 @@ def node_of(ray_cluster: Any, pid: int) -> Any:
     return node
 
 
+@pytest.mark.ci
 def test_a_ps_killed_with_its_node_comes_back_on_another_and_workers_join(ray_cluster: Any, tmp_path: Path) -> None:
     go, script = tmp_path / "go", tmp_path / "script.py"
     script.write_text("import sys\n" + comers.SCRIPT)

@@ -26,6 +26,7 @@ def node_of(pid: int) -> str:
     return found[1].decode()
 
 
+@pytest.mark.ci
 def test_a_ps_killed_with_its_node_comes_back_on_another_and_workers_join(tmp_path: Path) -> None:
     """The job is not started again: the allocation outlives the node, and the others go on."""
     go, script = tmp_path / "go", tmp_path / "script.py"
