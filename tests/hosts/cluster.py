@@ -19,7 +19,7 @@ thorough = pytest.mark.skipif(not os.environ.get("TFMINI_TEST_HOSTS"), reason="i
 """Marks tests that are too long for every run of the whole suite."""
 TASK = Path(__file__).with_name("task.py")
 _ROOT = Path(__file__).parents[2]
-_LIMIT_S = 60.0  # of a wait for a line that is certain to come
+_LIMIT_S = 200.0  # of a wait for a line that is certain to come: under load Python alone may start for a minute
 PORT = 2222
 
 
@@ -78,10 +78,14 @@ class Lines:
             self._ended = True
             self._more.notify_all()
 
-    def until(self, word: str, limit_s: float = _LIMIT_S) -> list[str]:
-        """Waits for the next line that begins with a word, and returns its other words."""
+    def until(self, word: str, limit_s: float = _LIMIT_S, there: str = "") -> list[str]:
+        """Waits for the next line that begins with a word, and returns its other words.
+
+        Args:
+          there: the last word of the line; "": any.
+        """
         for line in self._lines(limit_s, word):
-            if line.split()[:1] == [word]:
+            if line.split()[:1] == [word] and (not there or line.split()[-1] == there):
                 return line.split()[1:]
         raise AssertionError(f"{self.name} ended without {word!r}; its last lines: {self.seen[-5:]}")
 

@@ -91,3 +91,24 @@ def test_a_rank_that_moves_is_found_by_the_others(network: Network, tmp_path: Pa
             rank.until("step")
     (tmp_path / "go").touch()
     assert len({rank.until("done")[0] for rank in ranks}) == 1  # the same bits
+
+
+@pytest.mark.ci
+@thorough
+def test_four_ranks_go_on_as_three_and_again_as_four(network: Network, tmp_path: Path) -> None:
+    """A host is lost with its rank, without a word. The rank comes back on another one, by the same command."""
+    settings = {"TFMINI_ADDRESSES": str(tmp_path / "book"), "TFMINI_LOST_AFTER": "2", **keys_in(tmp_path)}
+    cluster = Cluster(network, {"worker": [0, 1, 2, 3]}, settings)
+    words = ("ranks", tmp_path / "go", 3)
+    ranks = [cluster.start("worker", i, *words) for i in range(4)]
+    for rank in ranks:
+        rank.until("step", there="4")
+    network[3].cut()
+    ranks[3].end(signal.SIGKILL)
+    for rank in ranks[:3]:
+        rank.until("step", there="3")
+    ranks[3] = cluster.start_on(2, cluster.spec, "worker", 3, *words)
+    for rank in ranks:
+        rank.until("step", there="4")
+    (tmp_path / "go").touch()
+    assert len({rank.until("done")[0] for rank in ranks}) == 1  # the same bits
