@@ -132,7 +132,7 @@ class QueueRunner:
         """The body of an enqueue thread."""
         finished = False
         try:
-            enqueue = sess.make_callable(enqueue_op)
+            enqueue = self._enqueuing(sess, enqueue_op)
             while not (coord and coord.should_stop()):
                 try:
                     enqueue()
@@ -152,6 +152,10 @@ class QueueRunner:
             if not finished:
                 with self._lock:
                     self._runs_per_session[sess] -= 1
+
+    def _enqueuing(self, sess: Any, enqueue_op: Any) -> Any:
+        """A function that runs an enqueue operation once."""
+        return sess.make_callable(enqueue_op)
 
     def _one_finished(self, sess: Any) -> None:
         with self._lock:

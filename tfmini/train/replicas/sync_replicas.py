@@ -35,6 +35,7 @@ from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.optimizers.optimizer_inputs import GradAndVar
 from tfmini.train.optimizers.optimizer_wrapper import OptimizerWrapper
 from tfmini.train.replicas.sync_ledger import SyncLedger, ledger_ops
+from tfmini.train.replicas.sync_numbers import ChangingNumbers, Numbers
 from tfmini.train.replicas.sync_replicas_hook import SyncReplicasHook
 from tfmini.train.replicas.sync_state import SyncState
 from tfmini.train.sessions.run_state import add_run_state
@@ -55,6 +56,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
       variable_averages: an `ExponentialMovingAverage` to update after each step.
       variables_to_average: the variables for ``variable_averages``.
       use_locking, name: as in `Optimizer`.
+      elastic: both numbers may change during the run; see `resize`. The graph then is not TensorFlow's.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         variables_to_average: Any = None,
         use_locking: bool = False,
         name: str = "sync_replicas",
+        elastic: bool = False,
     ) -> None:
         super().__init__(opt, use_locking, name)
         self._replicas_to_aggregate = replicas_to_aggregate
@@ -73,6 +76,8 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._variable_averages = variable_averages
         self._variables_to_average = variables_to_average
         self._tokens_per_step = max(self._total_num_replicas, replicas_to_aggregate)
+        self._elastic = elastic
+        self._numbers: ChangingNumbers | None = None
         self._global_step: Any = None
         self._local_step: Any = None
         self._sync_token_queue: Any = None
@@ -110,6 +115,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._global_step = global_step
         self._add_local_step(global_step)
         with name_scope(None, self._name):
+            self._add_numbers(global_step)
             sent, aggregated = self._add_accumulators(pairs)
             with device(global_step.device), name_scope(""):
                 update = self._opt.apply_gradients(aggregated, global_step)
@@ -134,6 +140,11 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             )
         self.local_step_init_op = assign(self._local_step, global_step)
         self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
+
+    def _add_numbers(self, global_step: Any) -> None:
+        if self._elastic:
+            with device(global_step.device):
+                self._numbers = ChangingNumbers(Numbers(self._replicas_to_aggregate, self._total_num_replicas))
 
     def _add_accumulators(self, pairs: list[GradAndVar]) -> tuple[list[Operation], list[GradAndVar]]:
         """(the operations that send gradients, pairs of mean gradient and variable)."""
@@ -160,7 +171,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         sending._set_attr(_CONTRIBUTOR, self._anchor.device.encode())
         sent.append(sending)
         self._accumulators.append((var.op.name, accumulator, var.device))
-        return take(self._replicas_to_aggregate)
+        return take(self._replicas_to_aggregate if self._numbers is None else self._numbers.aggregate)
 
     def _add_queues(self, global_step: Any) -> None:
         dtype = global_step.dtype.base_dtype
@@ -178,7 +189,8 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             token.op._set_attr(STAND_IN, global_step.op.name.encode())
             train_op = assign(self._local_step, token)
             with control_dependencies([update]):
-                tokens = fill([self._tokens_per_step], global_step)
+                count = self._tokens_per_step if self._numbers is None else self._numbers.tokens
+                tokens = fill([count], global_step)
                 sync_op = self._sync_token_queue.enqueue_many((tokens,))
             if self._variable_averages is not None:
                 with control_dependencies([sync_op]), name_scope(""):
@@ -188,6 +200,9 @@ class SyncReplicasOptimizer(OptimizerWrapper):
                 [sync_op],
                 queue_closed_exception_types=(errors.OutOfRangeError, errors.CancelledError),
             )
+            if self._numbers is not None:
+                self._numbers.add_ops(self._sync_token_queue, global_step)
+                self._chief_queue_runner.numbers = self._numbers
         return train_op
 
     def _add_chief_init(self, global_step: Any) -> None:
@@ -242,6 +257,30 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         """
         return SyncReplicasHook(self, is_chief, num_tokens)
 
+    def resize(self, session: Any, total_num_replicas: int, replicas_to_aggregate: int | None = None) -> None:
+        """Lets the run go on with another number of workers, from the next update on. Only the chief can do so.
+
+        The effective batch changes with it: scale the learning rate if you scaled it with the batch.
+
+        Args:
+          session: the chief's session, plain or monitored.
+          total_num_replicas: workers, with the chief.
+          replicas_to_aggregate: gradients in the mean of one update; default: the same proportion of the workers as
+            in the arguments of the optimizer.
+
+        Raises:
+          ValueError: the optimizer is not elastic, `apply_gradients` was not called before, or a number is below 1.
+        """
+        if self._numbers is None:
+            raise ValueError("resize() needs SyncReplicasOptimizer(elastic=True), after apply_gradients().")
+        aggregate = replicas_to_aggregate
+        if total_num_replicas < 1 or (aggregate is not None and aggregate < 1):
+            raise ValueError(f"There must be at least 1 replica, got {total_num_replicas} and {aggregate}.")
+        numbers = self._numbers.first.scaled(total_num_replicas)
+        numbers = numbers if aggregate is None else Numbers(aggregate, total_num_replicas)
+        _log.info("Updates have %d gradients of %d workers from now on.", numbers.aggregate, numbers.total)
+        self._numbers.change(session._tf_sess() if hasattr(session, "_tf_sess") else session, numbers)
+
     def ledger(self, session: Any) -> SyncLedger:
         """Reads the ledger: the workers whose gradients each step applied, dropped as stale, or still holds.
 
@@ -274,5 +313,12 @@ class _Unjoined:
 
 
 class _ChiefQueueRunner(QueueRunner):
+    numbers: ChangingNumbers | None = None
+
+    def _enqueuing(self, sess: Any, enqueue_op: Any) -> Any:
+        if self.numbers is None:
+            return super()._enqueuing(sess, enqueue_op)
+        return self.numbers.updates(sess, enqueue_op)
+
     def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
         return super().create_threads(sess, _Unjoined(coord) if coord else None, daemon, start)  # type: ignore[arg-type]

@@ -74,6 +74,9 @@ class SyncReplicasHook(SessionRunHook):
             self._wait_for_reopening(session)
         if self._init_tokens is not None:
             session.run(self._init_tokens)
+        numbers = self._optimizer._numbers
+        if self._is_chief and numbers is not None and session.run(self._optimizer._global_step) > 0:
+            numbers.go_on(session)
         if self._runner is not None:
             self._runner.create_threads(session, coord=coord, daemon=True, start=True)
 
