@@ -23,6 +23,7 @@ class Scripted:
     """An engine that does in `reserve` and `start` what a test says, and records the rest."""
 
     adds_tasks = True
+    restarts_all = False
 
     def __init__(self, reserve: Callable[[Events], None], start: Callable[[Events], None] = lambda _: None) -> None:
         self._reserve, self._start = reserve, start

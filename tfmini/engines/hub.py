@@ -48,6 +48,7 @@ class AgentEngine(ABC):
     """
 
     adds_tasks = False
+    restarts_all = False
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options

@@ -30,6 +30,7 @@ class LocalEngine:
     """
 
     adds_tasks = True
+    restarts_all = False
 
     def __init__(self, options: EngineOptions) -> None:
         self._port_base = options.port_base

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from tfmini.cluster import ClusterSpec
@@ -19,6 +20,9 @@ CLUSTER_ENV = "TFMINI_CLUSTER"
 _KEYS_PATH = "/var/run/tfmini"
 _KEY_FILE = "tfmini.key_secret"
 _GRACE_S = 60  # a worker finishes its step and saves
+# Seconds for which a ps goes on when it is told to end: Kubernetes tells all pods at once, and a chief saves then.
+_SERVES_ON_S = 30
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LABEL_LENGTH = 63
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -178,7 +182,12 @@ def _pod(deployment: Deployment, job: str, variables: list[Object]) -> Object:
         "ports": [{"name": "tfjob-port", "containerPort": deployment.port}],
         "volumeMounts": [{"name": "keys", "mountPath": _KEYS_PATH, "readOnly": True}],
     }
-    needed = _quantities(deployment.resources.get(job, Resources()))
+    resources = deployment.resources.get(job, Resources())
+    if resources.cpus is not None:  # else a library starts a thread for each core of the node
+        container["env"] += [{"name": name, "value": str(resources.cpus)} for name in _THREAD_VARIABLES]
+    if job in SERVICE_JOBS:
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(_SERVES_ON_S)]}}}
+    needed = _quantities(resources)
     if needed:
         container["resources"] = {"requests": needed, "limits": needed}
     spec: Object = {
@@ -212,6 +221,12 @@ def _spreading(deployment: Deployment, labels: Object) -> Object:
         return {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}
     spread = {"maxSkew": 1, "topologyKey": node, "whenUnsatisfiable": "ScheduleAnyway", **selector}
     return {"topologySpreadConstraints": [spread]}
+
+
+def name_of(script: str, longest: int = 40) -> str:
+    """A DNS label from the name of a script."""
+    name = re.sub(r"[^a-z0-9]+", "-", PurePath(script).stem.lower())[:longest].strip("-")
+    return name if name[:1].isalpha() else f"tfmini-{name}".strip("-")
 
 
 # ---------------------------------------------------------------- YAML

@@ -22,6 +22,7 @@ from tfmini.tools.supervision import TaskId
 
 ENGINES: dict[str, str] = {
     # name: "module:class"
+    "kubernetes": "tfmini.engines.kubernetes_engine:KubernetesEngine",
     "local": "tfmini.engines.local:LocalEngine",
     "mpi": "tfmini.engines.mpi:MpiEngine",
     "ray": "tfmini.engines.ray:RayEngine",
@@ -101,7 +102,10 @@ class EngineOptions:
       pack: True: as few hosts as possible; False: as many as possible; None: as the engine likes.
       address: the address of the engine's own cluster, for engines that have one.
       arguments: for the engine's own command, such as srun.
-      restarts: whether tasks that are lost start again; the engine must not end the others then.
+      restarts: how often tasks that are lost start again; if they do, the engine must not end the others then.
+      image: of the containers, for engines that have such.
+      namespace: of the pods; "": the user's current one.
+      script: as given, with its arguments, for engines whose tasks work out their roles themselves.
     """
 
     grace_s: float = 5.0
@@ -109,7 +113,10 @@ class EngineOptions:
     pack: bool | None = None
     address: str | None = None
     arguments: tuple[str, ...] = ()
-    restarts: bool = False
+    restarts: int = 0
+    image: str = ""
+    namespace: str = ""
+    script: tuple[str, ...] = ()
 
 
 class Events(Protocol):
@@ -142,9 +149,11 @@ class Engine(Protocol):
 
     Attributes:
       adds_tasks: whether it can `add`.
+      restarts_all: whether it starts all tasks again when one fails. Until the last time it reports no ends.
     """
 
     adds_tasks: bool
+    restarts_all: bool
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         """Asks for a place for each task. Each is reported by `Events.placed`, now or later.

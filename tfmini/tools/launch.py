@@ -57,12 +57,12 @@ def launch(script: str, args: tuple[str, ...], **values: Any) -> None:
     if options.sbatch is not None:
         _write_batch_script(options, options.sbatch, script, args)
         return
-    engine: Engine = engine_class(options.on)(options.engine_options())
-    if options.restarts and not engine.adds_tasks:
+    engine: Engine = engine_class(options.on)(options.engine_options(script, args))
+    if options.restarts and not (engine.adds_tasks or engine.restarts_all):
         raise click.UsageError(f"--restarts is not for --on {options.on}, which starts all tasks at once or none.")
     say = console_for(options)
     for option in options.unused():
-        _say(say, f"{option} has no effect: the engine {options.on} does not reserve that.")
+        _say(say, f"{option} has no effect with --on {options.on}.")
     for option in _misplaced(script, args):
         _say(say, f"{option} follows {script}, so it is passed to the script; put options of launch before it.")
     sys.exit(run_cluster(engine, options, script, args, say))
@@ -94,6 +94,7 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
     tasks = options.tasks()
     if not options.workers and not options.chief:
         _say(say, "there are only ps tasks: the cluster runs until you end it (Ctrl-C).")
+    restarts = 0 if engine.restarts_all else options.restarts
     display = LaunchProgress(tasks, Bars() if is_terminal(sys.stderr) and not options.log_json else None)
     with (
         key_of_run() as key_file,
@@ -111,7 +112,7 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
             requests=options.requests(),
             commands_of=partial(task_commands, options, script, args, key_file),
             on_places=begin,
-            supervision=Supervision(tasks, keep_going=options.keep_going, restarts=options.restarts),
+            supervision=Supervision(tasks, keep_going=options.keep_going, restarts=restarts),
             limits=RunLimits(options.grace_s, options.coordinator_timeout, options.start_within),
             sink=Sink(sys.stdout.fileno()),
             prefixes=TaskPrefixes(tasks, Console(no_color=options.no_color or None), colour=not options.no_color),
@@ -132,7 +133,11 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
 
 
 def task_commands(
-    options: LaunchOptions, script: str, args: Sequence[str], key_file: str, spec: ClusterSpec,
+    options: LaunchOptions,
+    script: str,
+    args: Sequence[str],
+    key_file: str,
+    spec: ClusterSpec,
     cpus: Mapping[TaskId, int],
 ) -> dict[TaskId, TaskCommand]:
     """The command of every task of a cluster, by the addresses and the cores of its places."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,8 @@ _ENGINE = (
         metavar="FILE",
         help="With --on slurm: start nothing; write a batch script that does.",
     ),
+    click.option("--image", metavar="IMAGE", help="With --on kubernetes: an image with tfmini and SCRIPT."),
+    click.option("--namespace", metavar="NAME", help="With --on kubernetes.  [default: the current one]"),
 )
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -162,8 +164,14 @@ _ONLY_FOR = {
     "address": (("ray",), ""),
     "engine_args": (("slurm", "mpi"), ""),
     "sbatch": (("slurm",), ""),
+    "image": (("kubernetes",), ""),
+    "namespace": (("kubernetes",), ""),
 }
-_NOT_RESERVED = {"local": ("worker_memory", "worker_gpus", "pack"), "mpi": ("worker_memory", "worker_gpus")}
+_NO_EFFECT = {
+    "local": ("worker_memory", "worker_gpus", "pack"),
+    "mpi": ("worker_memory", "worker_gpus"),
+    "kubernetes": ("cpus_per_task", "keep_going"),
+}
 
 
 @dataclass(frozen=True)
@@ -179,6 +187,8 @@ class LaunchOptions:
     address: str | None = None
     engine_args: tuple[str, ...] | None = None
     sbatch: str | None = None
+    image: str | None = None
+    namespace: str | None = None
     ps_cpus: int | None = None
     worker_cpus: int | None = None
     worker_memory: int | None = None
@@ -205,10 +215,12 @@ class LaunchOptions:
             if getattr(self, name) is not None and self.on not in engines:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is for --on {' and --on '.join(engines)}{hint}.")
+        if self.on == "kubernetes" and not self.image:
+            raise click.UsageError("--on kubernetes needs an image with tfmini and the script: give --image.")
 
     def unused(self) -> list[str]:
-        """The options about resources that the engine does not look at."""
-        names = [name for name in _NOT_RESERVED.get(self.on, ()) if getattr(self, name) != getattr(LaunchOptions, name)]
+        """The options that have no effect with this engine."""
+        names = [name for name in _NO_EFFECT.get(self.on, ()) if getattr(self, name) != getattr(LaunchOptions, name)]
         return ["--spread" if name == "pack" and not self.pack else "--" + name.replace("_", "-") for name in names]
 
     def tasks(self) -> list[TaskId]:
@@ -236,10 +248,12 @@ class LaunchOptions:
         """Seconds between SIGTERM and SIGKILL. Schedulers give a job about 30."""
         return self.grace if self.grace is not None else 5.0 if self.on == "local" else 25.0
 
-    def engine_options(self) -> EngineOptions:
+    def engine_options(self, script: str, args: Sequence[str]) -> EngineOptions:
         """What the engine gets."""
-        arguments = self.engine_args or ()
-        return EngineOptions(self.grace_s, self.port_base, self.pack, self.address, arguments, self.restarts > 0)
+        return EngineOptions(
+            self.grace_s, self.port_base, self.pack, self.address, self.engine_args or (), self.restarts,
+            self.image or "", self.namespace or "", (script, *args),
+        )  # fmt: skip
 
     def page_port(self) -> int | None:
         """The port of the live page; 0: a free one; None: there is no page."""

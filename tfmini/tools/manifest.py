@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import importlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def manifest(script: str, args: tuple[str, ...], **values: Any) -> None:
         with keys_in_memory() as path:
             key = Path(path).read_bytes()
     deployment = kubernetes.Deployment(
-        name=values["name"] or _name_of(script),
+        name=values["name"] or kubernetes.name_of(script),
         namespace=values["namespace"] or "",
         image=values["image"],
         jobs=collections.Counter(task.job for task in options.tasks()),
@@ -52,9 +51,3 @@ def manifest(script: str, args: tuple[str, ...], **values: Any) -> None:
         raise click.UsageError(str(error)) from None
     objects = {"jobset": kubernetes.jobset, "tfjob": kubernetes.tfjob}[values["kind"]](deployment)
     click.echo(kubernetes.to_yaml(objects), nl=False)
-
-
-def _name_of(script: str) -> str:
-    """A DNS label from the name of the script."""
-    name = re.sub(r"[^a-z0-9]+", "-", Path(script).stem.lower())[:40].strip("-")
-    return name if name[:1].isalpha() else f"tfmini-{name}".strip("-")

@@ -32,7 +32,9 @@ def run_member(cluster: str, script: str, args: Sequence[str], values: dict[str,
     options = LaunchOptions(on=cluster, workers=workers, **values)
     say = console_for(options)
     code: int = member.run(
-        lambda engine: run_cluster(engine, options, script, args, say), options.engine_options(), options.start_within
+        lambda engine: run_cluster(engine, options, script, args, say),
+        options.engine_options(script, args),
+        options.start_within,
     )
     return code
 
