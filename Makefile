@@ -27,9 +27,9 @@ test: $(VENV)/.test $(ORACLE_VENV)/.stamp
 SELECT ?=
 TWICE := .ci/twice $(BIN)/python -q -rs $(SELECT)
 # Without a network apt gives up within seconds.
-APT := DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=100 -o Acquire::Retries=0 \
+APT := DEBIAN_FRONTEND=noninteractive RES_OPTIONS="timeout:3 attempts:1" apt-get -qq -o DPkg::Lock::Timeout=100 -o Acquire::Retries=0 \
 	-o Acquire::http::Timeout=5 -o Acquire::https::Timeout=5 -o APT::Update::Error-Mode=any
-apt_install = $(APT) update && $(APT) install -y --no-install-recommends $(1)
+apt_install = timeout 60 env $(APT) update && $(APT) install -y --no-install-recommends $(1)
 PIP := $(BIN)/pip install --quiet --timeout 10 --retries 1
 HAS := export PATH="$$PATH:/usr/sbin"; has() { for each; do command -v $$each >/dev/null || return 1; done; }; has
 

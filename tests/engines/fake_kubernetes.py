@@ -223,7 +223,7 @@ class FakeCluster:
     # ---------------------------------------------------------------- output
 
     def log(self, name: str) -> Iterator[bytes]:
-        """The lines of a pod with their times, until it has ended."""
+        """The lines of a pod with their times, and b"" when it has ended; without that if the connection is cut."""
         pod, sent = self.pods[name], 0
         cut, self.cut_logs = self.cut_logs > 0, max(0, self.cut_logs - 1)
         while True:
@@ -232,6 +232,7 @@ class FakeCluster:
                     self.changed.wait(_LIMIT_S)
                 lines, sent = pod.lines[sent:], len(pod.lines)
             if not lines:
+                yield b""
                 return
             for stamp, line in lines:
                 yield f"{stamp} ".encode() + line
@@ -241,6 +242,7 @@ class FakeCluster:
 
 class _Handler(BaseHTTPRequestHandler):
     cluster: FakeCluster
+    protocol_version = "HTTP/1.1"  # output comes in chunks
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -292,14 +294,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"message": f"{pod} not found"}, 404)
             return
         self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         with contextlib.suppress(OSError):
             for line in self.cluster.log(pod):
-                self.wfile.write(line)
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                if not line:
+                    return
+        self.close_connection = True  # cut
 
     def do_DELETE(self) -> None:
         path = urlsplit(self.path)
         name = path.path.rpartition("/")[2]
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self._refused():
             return
         with self.cluster.changed:

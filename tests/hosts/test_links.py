@@ -16,6 +16,7 @@ _LATE_S = 30.0  # how much later an error may come on a busy machine; `table` me
 _STEPS = 20
 
 
+@pytest.mark.ci
 def test_tasks_on_three_hosts_train_and_send_what_the_inspector_says(network: Network, tmp_path: Path) -> None:
     cluster = Cluster(network, {"ps": [0], "worker": [1, 2]}, keys_in(tmp_path))
     cluster.start("ps", 0, "serve")

@@ -61,6 +61,7 @@ def test_ipv6(network: Network, tmp_path: Path) -> None:
     assert float(chief.until("done")[0]) < 1e-2
 
 
+@pytest.mark.ci
 def test_a_worker_joins_that_nobody_knew(network: Network, tmp_path: Path) -> None:
     """Only its own ClusterSpec has it. It leaves again, told by SIGTERM, and the others do not notice."""
     training = Training(network, tmp_path, 1)

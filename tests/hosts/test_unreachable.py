@@ -13,6 +13,7 @@ from tests.hosts.network import Network
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.ci
 def test_each_reason_is_told_apart(network: Network, tmp_path: Path) -> None:
     keys, other = keys_in(tmp_path / "ours"), keys_in(tmp_path / "other")
     here, there, walled = network[0], network[1], network[2]
