@@ -105,13 +105,14 @@ def test_the_set_starts_again_as_a_whole(cluster: FakeCluster) -> None:
     assert "the JobSet has started all tasks again (1 of 1)" in said
 
 
-def test_ctrl_c_lets_the_chief_save(cluster: FakeCluster) -> None:
+def test_a_launcher_that_is_told_to_end_lets_the_chief_save(cluster: FakeCluster) -> None:
+    """By SIGTERM: a background job of a shell ignores SIGINT, and so would all that it starts."""
     launcher = start(cluster, SAVES)
     assert launcher.stdout is not None
     assert launcher.stdout.readline().split() == ["[worker/0]", "up"]
-    launcher.send_signal(signal.SIGINT)
+    launcher.send_signal(signal.SIGTERM)
     code, out, said = end(launcher)
-    assert code == 130 and "[worker/0] saved 42" in out, out + said
+    assert code == 143 and "[worker/0] saved 42" in out, out + said
     assert nothing_is_left(cluster)
 
 
