@@ -57,7 +57,7 @@ def horovodrun(
     options = LaunchOptions(ps=0, workers=count, start_within=start_timeout)
     options.check()
     try:
-        engine = engine_class(options.on)(options.engine_options())
+        engine = engine_class(options.on)(options.engine_options(script, args))
     except EngineError as error:
         raise click.ClickException(str(error)) from None
     sys.exit(run_cluster(engine, options, script, args, console_for(options)))
