@@ -48,3 +48,35 @@ def test_the_second_versions_of_losses_shard_by_contiguous_rows() -> None:
         with tf.Session() as session:
             values = session.run([found, by_rows, by_turns])
         assert values[0] == values[1] != values[2]
+
+
+def test_names_of_layers_losses_and_evaluation_that_slim_imports() -> None:
+    layers = internals.module("python.layers.convolutional")
+    assert layers.Convolution2D is tf.layers.Conv2D and layers.Convolution2DTranspose is tf.layers.Conv2DTranspose
+    evaluation = internals.module("python.training.evaluation")
+    assert evaluation._StopAfterNEvalsHook is tf.contrib.training.StopAfterNEvalsHook
+    lookup = internals.module("python.util.deprecation").deprecated_argument_lookup
+    assert lookup("axis", None, "dim", 1) == 1
+    with pytest.raises(ValueError, match="Cannot specify both"):
+        lookup("axis", 0, "dim", 1)
+    assert not internals.module("python.tf2").enabled()
+    bucketized = internals.module("python.ops.math_ops")._bucketize([0.0, 5.0], [1.0, 3.0])
+    with tf.Session() as session:
+        assert session.run(bucketized).tolist() == [0, 2]
+
+
+def test_private_helpers_of_metrics() -> None:
+    metrics = internals.module("python.ops.metrics_impl")
+    quotient = metrics._safe_scalar_div(tf.constant(1.0), tf.constant([2.0, 0.0]), "quotient")
+    values, updates = metrics._confusion_matrix_at_thresholds([1.0, 0.0], [0.9, 0.8], [0.5], includes=("tp", "fp"))
+    assert sorted(values) == ["fp", "tp"]
+    with pytest.raises(ValueError, match="Invalid key"):
+        metrics._confusion_matrix_at_thresholds([1.0], [0.9], [0.5], includes=("xx",))
+    _, precision = metrics._streaming_sparse_average_precision_at_top_k(
+        tf.constant([[2], [0]], tf.int64), tf.constant([[2, 1], [1, 0]], tf.int64)
+    )
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        assert session.run([quotient, updates["tp"], updates["fp"]])[1:] == [[1.0], [1.0]]
+        assert session.run(quotient).tolist() == [0.5, 0.0]
+        assert session.run(precision) == pytest.approx(0.75)

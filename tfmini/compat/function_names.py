@@ -66,6 +66,15 @@ def keras_export(*_: str, **__: Any) -> Callable[[Any], Any]:
 getcallargs, signature = inspect.getcallargs, inspect.signature
 
 
+def deprecated_argument_lookup(new_name: str, new_value: Any, old_name: str, old_value: Any) -> Any:
+    """The value of an argument with an old and a new name; raises ValueError if both are given."""
+    if old_value is None:
+        return new_value
+    if new_value is not None:
+        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
+    return old_value
+
+
 def make_all(module_name: str, doc_string_modules: Any = None) -> list[str]:
     """The public names of a module."""
     return [name for name in vars(sys.modules[module_name]) if not name.startswith("_")]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini.compat.behavior import executing_eagerly
+from tfmini.devices import DeviceSpec
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -57,6 +58,22 @@ def local_resources() -> list[Any]:
 def initialize_resources(resource_list: Iterable[Any], name: str = "init") -> Any:
     """Makes an op that runs the initialisers of resources."""
     return group(*(resource.create for resource in resource_list), name=name)
+
+
+# python.tf2
+def enabled() -> bool:
+    """False: tfmini has the behaviour of version 1."""
+    return False
+
+
+# python.framework.device_spec
+DeviceSpecV1 = DeviceSpec
+
+
+# python.ops.control_flow_util
+def GraphOrParentsInXlaContext(graph: Any) -> bool:
+    """False: tfmini has no XLA."""
+    return False
 
 
 # python.client.device_lib

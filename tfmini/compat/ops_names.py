@@ -8,13 +8,16 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.layers.spatial_arguments import convolved_length, image_format, known_padding, normalized_tuple, op_format
 from tfmini.ops.array.shape import rank, shape
+from tfmini.ops.math.search import bucketize_op
 from tfmini.ops.nn import sampled_losses
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import _float_type, fans
 from tfmini.ops.variables.store import VariableStore, default_variable_store
 from tfmini.shapes import TensorShape, as_raw, broadcast_raw
@@ -55,6 +58,7 @@ def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
 
 # python.ops.variable_scope
 _VariableStore, _get_default_variable_store = VariableStore, default_variable_store
+variable = Variable
 
 
 def _pure_variable_scope(name_or_scope: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
@@ -110,6 +114,26 @@ def _assert_same_graph(original_item: Any, item: Any) -> None:
 def inside_function() -> bool:
     """False: no graph is that of a function."""
     return False
+
+
+def internal_convert_to_tensor(
+    value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False, preferred_dtype: Any = None,
+    ctx: Any = None, accept_symbolic_tensors: bool = True, accept_composite_tensors: bool = True,
+) -> Tensor:  # fmt: skip
+    """``tf.convert_to_tensor``; with ``as_ref``, a variable gives its reference."""
+    if preferred_dtype is not None and dtype is None:
+        return convert_to_tensor(value, None, name, preferred_dtype)
+    return internal_convert(value, dtype, name, as_ref=as_ref)
+
+
+def register_dense_tensor_like_type(tensor_type: type) -> None:
+    """Changes nothing: what has a conversion function counts as a tensor."""
+
+
+# python.ops.math_ops
+def _bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) -> Tensor:
+    """For each value the number of boundaries that are not greater, int32."""
+    return bucketize_op(convert_to_tensor(input), boundaries=list(boundaries), name=name)
 
 
 # python.ops.array_ops

@@ -180,3 +180,8 @@ def run_all_in_graph_and_eager_modes(cls: Any) -> Any:
         if callable(value) and name.startswith("test") and name != "test_session":
             setattr(cls, name, _in_graph(value))
     return cls
+
+
+# contrib.eager.python.tfe
+run_all_tests_in_graph_and_eager_modes = run_all_in_graph_and_eager_modes
+run_test_in_graph_and_eager_modes = run_in_graph_and_eager_modes

@@ -191,19 +191,46 @@ def average_precision_at_k(
 ) -> Metric:
     """The mean of the average precision of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
     with variable_scope(name, f"average_precision_at_{k}", (predictions, labels, weights)):
-        classes = _ranked(predictions, k)
-        precision = _average_precision(_as_labels(labels, classes), classes, k)
-        if weights is None:
-            number = cast(reduce_sum(fill(shape_of(precision), constant(1.0, _FLOAT64))), _FLOAT64)
-        else:
-            number = reduce_sum(_weighted(fill(shape_of(precision), constant(1.0, _FLOAT64)), weights))
-            precision = _weighted(precision, weights)
-        most = metric_variable([], _FLOAT64, name="max")
-        total = metric_variable([], _FLOAT64, name="total")
-        update = div(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
-        return published(
-            lambda: div(total, most, name="mean"), update, metrics_collections, updates_collections
-        )
+        return _mean_precision(labels, _ranked(predictions, k), weights, metrics_collections, updates_collections)
+
+
+def average_precision_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """`average_precision_at_k` of classes that are given, best first: ``predictions_idx`` is ``[..., k]``.
+
+    Raises:
+      ValueError: when ``k`` is not known.
+    """
+    classes = cast(convert_to_tensor(predictions_idx), _INT64)
+    if classes.shape.ndims is None:
+        raise ValueError("The rank of predictions_idx must be known.")
+    if classes.shape.as_list()[-1] is None:
+        raise ValueError("The last dimension of predictions_idx must be known.")
+    with variable_scope(name, f"average_precision_at_{classes.shape.as_list()[-1]}", (classes, labels, weights)):
+        return _mean_precision(labels, classes, weights, metrics_collections, updates_collections)
+
+
+def _mean_precision(
+    labels: Any, classes: Tensor, weights: Any, metrics_collections: Any, updates_collections: Any
+) -> Metric:
+    k = classes.shape.as_list()[-1]
+    assert k is not None  # both callers know it
+    precision = _average_precision(_as_labels(labels, classes), classes, k)
+    if weights is None:
+        number = cast(reduce_sum(fill(shape_of(precision), constant(1.0, _FLOAT64))), _FLOAT64)
+    else:
+        number = reduce_sum(_weighted(fill(shape_of(precision), constant(1.0, _FLOAT64)), weights))
+        precision = _weighted(precision, weights)
+    most = metric_variable([], _FLOAT64, name="max")
+    total = metric_variable([], _FLOAT64, name="total")
+    update = div(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
+    return published(lambda: div(total, most, name="mean"), update, metrics_collections, updates_collections)
 
 
 def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:

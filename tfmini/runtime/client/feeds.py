@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
+from tfmini.runtime.client.conversions import conversion_of
 from tfmini.runtime.client.fetches import explained
 from tfmini.runtime.client.tensor_handles import TensorHandle
 from tfmini.shapes import RawShape, TensorShape, compatible_raw
@@ -32,6 +33,11 @@ def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]
                 f" but the value {value!r} does not."
             )
         return [pair for k, v in zip(key, value) for pair in flatten_feed(graph, k, v)]
+    conversion = conversion_of(key)
+    if conversion is not None:
+        if conversion.feed is None:
+            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {type(key)} was registered without feeds.")
+        return [pair for k, v in conversion.feed(key, value) for pair in flatten_feed(graph, k, v)]
     if isinstance(key, IndexedSlices):
         parts = [key.values, key.indices] + ([] if key.dense_shape is None else [key.dense_shape])
         return list(zip(parts, list(value)))

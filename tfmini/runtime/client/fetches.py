@@ -10,6 +10,7 @@ import numpy as np
 from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
+from tfmini.runtime.client.conversions import conversion_of
 
 Build = Callable[[list[Any]], Any]
 _NAMES_COMPARED = 5000  # with a wrong one, which takes tens of milliseconds
@@ -67,6 +68,11 @@ class Fetches:
             tensors, build = fetch._fetch_parts()
             leaves = [self._leaf(t) for t in tensors]
             return lambda values: build([leaf(values) for leaf in leaves])
+        conversion = conversion_of(fetch)
+        if conversion is not None:
+            fetches, result = conversion.fetch(fetch)
+            nodes = [self._node(one) for one in fetches]
+            return lambda values: result([node(values) for node in nodes])
         if hasattr(type(fetch), "__attrs_attrs__"):
             names = [a.name for a in type(fetch).__attrs_attrs__]
             parts = [self._node(getattr(fetch, n)) for n in names]
