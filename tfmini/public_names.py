@@ -673,6 +673,15 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.training_specs": "EvalSpec TrainSpec",
         "estimator.warm_start_settings": "WarmStartSettings",
         "train.checkpointing.warm_starting": "VocabInfo",
+        "train.hooks.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
+        "train.hooks.final_hooks": "FeedFnHook FinalOpsHook",
+        "train.hooks.logging_hooks": "LoggingTensorHook StepCounterHook",
+        "train.hooks.session_run_hook": "SessionRunArgs SessionRunContext SessionRunHook SessionRunValues",
+        "train.hooks.stopping_hooks": (
+            "GlobalStepWaiterHook NanLossDuringTrainingError NanTensorHook StopAtStepHook"
+        ),
+        "train.hooks.summary_hooks": "ProfilerHook SummarySaverHook",
+        "train.hooks.timers": "SecondOrStepTimer",
     },
     "estimator.experimental": {
         "estimator.early_stopping": (

@@ -45,6 +45,13 @@ def _functions_for(kind: type) -> list[ConversionFunction]:
     return found
 
 
+def is_convertible(value: Any) -> bool:
+    """Whether a value is no Python or NumPy value, but of a type (other than ``object``) with a conversion function."""
+    if hasattr(value, "__index__") or isinstance(value, (list, tuple, str, bytes, float)):
+        return False
+    return any(base is not object and isinstance(value, base) for base, _, _ in _registry)
+
+
 def convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, dtype_hint: Any = None
 ) -> Tensor:

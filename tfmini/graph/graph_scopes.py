@@ -155,6 +155,7 @@ class GraphScopes(GraphElements):
         needed: list[Operation] = []
         for item in control_inputs:
             item = getattr(item, "values", item) if type(item).__name__ == "IndexedSlices" else item
+            item = getattr(item, "_parent_op", item)  # the assignment itself, not a read of its result
             op = self.as_graph_element(getattr(item, "_as_graph_element", lambda item=item: item)())
             op = op.op if isinstance(op, Tensor) else op
             if op not in needed:

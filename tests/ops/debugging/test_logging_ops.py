@@ -3,6 +3,7 @@ import sys
 import numpy as np
 import pytest
 
+import tfmini as tf
 import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import errors
@@ -95,3 +96,10 @@ def test_string_format_fills_placeholders_in_order():
     assert evaluate(out) == b'x [[0 1 2]\n [3 4 5]] y ["a"]'
     with pytest.raises(ValueError, match="placeholder"):
         string_format("{} {}", [constant(1)])
+
+
+def test_tf_print_shows_the_parts_of_a_sparse_tensor(capsys):
+    sparse = tf.SparseTensor([[0, 1]], [7], [1, 2])
+    evaluate([print_v2(sparse), print_v2([sparse])])
+    text = "'SparseTensor(indices=[[0 1]], values=[7], shape=[1 2])'"
+    assert sorted(capsys.readouterr().err.splitlines()) == sorted([text, f"[{text}]"])

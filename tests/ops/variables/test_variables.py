@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,16 @@ def test_initializers_have_their_values_and_configs() -> None:
     assert initializers.RandomNormal.from_config(config).get_config() == config
     with pytest.raises(ValueError, match="Expected floating point type"):
         initializers.RandomNormal(dtype=dtypes.int32)
+
+
+def test_a_getter_gets_the_default_kinds_and_local_variables_have_the_same_arguments() -> None:
+    seen = []
+
+    def with_kinds(getter: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append((kwargs["synchronization"], kwargs["aggregation"]))
+        return getter(*args, **kwargs)
+
+    with tf.variable_scope("scope", custom_getter=with_kinds):
+        tf.get_variable("v", [1])
+    assert seen == [(tf.VariableSynchronization.AUTO, tf.VariableAggregation.NONE)]
+    assert inspect.signature(tf.get_local_variable) == inspect.signature(tf.get_variable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,8 @@ def _range_kernel(start: Any, limit: Any, delta: Any) -> Any:
         refuse(str(error))
     dtype = start.dtype
     if dtype.kind == "i":
+        if count * dtype.itemsize > sys.maxsize:  # NumPy would return an empty array
+            raise MemoryError(f"a range of {count} elements")
         return np.arange(start, limit, delta, dtype)  # type: ignore[call-overload]
     # Computed in float64: the i-th element is the correctly rounded start + i * delta.
     return (float(start) + np.arange(count) * float(delta)).astype(dtype)

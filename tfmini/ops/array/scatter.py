@@ -59,10 +59,10 @@ def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
             f" {format_raw(np.shape(updates))}, indices.shape {format_raw(indices.shape)}, params_shape"
             f" {format_raw(result.shape)}"
         )
-    if np.size(updates) and not indices.size:
+    if np.size(updates) and not (indices.size and result.size):
         refuse("Indices and updates specified for empty output shape")
     index = nd_index(indices, result.shape)
-    if ufunc is None or result.dtype == object:
+    if ufunc is None:
         result[index] = updates
     else:
         ufunc.at(result, index, updates)

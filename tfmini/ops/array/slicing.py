@@ -10,7 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.conversion import convert_to_tensor, is_convertible
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -379,7 +379,7 @@ def _position(item: Any, default: int) -> Any:
         return default
     if isinstance(item, Dimension):
         return item.value
-    if hasattr(item, "_as_graph_element") and not isinstance(item, Tensor):
+    if not isinstance(item, Tensor) and (hasattr(item, "_as_graph_element") or is_convertible(item)):
         item = convert_to_tensor(item)
     if isinstance(item, Tensor):
         # TensorFlow accepts any integer scalar as an index; the op takes int32 and int64.

@@ -205,6 +205,9 @@ def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any
     if isinstance(value, (list, tuple)):
         items = [_without_tensors(item, placeholder, tensors) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if type(value).__name__ == "SparseTensor":
+        tensors += [value.indices, value.values, value.dense_shape]
+        return f"SparseTensor(indices={placeholder}, values={placeholder}, shape={placeholder})"
     if isinstance(value, Tensor) or hasattr(value, "_as_graph_element"):
         tensors.append(convert_to_tensor(value))
         return placeholder

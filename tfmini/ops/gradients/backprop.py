@@ -340,9 +340,10 @@ class _Sweep:
 def _zeros(x: Tensor) -> Tensor:
     if x.dtype.name != "resource":
         return handle_of("ZerosLike")(x, name="zeros_like")
-    dtype = x.handle_data[0] if x.handle_data else dtypes.float32
-    zero = constant(0, dtype=dtype, name="zeros/Const")
-    return handle_of("Fill")(handle_of("VariableShape")(x), zero, name="zeros")
+    dtype, shape = x.handle_data or (dtypes.float32, None)
+    known = shape is not None and None not in shape
+    sizes = constant(shape, dtypes.int32, name="zeros/shape") if known else handle_of("VariableShape")(x)
+    return handle_of("Fill")(sizes, constant(0, dtype=dtype, name="zeros/Const"), name="zeros")
 
 
 def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:

@@ -112,7 +112,13 @@ def _read_shape(node: Operation) -> list[RawShape]:
 @assign_add_variable.shape
 @assign_sub_variable.shape
 def _assign_shape(node: Operation) -> list[RawShape]:
-    state_ref.merged_shape(handle_data(node.inputs[0])[1], node.inputs[1].raw_shape)
+    dtype, shape = handle_data(node.inputs[0])
+    if dtype is not None and dtype is not node.attrs["dtype"]:
+        raise ValueError(
+            "Trying to initialize handle for variable with wrong dtype. Expected"
+            f" {cpp_name(dtype)} got {cpp_name(node.attrs['dtype'])}"
+        )
+    state_ref.merged_shape(shape, node.inputs[1].raw_shape)
     return []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -131,6 +132,9 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
     settings = {**dict(zip(names, args)), **kwargs, "trainable": False}
     settings["collections"] = [*(settings.get("collections") or ()), GraphKeys.LOCAL_VARIABLES]
     return get_variable(name, **settings)
+
+
+vars(get_local_variable)["__signature__"] = inspect.signature(get_variable)
 
 
 def get_partitioned_variable(

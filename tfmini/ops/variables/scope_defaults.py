@@ -10,6 +10,8 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.variables.kind import (
+    VariableAggregation,
+    VariableSynchronization,
     resource_variables_enabled,
 )
 from tfmini.ops.variables.store import Request, VariableStore
@@ -165,8 +167,8 @@ class VariableScope:
                 validate_shape,
                 first_given(use_resource, self._use_resource, resource_variables_enabled()),
                 first_given(constraint, self._constraint),
-                synchronization,
-                aggregation,
+                VariableSynchronization.AUTO if synchronization is None else synchronization,
+                VariableAggregation.NONE if aggregation is None else aggregation,
             )
             return var_store.get_variable(request, first_given(custom_getter, self._custom_getter))
 
