@@ -300,6 +300,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.framework.nest": {
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
+        "compat.nest_names": (
+            "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths "
+            "flatten_with_tuple_paths map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths "
+            "yield_flattened_paths"
+        ),
     },
     "contrib.layers": {
         "layers.contrib.batch_norm": "batch_norm",

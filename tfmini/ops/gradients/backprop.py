@@ -330,9 +330,7 @@ class _Sweep:
         """The summed gradient of ``x``."""
         slots = self.contributions.get(x.op)
         if slots is None or not slots[x.value_index]:
-            if unconnected is UnconnectedGradients.ZERO:
-                return _zeros(x)
-            return None
+            return _zeros(x) if unconnected is UnconnectedGradients.ZERO else None
         # An x that is not between the ys and the xs was never visited, but may itself be a y.
         return sum_gradients(slots[x.value_index], self.aggregation, x.op)
 
@@ -341,8 +339,8 @@ def _zeros(x: Tensor) -> Tensor:
     if x.dtype.name != "resource":
         return handle_of("ZerosLike")(x, name="zeros_like")
     dtype, shape = x.handle_data or (dtypes.float32, None)
-    known = shape is not None and None not in shape
-    sizes = constant(shape, dtypes.int32, name="zeros/shape") if known else handle_of("VariableShape")(x)
+    unknown = shape is None or None in shape
+    sizes = handle_of("VariableShape")(x) if unknown else constant(shape, dtypes.int32, name="zeros/shape")
     return handle_of("Fill")(sizes, constant(0, dtype=dtype, name="zeros/Const"), name="zeros")
 
 
