@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -124,3 +125,33 @@ def test_of_two_cuts_of_a_link_the_worse_one_counts() -> None:
         network.run(moment)
         found.append(network.severed("a", "b"))
     assert found == [None, cuts[0], cuts[1], cuts[0], None]
+
+
+def test_overlapping_stops_keep_the_order_of_what_arrives() -> None:
+    """A call that comes while the first stop lasts may not come after one that comes while both last."""
+    network = SimulatedNetwork(FaultPlan([Stop("a", at=2.0, until=6.0), Stop("a", at=1.0, until=4.0)]))
+    host, order = network.host("a"), []
+    for moment in (1.5, 3.0, 5.0):
+        host.call_later(moment, order.append, moment)
+    network.run(10.0)
+    assert order == [1.5, 3.0, 5.0]
+
+
+def test_a_process_that_is_killed_while_its_servers_stop_holds_no_thread_of_another() -> None:
+    """The thread that drives the network when the stop begins gets what it waits for, and another thread goes on."""
+    network = SimulatedNetwork()
+    event = network.host("v").event()
+
+    def wait() -> None:
+        current_process().sleep(3.0)
+        event.wait()
+
+    threads = [network.host("v").thread(wait), network.host("w").thread(lambda: current_process().sleep(3.23))]
+    for thread in threads:
+        thread.start()
+    slow = types.SimpleNamespace(stop=lambda: current_process().sleep(5.0))
+    network.host("ps").servers["ps:2222"] = (None, slow)
+    network.call_later(3.2, network.end, "ps")
+    network.call_later(3.22, event.set)
+    network.run(15.0)
+    assert not any(thread.is_alive() for thread in threads)

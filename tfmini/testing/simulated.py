@@ -238,7 +238,8 @@ class SimulatedNetwork:
             return
         self.note("ended", name, "")
         for _, server in list(host.servers.values()):
-            host.call_soon(server.stop)
+            # In a thread of the process: it waits, and may be killed before it has waited long enough.
+            host.thread(server.stop, name="stop").start()
         self.call_later(_EXIT_S, self.kill, name)
 
     def sever(self, one: str, other: str, silent: bool = False) -> None:
@@ -273,8 +274,12 @@ class SimulatedNetwork:
 
     def stopped_until(self, name: str) -> float:
         """The time when the host continues, if it is stopped now; else the current time."""
-        now = self._time
-        return max((f.until for f in self._stops if f.task == name and f.at <= now < f.until), default=now)
+        until = self._time
+        # It may be stopped again before: what comes at once must keep its order with what came meanwhile.
+        for fault in sorted((f for f in self._stops if f.task == name), key=lambda f: f.at):
+            if fault.at <= until < fault.until:
+                until = fault.until
+        return until
 
     def wedged_until(self, name: str) -> float:
         """The time when the host handles messages again, if it does not now; else the current time."""
