@@ -378,11 +378,12 @@ class LostTensorsReply(Message):
 
 @message(kind=112, direction=PEER, reply=LostTensorsReply, retry=Retry.SAFE)
 class LostTensors(Message):
-    """Tensors of steps may be lost, for people by ``message``; ``receiver``: whose, if only the master can be told."""
+    """Tensors may be lost: a ``receiver``'s, if only the master can be told; those of a ``sender`` that is lost."""
 
     step_ids: Structure
     message: str
     receiver: str
+    sender: str
 
 
 def status_of(error: BaseException, task: str) -> Status:

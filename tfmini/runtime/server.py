@@ -124,10 +124,11 @@ class Server:
             _running.add(self)
 
     def _watch(self, peer: Any) -> None:
-        """Tells the worker when a task that it may exchange tensors with is lost."""
+        """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
             peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))
+            peer.on_lost(self.master.task_lost)
 
     def _deferred(self, handler: Any) -> Any:
         """A handler that keeps requests until the server has been started."""

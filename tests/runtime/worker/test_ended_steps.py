@@ -81,6 +81,20 @@ def test_tensors_that_are_lost_before_their_step_begins_end_it(cut_at: float) ->
     assert "/job:ps/replica:0/task:0 " in world.outcomes[1]
 
 
+def test_a_sender_that_dies_before_it_could_send_ends_the_step() -> None:
+    """ps0 has ended its part and dies while its tensors wait for a connection to ps1; only the master knows both."""
+    servers = {"w0": (CLUSTER, "worker", 0), "ps0": (CLUSTER, "ps", 0), "ps1": (CLUSTER, "ps", 1)}
+    world = World(servers, Sever(("ps0", "ps1"), at=0.5), Kill("ps0", at=0.64))
+
+    def before(step: int) -> None:
+        current_process().sleep(0.6 * step)
+
+    world.run(("/job:ps/task:0", "/job:ps/task:1"), 2, before=before)
+    assert [type(outcome) is str for outcome in world.outcomes] == [False, True]
+    assert "Tensors of /job:ps/replica:0/task:0" in world.outcomes[1]
+    assert "to /job:ps/replica:0/task:1" in world.outcomes[1]
+
+
 def test_tensors_that_are_dropped_because_no_connection_was_made_end_their_step() -> None:
     """ps0 has ended its part when it gives up to connect to ps1, which waits for the tensors."""
     servers = {"w0": (CLUSTER, "worker", 0), "ps0": (CLUSTER, "ps", 0), "ps1": (CLUSTER, "ps", 1)}

@@ -155,6 +155,11 @@ class Master:
                 text = f"{what}, which waits for them: {why}"
                 step.cancel(errors.UnavailableError.of(text, task=receiver))
 
+    def task_lost(self, peer: Any, why: str) -> None:
+        """A task can no longer be reached: steps may wait for tensors that it has sent."""
+        for step in [step for session in list(self.sessions.values()) for step in session.steps()]:
+            step.task_lost(peer, why)
+
     def session(self, handle: str) -> MasterSession:
         """The session of that handle.
 

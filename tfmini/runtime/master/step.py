@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.messages import AbortStep, RunGraph
+from tfmini.rpc.messages import AbortStep, LostTensors, RunGraph
 from tfmini.runtime.executor.partition_run import deadline_exceeded
 from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.master.step_state import Abort, Instruction, StepState
@@ -92,6 +92,20 @@ class Step:
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
         describe_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs, told)
+
+    def task_lost(self, peer: Any, why: str) -> None:
+        """A task is lost that may have run its part: ends the step if another part waits for tensors from there.
+
+        They may have waited for a connection when the process died. A part that has not ended fails by itself.
+        """
+        waiting = self.waiting_parts()
+        for part in [part for part in self.plan.parts if part.peer is peer and part not in waiting]:
+            for other in waiting:
+                if other.graph is not None:
+                    self.session.master.worker.tensors_lost([self.step_id], part.task, why, None)
+                else:
+                    lost = LostTensors([self.step_id], why, "", part.task)
+                    other.peer.call(lost, lambda _: None, incarnation=other.incarnation)
 
     # ---- parts ------------------------------------------------------------------------------
 

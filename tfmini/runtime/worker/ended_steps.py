@@ -4,8 +4,9 @@ A worker sends tensors without waiting for an answer. If the connection breaks, 
 waits for them ends when its own worker notices the loss. But the receiver's run may begin later, and the sender's may
 have ended already; then only the sender's worker knows that the run may wait for lost tensors, and it tells the
 receiver (`Worker.peer_lost`). If the receiver cannot be told, or the tensors were never sent for want of a connection
-(`Worker._unsent`), the sender's worker tells the masters of these steps, which end them. Otherwise the receiver would
-wait without end.
+(`Worker._unsent`), the sender's worker tells the masters of these steps, which end them. If the sender's process has
+died after its part of a step had ended, the master tells the tasks that have not answered (`Step.task_lost`). Otherwise
+the receiver would wait without end.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class LossReports:
 
         # To any incarnation: a dead link may have gone to the one before that which waits.
         if steps:
-            peer.call(LostTensors(list(steps), why, ""), answered, _REPORT_S, wait_for_ready=True)
+            peer.call(LostTensors(list(steps), why, "", ""), answered, _REPORT_S, wait_for_ready=True)
 
     def tell_masters(self, receiver: Any, steps: Mapping[int, str], why: str) -> None:
         """Tells the masters of steps that tensors for a receiver are lost, and that the receiver does not know it."""
@@ -84,6 +85,6 @@ class LossReports:
         for session, step_ids in by_session.items():
             masters = self.masters_of(session)
             if masters:  # a master in another task that has lost this one has ended its steps already
-                masters[0].call(LostTensors(step_ids, why, name), lambda _: None, _REPORT_S)
+                masters[0].call(LostTensors(step_ids, why, name, ""), lambda _: None, _REPORT_S)
             else:
                 self.on_undelivered(step_ids, self._task, name, why)

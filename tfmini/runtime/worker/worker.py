@@ -324,9 +324,9 @@ class Worker:
         self.losses.report(peer, steps, why)
 
     def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Any) -> None:
-        """Ends the steps that need tensors which a task has sent before its connection to this one broke."""
+        """Ends the steps that need tensors which a task sent before it, or its connection to this one, was lost."""
         for step_id in step_ids:
-            text = f"{task} lost {self.task} after it had sent tensors for step {step_id}: {why}"
+            text = f"Tensors of {task} for step {step_id} were lost on their way to {self.task}: {why}"
             error = errors.UnavailableError.of(text, task=task)
             with self._lock:
                 run = self.runs.get(step_id)

@@ -171,7 +171,11 @@ class _WorkerService:
         steps = request.step_ids
         if not (type(steps) is list and len(steps) <= STEP_LIMIT and all(type(step_id) is int for step_id in steps)):
             raise errors.InvalidArgumentError.of(f"LostTensors of {peer} is malformed: {str(steps):.80}")
-        if request.receiver:
+        if request.sender:
+            for step_id in steps:
+                self._check_step(step_id, peer)
+            self.worker.tensors_lost(steps, request.sender, request.message, None)
+        elif request.receiver:
             self.worker.losses.on_undelivered(steps, peer.task, request.receiver, request.message)
         else:
             self.worker.tensors_lost(steps, peer.task, request.message, peer)
