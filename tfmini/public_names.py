@@ -289,6 +289,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.flow.cond": "smart_cond smart_constant_value",
         "ops.type_specs": "TensorSpec",
+        "placement.variable_device_chooser": "VariableDeviceChooser",
         "train.checkpointing.assign_from_checkpoint": (
             "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
         ),
@@ -353,6 +354,13 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.learn.preprocessing": {
         "compat.learn_names": "ByteProcessor CategoricalVocabulary VocabularyProcessor tokenizer",
+    },
+    "contrib.learn.datasets": {
+        "compat.learn_data": "load_dataset",
+    },
+    "contrib.learn.datasets.base": {
+        "compat.learn_data": "load_csv_with_header load_csv_without_header",
+        "compat.mnist_data": "Dataset Datasets maybe_download",
     },
     "contrib.learn.datasets.mnist": {
         "compat.mnist_data": (
@@ -772,6 +780,9 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.file_io": (
             "GFile copy exists glob isdir listdir makedirs mkdir remove rename rmtree stat walk"
         ),
+    },
+    "keras.utils": {
+        "compat.keras_files": "get_file to_categorical",
     },
     "keras.datasets.mnist": {
         "compat.keras_data": "load_data",

@@ -43,6 +43,15 @@ def test_examples_have_weights(tmp_path: Path) -> None:
     assert next(made.predict(input_fn))["predictions"] == pytest.approx(np.array([2.0]), abs=0.2)
 
 
+def test_labels_may_be_bools(tmp_path: Path) -> None:
+    def input_fn():
+        return {"x": tf.constant([-1.0, 1.0])}, tf.constant([False, True])
+
+    made = tf.estimator.LinearClassifier([tf.feature_column.numeric_column("x")], str(tmp_path))
+    made.train(input_fn, steps=20)
+    assert made.evaluate(input_fn, steps=1)["accuracy"] == 1.0
+
+
 def test_wrong_arguments() -> None:
     column = tf.feature_column.numeric_column("x")
     with pytest.raises(ValueError, match="at least 2"):

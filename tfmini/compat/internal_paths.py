@@ -190,6 +190,8 @@ _OTHERS = {
     "distribute.v1.all_reduce": "-",
     "eager.backprop": "-",
     "eager.context": ":compat.internal_names",
+    "feature_column.feature_column": "tf.feature_column",
+    "feature_column.feature_column_lib": "tf.feature_column",
     "layers.base": "tf.layers",
     "layers.convolutional": "tf.layers :compat.layers_names",
     "layers.core": "tf.layers",
@@ -320,7 +322,6 @@ PACKAGES = ("core.framework", "core.protobuf", "core.util", "core.example", "exa
 UNSUPPORTED: dict[str, str] = {
     "python.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
     "python.estimator": "tf.estimator.Estimator with a model function",
-    "python.feature_column": "tf.placeholder and tf.nn.embedding_lookup",
     "python.debug": "tf.Print, tf.Assert or extra fetches",
     "python.compiler": "the graph as it is",
     "python.eager": "a graph that a tf.Session runs",

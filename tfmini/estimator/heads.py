@@ -141,7 +141,7 @@ class _ClassHead(Head):
                 raise ValueError(f"Labels dtype should be string if there is a vocabulary. Instead got {column.dtype}")
             table = index_table_from_tensor(list(self._vocabulary), name="class_id_lookup")
             return table.lookup(column)  # type: ignore[no-any-return]
-        if not (column.dtype.is_integer or column.dtype.is_floating):
+        if not (column.dtype.is_integer or column.dtype.is_floating or column.dtype.is_bool):
             raise ValueError(f"Labels dtype should be integer. Instead got {column.dtype}. Give a label_vocabulary.")
         return column
 

@@ -1,0 +1,105 @@
+"""``tf.keras.utils.get_file`` and ``to_categorical``: programs without Keras use them to get their data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import tempfile
+import urllib.request
+import zipfile
+from typing import Any
+
+import numpy as np
+
+_FOLDER = os.path.join("~", ".keras")
+_SHA256_LENGTH = 64
+
+
+def get_file(
+    fname: str,
+    origin: str,
+    untar: bool = False,
+    md5_hash: str | None = None,
+    file_hash: str | None = None,
+    cache_subdir: str = "datasets",
+    hash_algorithm: str = "auto",
+    extract: bool = False,
+    archive_format: Any = "auto",
+    cache_dir: str | None = None,
+) -> str:
+    """Downloads a file, unless it is there (``tf.keras.utils.get_file``).
+
+    Args:
+      fname: the file's name, or its path.
+      origin: its URL.
+      untar, extract: unpack the archive beside it; with ``untar`` the archive is ``fname`` with ``.tar.gz``.
+      md5_hash, file_hash: its digest, in hexadecimal; a file with another one is downloaded again.
+      cache_subdir: the folder below ``cache_dir``.
+      hash_algorithm: "md5", "sha256" or "auto", which tells them by their length.
+      archive_format: ignored: tar and zip archives are known by their content.
+      cache_dir: default: ``~/.keras``.
+
+    Returns:
+      The path of the file; with ``untar`` that of what it unpacked.
+
+    Raises:
+      Exception: the download failed; the message names the URL.
+      ValueError: it has another digest.
+    """
+    folder = os.path.join(os.path.expanduser(cache_dir or _FOLDER), cache_subdir)
+    os.makedirs(folder, exist_ok=True)
+    digest = file_hash or md5_hash
+    algorithm = "sha256" if hash_algorithm == "sha256" or digest and len(digest) == _SHA256_LENGTH else "md5"
+    target = os.path.join(folder, fname)
+    path = f"{target}.tar.gz" if untar else target
+    if not os.path.exists(path) or digest and _digest(path, algorithm) != digest:
+        _download(origin, path)
+        if digest and _digest(path, algorithm) != digest:
+            raise ValueError(f"{origin} has another {algorithm} than {digest}: it has changed, or arrived broken.")
+    if untar and not os.path.exists(target) or extract:
+        _unpack(path, folder)
+    return target
+
+
+def _download(origin: str, path: str) -> None:
+    """Fetches a file; nothing is left at its place if that fails."""
+    print(f"Downloading data from {origin}")
+    handle, part = tempfile.mkstemp(dir=os.path.dirname(path))
+    os.close(handle)
+    try:
+        urllib.request.urlretrieve(origin, part)
+        os.replace(part, path)
+    except OSError as error:
+        raise Exception(f"URL fetch failure on {origin}: {error}. Put the file at {path}.") from error
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
+def _digest(path: str, algorithm: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _unpack(path: str, folder: str) -> None:
+    if tarfile.is_tarfile(path):
+        with tarfile.open(path) as tar:
+            tar.extractall(folder, filter="data")  # refuses members outside of the folder
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(folder)
+
+
+def to_categorical(y: Any, num_classes: int | None = None, dtype: Any = "float32") -> np.ndarray:
+    """Class numbers as rows with a one (``tf.keras.utils.to_categorical``).
+
+    Args:
+      y: integers, of any shape; a last dimension of one is dropped.
+      num_classes: length of the rows; default: the largest number and one.
+      dtype: of the result.
+    """
+    numbers = np.asarray(y, dtype="int")
+    shape = numbers.shape[:-1] if numbers.ndim > 1 and numbers.shape[-1] == 1 else numbers.shape
+    classes = num_classes or int(numbers.max()) + 1
+    return np.eye(classes, dtype=dtype)[numbers.ravel()].reshape(*shape, classes)
