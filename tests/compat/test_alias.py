@@ -84,6 +84,9 @@ def test_generated_ops_have_their_names_in_snake_case() -> None:
         ("import tensorflow.keras.layers", "out of tfmini's scope; use tf.get_variable"),
         ("from tensorflow.keras.preprocessing import text", "use numpy, pillow or tf.image"),
         ("from tensorflow.python.keras import layers", "out of tfmini's scope"),
+        ("import tensorflow.contrib.distribute", "use tf.estimator.train_and_evaluate with ps in TF_CONFIG"),
+        ("from tensorflow.contrib.learn import learn_runner", "use tf.estimator.train_and_evaluate"),
+        ("import tensorflow.contrib.tpu", "use tf.estimator.Estimator in place of TPUEstimator"),
         ("import tensorflow.nothing", "tfmini does not have it yet"),
         ("from tensorflow.python.ops import nothing_ops", "tfmini has no module for this part of TensorFlow"),
         ("from tensorflow.contrib import tensor_forest", "use scikit-learn's forests"),
@@ -93,6 +96,14 @@ def test_generated_ops_have_their_names_in_snake_case() -> None:
 def test_errors_for_missing_names_have_an_alternative(code: str, told: str) -> None:
     with pytest.raises(ImportError, match=told):
         exec(code)
+
+
+def test_private_paths_of_data_and_columns() -> None:
+    from tensorflow.python.feature_column import feature_column  # type: ignore[import-not-found]
+    from tensorflow.python.keras.datasets import mnist  # type: ignore[import-not-found]
+
+    assert mnist.load_data is tf.keras.datasets.mnist.load_data
+    assert feature_column.numeric_column is tf.feature_column.numeric_column
 
 
 def test_names_of_modules_that_can_only_be_imported() -> None:
