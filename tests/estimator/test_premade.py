@@ -43,6 +43,18 @@ def test_examples_have_weights(tmp_path: Path) -> None:
     assert next(made.predict(input_fn))["predictions"] == pytest.approx(np.array([2.0]), abs=0.2)
 
 
+def test_a_hook_finds_the_losses_under_tensorflows_names(tmp_path: Path) -> None:
+    def input_fn():
+        return {"x": tf.constant([1.0, 1.0]), "w": tf.constant([1.0, 3.0])}, tf.constant([2.0, 4.0])
+
+    seen = []
+    names = {"average": "head/truediv", "loss": "head/weighted_loss/Sum"}
+    hook = tf.train.LoggingTensorHook(names, every_n_iter=1, formatter=lambda found: seen.append(found) or "")
+    made = tf.estimator.LinearRegressor([tf.feature_column.numeric_column("x")], str(tmp_path), weight_column="w")
+    made.train(input_fn, hooks=[hook], steps=1)
+    assert seen[0]["loss"] == pytest.approx(52.0) and seen[0]["average"] == pytest.approx(13.0)
+
+
 def test_labels_may_be_bools(tmp_path: Path) -> None:
     def input_fn():
         return {"x": tf.constant([-1.0, 1.0])}, tf.constant([False, True])

@@ -11,6 +11,7 @@ from tfmini.estimator.export_outputs import ClassificationOutput, PredictOutput,
 from tfmini.estimator.model_spec import EstimatorSpec
 from tfmini.estimator.modes import ModeKeys
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.loss_reduction import Reduction, compute_weighted_loss
 from tfmini.layers.metrics import binary
 from tfmini.layers.metrics.means import accuracy, mean
@@ -20,8 +21,8 @@ from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.layout import tile
 from tfmini.ops.array.shape import expand_dims, reshape, shape
-from tfmini.ops.math.elementwise import maximum, squared_difference, subtract
-from tfmini.ops.math.reduce_functions import argmax, reduce_mean
+from tfmini.ops.math.elementwise import maximum, multiply, squared_difference, subtract, truediv
+from tfmini.ops.math.reduce_functions import argmax, reduce_sum
 from tfmini.ops.math.unary import sigmoid
 from tfmini.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
@@ -69,19 +70,27 @@ class Head(abc.ABC):
         """Name of a signature -> output."""
 
     def spec(self, features: Any, mode: str, logits: Tensor, labels: Any, train: Train) -> EstimatorSpec:
-        """What the model function returns; ``train`` makes the training op of a loss."""
-        found = self.predictions(logits)
-        if mode == ModeKeys.PREDICT:
-            return EstimatorSpec(mode, found, export_outputs=self.outputs(found))
-        losses, numbers = self.losses(logits, labels)
-        weights = self._weights(features)
-        loss = compute_weighted_loss(losses, weights, reduction=self._reduction)
-        if mode == ModeKeys.EVAL:
-            metrics = {"average_loss": mean(losses, weights=weights), **self.metrics(found, numbers, weights)}
-            return EstimatorSpec(mode, found, loss, eval_metric_ops=metrics)
-        scalar("loss", loss)
-        scalar("average_loss", reduce_mean(losses))
-        return EstimatorSpec(mode, found, loss, train(loss))
+        """What the model function returns; ``train`` makes the training op of a loss.
+
+        Ops have TensorFlow's names where programs log them: ``head/weighted_loss/Sum`` and ``head/truediv``, the mean.
+        """
+        with name_scope(None, "head"):
+            found = self.predictions(logits)
+            if mode == ModeKeys.PREDICT:
+                return EstimatorSpec(mode, found, export_outputs=self.outputs(found))
+            losses, numbers = self.losses(logits, labels)
+            weights = self._weights(features)
+            loss = compute_weighted_loss(losses, weights, reduction=self._reduction)
+            if mode == ModeKeys.EVAL:
+                metrics = {"average_loss": mean(losses, weights=weights), **self.metrics(found, numbers, weights)}
+                return EstimatorSpec(mode, found, loss, eval_metric_ops=metrics)
+            averages = {}
+            if self._reduction == Reduction.SUM:
+                averages["average_loss"] = truediv(loss, reduce_sum(multiply(weights, ones_like(losses))))
+            with name_scope(""):  # a summary's tag has the scope
+                for tag, value in {"loss": loss, **averages}.items():
+                    scalar(tag, value)
+            return EstimatorSpec(mode, found, loss, train(loss))
 
     def _weights(self, features: Any) -> Any:
         column = self._weight_column
