@@ -102,4 +102,5 @@ def to_categorical(y: Any, num_classes: int | None = None, dtype: Any = "float32
     numbers = np.asarray(y, dtype="int")
     shape = numbers.shape[:-1] if numbers.ndim > 1 and numbers.shape[-1] == 1 else numbers.shape
     classes = num_classes or int(numbers.max()) + 1
-    return np.eye(classes, dtype=dtype)[numbers.ravel()].reshape(*shape, classes)
+    rows: np.ndarray = np.eye(classes, dtype=dtype)[numbers.ravel()].reshape(*shape, classes)
+    return rows
