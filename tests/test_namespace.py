@@ -75,7 +75,7 @@ def test_versions() -> None:
         (lambda: tf.keras.models, "out of tfmini's scope; use tf.get_variable"),
         (lambda: tf.GradientTape, "use tf.gradients"),
         (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
-        (lambda: tf.contrib.distribute, "use tf.distribute"),
+        (lambda: tf.contrib.distribute, "use tf.estimator.train_and_evaluate"),
         (lambda: tf.reduce_men, "Did you mean reduce_mean"),
         (lambda: tf.nn.reluu, "Did you mean relu"),
         (lambda: tf.errors.AbortError, "Did you mean AbortedError"),
