@@ -281,7 +281,9 @@ class Endpoint:
         backlog of a task that was not up yet may be read in any order.
         """
         link.started = hello.started
-        if hello.task and hello.started and not self._is_latest(link, hello):
+        # One of this task's own name is of another cluster, where many may have that name.
+        named = hello.task and hello.task != self.task
+        if named and hello.started and not self._is_latest(link, hello):
             link.end(_RESTARTED.format(hello.task))
             return
         if not hello.dialer:

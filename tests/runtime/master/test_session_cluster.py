@@ -51,6 +51,24 @@ def test_servers_that_do_not_know_each_other_share_a_step() -> None:
     assert set(trace.clocks) == {"/job:crew/replica:0/task:0", "/job:crew/replica:0/task:1"}
 
 
+def test_servers_of_one_name_all_talk_to_each_other() -> None:
+    """Each is ``/job:local/task:0`` by itself: the later ones are no restart of the earlier."""
+    numbers = []
+    for index in range(3):
+        with tf.device(f"/job:crew/task:{index}"):
+            numbers.append(tf.random_uniform([]) * 0.0 + float(index))
+    sums = []
+    for index in range(3):
+        with tf.device(f"/job:crew/task:{index}"):
+            sums.append(tf.add_n([tf.identity(number) for number in numbers]))
+    with local_servers(3) as servers:
+        targets = [server.target for server in servers]
+        for _ in range(2):
+            for target in targets:
+                with tf.Session(target, config=config_of(*targets)) as session:
+                    assert session.run(sums) == [3.0] * 3
+
+
 def test_its_steps_count_as_those_of_the_server() -> None:
     with tf.device("/job:crew/task:1"):
         there = tf.random_uniform([]) * 0.0
