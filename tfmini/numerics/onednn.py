@@ -42,6 +42,9 @@ _I, _F, _P, _C = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p, ctypes.c_char
 _TURNED = (b"N", b"T")
 _SGEMM: list[Any] = [_C, _C, _I, _I, _I, _F, _P, _I, _P, _I, _F, _P, _I]
 
+# Multiplications of a product that one thread finishes before others, which sleep, would have woken up.
+_SMALL = 1 << 22
+
 _threads: int | None = None
 
 
@@ -152,6 +155,7 @@ class Library:
         self.quick.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.quick.dnnl_version.restype = ctypes.POINTER(_Version)
         self.slow.dnnl_sgemm.argtypes = _SGEMM
+        self._all_threads: int = self.quick.omp_get_max_threads()
         if (major := self.quick.dnnl_version().contents.major) != 3:
             raise OneDnnError(f"{path} is oneDNN {major}; version 3 is needed")
         self.engine, self.stream, self.attributes = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
@@ -191,18 +195,23 @@ class Library:
         """Puts a product of contiguous matrices of float32 into ``result``."""
         rows, columns = result.shape
         inner = a.shape[0] if transpose_a else a.shape[1]
-        self.use_threads()
+        self.use_threads(alone=rows * columns * inner < _SMALL)
         check(self.slow.dnnl_sgemm(
             _TURNED[transpose_a], _TURNED[transpose_b], rows, columns, inner, 1.0, data_address(a), a.shape[1],
             data_address(b), b.shape[1], 0.0, data_address(result), columns,
         ))  # fmt: skip
 
-    def use_threads(self) -> int | None:
-        """Gives OpenMP the number of threads of `limit_threads`, which it keeps per calling thread; returns it."""
-        if _local.threads != _threads and _threads is not None:
-            self.quick.omp_set_num_threads(_threads)
-            _local.threads = _threads
-        return _threads
+    def use_threads(self, alone: bool = False) -> int:
+        """Gives OpenMP the number of threads of `limit_threads`, which it keeps per calling thread; returns it.
+
+        Args:
+          alone: use no other thread than the calling one.
+        """
+        wanted = 1 if alone else _threads or self._all_threads
+        if _local.threads != wanted:
+            self.quick.omp_set_num_threads(wanted)
+            _local.threads = wanted
+        return wanted
 
 
 def data_address(array: Array) -> int:
