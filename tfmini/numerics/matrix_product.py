@@ -9,9 +9,9 @@ import numpy as np
 from tfmini.numerics import onednn
 
 Array = np.ndarray[Any, Any]
-# Up to this many multiplications numpy's BLAS uses one thread. More must not go there while anything else goes to oneDNN:
-# the threads of each wait for work by spinning, on cores that the other's need (with 1 << 22 a step of the benchmarks'
-# convolutional network takes 2.3 times as long).
+# Up to this many multiplications numpy's BLAS uses one thread. Larger products must not go there while anything else
+# goes to oneDNN: the threads of each wait for work by spinning, on cores that the other's need (with 1 << 22 a step of
+# the benchmarks' convolutional network takes 2.3 times as long).
 _FEW = 1 << 18
 
 

@@ -15,13 +15,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from tfmini.graph.node import Node
 from tfmini.inspection.api import inspect
 from tfmini.progress import work
 from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
 from tfmini.simulation.calibration_models import MODELS, Model
-from tfmini.simulation.kernel_costs import CLASSES, Shapes, class_of, work_of
+from tfmini.simulation.kernel_costs import CLASSES, class_of, work_of
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
@@ -73,14 +72,14 @@ def samples_of(model: Model) -> list[Sample]:
     samples = []
     for op, seconds in times.items():
         node = found.nodes.get(op)
-        if node is not None and len(seconds) > _RUNS // 2:
-            samples.append(_sample(node, found.shapes, statistics.median(seconds)))
+        if node is None or len(seconds) <= _RUNS // 2:
+            continue
+        kind = class_of(node)
+        amount = work_of(node, found.shapes, kind)
+        # Without shapes nobody knows how much an op has done; as a curve's last point it would cost hours per megabyte.
+        if amount or kind == "view":
+            samples.append((node.op, kind, max(1.0, amount), max(_SHORTEST_S, statistics.median(seconds))))
     return samples
-
-
-def _sample(node: Node, shapes: Shapes, seconds: float) -> Sample:
-    kind = class_of(node)
-    return node.op, kind, max(1.0, work_of(node, shapes, kind)), max(_SHORTEST_S, seconds)
 
 
 def _op_times(session: Any, train: Any, feeds: Any) -> dict[str, list[float]]:
