@@ -1,6 +1,6 @@
 """A job whose tasks come and go: what its tasks run, and how tests read what they print.
 
-Arguments of a task: what to do ("async" or "ranks"), a directory for checkpoints, and a file that ends the training.
+Arguments of a task: what to do ("async", "sync", "ranks"), a directory for checkpoints, and a file that ends it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,26 @@ def train(server: Any, cluster: Any, index: int, directory: str, go: str) -> Non
     print("done", flush=True)
 
 
+def train_together(server: Any, cluster: Any, index: int, go: str) -> None:
+    """Elastic synchronous training; the chief prints how many gradients the last whole update had."""
+    is_chief = index == 0
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+        step = tf.train.get_or_create_global_step()
+        weight = tf.Variable(0.0)
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.01), 2, elastic=True)
+        train_op = optimizer.minimize(tf.square(weight - 1.0), global_step=step)
+    with tf.train.MonitoredTrainingSession(
+        server.target, is_chief, hooks=[optimizer.make_session_run_hook(is_chief, 0)], save_summaries_steps=None,
+        save_summaries_secs=None, log_step_count_steps=None,
+    ) as session:  # fmt: skip
+        while not session.should_stop() and not (is_chief and Path(go).exists()):
+            session.run(train_op)
+            if is_chief:
+                whole = optimizer.ledger(session).steps[-3:-1]
+                print("step", session.run(step), *[sum(each.applied.values()) for each in whole[-1:]], flush=True)
+    print("done", flush=True)
+
+
 def main(what: str, directory: str, go: str) -> None:
     config = json.loads(os.environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]
@@ -44,6 +64,8 @@ def main(what: str, directory: str, go: str) -> None:
     if job == "ps":
         print("ps", os.getpid(), config["cluster"]["ps"][index], flush=True)
         server.join()
+    elif what == "sync":
+        train_together(server, config["cluster"], index, go)
     elif what == "ranks":
         task.ranks(server, index, go, "2")
     else:

@@ -46,6 +46,22 @@ def test_workers_join_a_running_asynchronous_job_and_leave_it(
     assert "[worker/0] done" in out and "[worker/3] done" not in out
 
 
+def test_synchronous_updates_follow_the_number_of_workers(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    go = tmp_path / "go"
+    with cluster.start(comers.SCRIPT, "--workers", "2", args=("sync", "", str(go)), **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.until("[worker/0]", "step", "*", "2")
+        assert comers.scale(4, **runtime).returncode == 0
+        output.until("[worker/0]", "step", "*", "4")
+        assert comers.scale(1, **runtime).returncode == 0
+        output.until("[worker/0]", "step", "*", "1")
+        go.touch()
+        out, _ = output.end()
+    assert "[worker/0] done" in out
+
+
 def test_a_killed_ps_starts_again_and_training_goes_on_from_the_checkpoint(
     cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
 ) -> None:

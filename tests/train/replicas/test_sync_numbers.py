@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import tfmini as tf
 from tests.train.replicas.test_sync_replicas import servers
+from tfmini.train.replicas.roster import Follower
 from tfmini.train.replicas.sync_numbers import Numbers
 
 LIMIT_S = 120
@@ -70,6 +71,11 @@ class Team:
             came = self.changed.wait_for(lambda: self.errors or self.updates >= updates, LIMIT_S)
         assert came and not self.errors, (self.updates, self.errors)
 
+    def until_each_has(self, count: int) -> None:
+        """Waits for an update with so many gradients."""
+        while self.contributions(self.updates - 3)[-1:] != [count]:
+            self.until(self.updates + 1)
+
     def contributions(self, after: int) -> list[int]:
         """How many gradients each later update had."""
         steps = self.optimizer.ledger(self.chief).steps
@@ -125,6 +131,51 @@ def test_workers_that_join_are_counted_from_the_next_update_on() -> None:
         for thread in team.threads.values():
             thread.join(LIMIT_S)
     assert not team.errors
+
+
+def test_the_numbers_follow_the_workers_that_come_and_that_leave() -> None:
+    going, stays = threading.Event(), threading.Event()
+    going.set()
+    stays.set()
+    with servers(4) as (cluster, targets):
+        team = Team(cluster, targets, 2)
+        team.start(0, going.is_set)
+        team.start(1, going.is_set)
+        team.until(5)
+        assert set(team.contributions(0)) == {2}
+        for task in (2, 3):
+            team.start(task, stays.is_set)
+        team.until_each_has(4)
+        stays.clear()
+        team.until_each_has(2)
+        going.clear()
+        for thread in team.threads.values():
+            thread.join(LIMIT_S)
+    assert not team.errors
+
+
+class Changed:
+    """The numbers of a run, without its ops."""
+
+    def __init__(self, total: int) -> None:
+        self.first = self.wanted = Numbers(total, total)
+
+
+def test_following_begins_when_the_workers_of_the_script_are_there() -> None:
+    numbers = Changed(4)
+    follower = Follower(cast(Any, numbers))
+
+    def seen(count: int) -> int:
+        total = follower.wanted(count)
+        numbers.wanted = numbers.wanted if total is None else Numbers(total, total)
+        return numbers.wanted.total
+
+    assert [seen(count) for count in (1, 3, 2, 4, 6, 6, 5, 4)] == [4, 4, 4, 4, 6, 6, 5, 4]
+    numbers.wanted = Numbers(3, 3)  # one is dead
+    assert [seen(count) for count in (4, 5, 4)] == [3, 4, 3]
+    numbers.wanted = Numbers(6, 6)  # two more will come
+    assert [seen(count) for count in (4, 5, 6, 7, 6)] == [6, 6, 6, 7, 6]
+    assert seen(0) == 1
 
 
 def test_what_is_not_elastic_cannot_be_resized() -> None:

@@ -34,6 +34,7 @@ from tfmini.train.inputs.queue_runners import QueueRunner
 from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.optimizers.optimizer_inputs import GradAndVar
 from tfmini.train.optimizers.optimizer_wrapper import OptimizerWrapper
+from tfmini.train.replicas.roster import Roster
 from tfmini.train.replicas.sync_ledger import SyncLedger, ledger_ops
 from tfmini.train.replicas.sync_numbers import ChangingNumbers, Numbers
 from tfmini.train.replicas.sync_replicas_hook import SyncReplicasHook
@@ -56,7 +57,8 @@ class SyncReplicasOptimizer(OptimizerWrapper):
       variable_averages: an `ExponentialMovingAverage` to update after each step.
       variables_to_average: the variables for ``variable_averages``.
       use_locking, name: as in `Optimizer`.
-      elastic: both numbers may change during the run; see `resize`. The graph then is not TensorFlow's.
+      elastic: both numbers may change during the run: they follow the workers that come, and that leave in good order;
+        see also `resize`. The graph then is not TensorFlow's.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._tokens_per_step = max(self._total_num_replicas, replicas_to_aggregate)
         self._elastic = elastic
         self._numbers: ChangingNumbers | None = None
+        self._roster: Roster | None = None
         self._global_step: Any = None
         self._local_step: Any = None
         self._sync_token_queue: Any = None
@@ -145,6 +148,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         if self._elastic:
             with device(global_step.device):
                 self._numbers = ChangingNumbers(Numbers(self._replicas_to_aggregate, self._total_num_replicas))
+            self._roster = Roster(global_step.device, self._anchor.device)
 
     def _add_accumulators(self, pairs: list[GradAndVar]) -> tuple[list[Operation], list[GradAndVar]]:
         """(the operations that send gradients, pairs of mean gradient and variable)."""

@@ -9,7 +9,8 @@ from tfmini import errors
 from tfmini.graph.scoping import device, name_scope
 from tfmini.ops.queues import queue_ops
 from tfmini.runtime.process import current_process
-from tfmini.train.hooks.session_run_hook import SessionRunHook
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunHook
+from tfmini.train.replicas.roster import Follower
 from tfmini.train.sessions.readiness import ready
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class SyncReplicasHook(SessionRunHook):
         self._num_tokens = num_tokens
         self._runner: Any = None
         self._init_tokens: Any = None
+        self._follower: Follower | None = None
 
     def begin(self) -> None:
         """Adds the ops that the hook runs.
@@ -42,6 +44,7 @@ class SyncReplicasHook(SessionRunHook):
         if optimizer._chief_queue_runner is None:
             raise ValueError("SyncReplicasOptimizer.apply_gradient should be called before using the hook.")
         optimizer._state.has_hook = True
+        self._roster = optimizer._roster
         self._ready_op = optimizer.ready_for_local_init_op
         queue = optimizer._sync_token_queue
         if self._is_chief:
@@ -77,8 +80,22 @@ class SyncReplicasHook(SessionRunHook):
         numbers = self._optimizer._numbers
         if self._is_chief and numbers is not None and session.run(self._optimizer._global_step) > 0:
             numbers.go_on(session)
+        if self._roster is not None:
+            session.run(self._roster.enter)
+        if self._is_chief and numbers is not None:
+            self._follower = Follower(numbers)
         if self._runner is not None:
             self._runner.create_threads(session, coord=coord, daemon=True, start=True)
+
+    def before_run(self, run_context: Any) -> SessionRunArgs | None:
+        """On the chief of an elastic run: also counts the workers."""
+        return SessionRunArgs(self._roster.count) if self._roster and self._follower else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Lets the number of gradients follow the number of workers."""
+        wanted = self._follower.wanted(int(run_values.results)) if self._follower else None
+        if wanted is not None:
+            self._optimizer.resize(run_context.session, wanted)
 
     def _wait_for_reopening(self, session: Any) -> None:
         """Handles a queue that the chief of an earlier run closed: the new chief reopens it, workers wait for that."""
@@ -112,6 +129,8 @@ class SyncReplicasHook(SessionRunHook):
         A chief that only leaves, because its process was told to end, returns its token, too: the others wait for it.
         """
         try:
+            if self._roster is not None:
+                session.run(self._roster.leave)
             session.run(self._leave_op if current_process().is_leaving else self._end_op)
         except _OTHERS_ENDED as error:
             _log.debug("The synchronous run has ended on other tasks: %s", error)
