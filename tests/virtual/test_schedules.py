@@ -31,8 +31,9 @@ def test_clusters_end_as_promised(first: int) -> None:
         run_schedule(seed)
 
 
-# A server that stops, a step repeated after the end of its run, tensors sent by a dead link to the incarnation before.
-@pytest.mark.parametrize("seed", [1004915, 2017507, 2020574])
+# A server that stops, a step repeated after the end of its run, tensors sent by a dead link to the incarnation before,
+# a chief killed while it ends its run.
+@pytest.mark.parametrize("seed", [1004915, 2017507, 2020574, 5014202])
 def test_what_once_failed_ends_as_promised(seed: int) -> None:
     """They replay what they found as long as `plans` draws the same from a seed."""
     run_schedule(seed)
