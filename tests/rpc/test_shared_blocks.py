@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import socket
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -112,6 +114,33 @@ def test_without_descriptors_a_block_says_what_to_do() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         sender.close()
         receiver.close()
+
+
+class _AtOnce:
+    """A reactor that makes calls at once, and none later."""
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        call()
+
+    def call_later(self, delay: float, call: Any, *args: Any) -> None:
+        """Does nothing: no test waits for a timer."""
+
+
+@pytest.mark.parametrize("nbytes", [64 << 10, 300_000, 1_000_000, 3 << 20])
+def test_a_connection_of_one_direction_uses_its_blocks_again(nbytes: int) -> None:
+    """The owner hears of freed blocks although the receiver has no message for it."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sender = LaneMemory(mine, cast(Any, _AtOnce()), lambda: None)
+    receiver = LaneMemory(theirs, cast(Any, _AtOnce()), lambda: sender.read_notes(receiver.pop_notes()))
+    used = set()
+    for value in range(200):
+        block = sender.share([bytes([value]) * nbytes])
+        assert block is not None and sender.send_descriptor(block)
+        used.add(block.id)
+        assert receiver.borrow(block.id)[nbytes - 1] == value  # nothing keeps it
+    assert len(used) * nbytes <= (1 << 20) + nbytes
+    sender.close()
+    receiver.close()
 
 
 def test_blocks_in_use_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,9 @@ from tfmini.rpc.lane_wire import FLAG, PLACE
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
 
-_URGENT_BYTES = 1 << 20  # a freed block of this size is returned at once, smaller ones with the next message
+# When freed blocks have so many bytes they are returned in a message of their own; fewer go with the next message. On a
+# connection with one direction, such as that of a ps to a worker, there is none: the owner would make new blocks.
+_URGENT_BYTES = 1 << 20
 _FREE_TICK_S = 0.02
 
 
@@ -36,6 +38,7 @@ class LaneMemory:
         self._cache = BlockCache(self._on_free)
         self._timer: Any = None
         self._closed = False
+        self._freed_bytes = 0  # since the last notes, about: threads may miss each other's
         self.notes: collections.deque[int] = collections.deque()
         sock.setblocking(False)
 
@@ -75,6 +78,7 @@ class LaneMemory:
 
     def pop_notes(self) -> list[int]:
         """Removes and returns the notes that wait, to be sent with a message."""
+        self._freed_bytes = 0
         notes = []
         while self.notes:
             notes.append(self.notes.popleft())
@@ -118,7 +122,9 @@ class LaneMemory:
     def _on_free(self, block_id: int, nbytes: int) -> None:
         """Notes that the last view of a transfer is gone. See `BlockCache`: this must not lock."""
         self.notes.append(block_id)
-        if nbytes >= _URGENT_BYTES and not self._closed:
+        self._freed_bytes += nbytes
+        if self._freed_bytes >= _URGENT_BYTES and not self._closed:
+            self._freed_bytes = 0
             self._reactor.call_soon(self._send_notes)
 
     def _on_shed(self, dropped: list[int]) -> None:
