@@ -22,6 +22,7 @@ receives S once per worker: 2·N·S pass through it in each step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfmini.collectives.schedules import DIRECT_LIMIT, piece_count
@@ -42,6 +43,54 @@ def all_reduce_cost(nbytes: int, size: int) -> Cost:
     if nbytes <= DIRECT_LIMIT // (size - 1):
         return Cost(size - 1, float(nbytes * (size - 1)))
     return Cost(2 * (size - 1) * piece_count(nbytes, size), 2 * (size - 1) / size * nbytes)
+
+
+class Flow(NamedTuple):
+    """What one rank sends to another in a collective. ``nbytes`` is None where the tensor's size is unknown."""
+
+    source: int
+    target: int
+    nbytes: int | None
+    messages: int
+
+
+def flows(kind: str, nbytes: int | None, size: int, root: int = 0) -> Iterator[Flow]:
+    """Yields what the ranks of one collective send over tcp: a ring, the chain of a broadcast, or all to all.
+
+    Args:
+      kind: the trait "collective" of the op: ``all-reduce``, ``broadcast``, ``gather``, ``all-to-all``,
+        ``reduce-scatter``.
+      nbytes: of the tensor of one rank; of an all-to-all with splits, each part counts as the mean.
+      root: the rank that broadcasts.
+    """
+    if kind == "broadcast":
+        for i in range(root, root + size - 1):
+            yield Flow(i % size, (i + 1) % size, nbytes, 1)
+        return
+    if is_ring(kind, nbytes, size):
+        cost = all_reduce_cost(nbytes, size) if nbytes is not None else Cost(2 * (size - 1), 0.0)
+        each = None if nbytes is None else round(cost.nbytes)
+        for rank in range(size):
+            yield Flow(rank, (rank + 1) % size, each, cost.messages)
+        return
+    if nbytes is not None and kind in ("all-to-all", "reduce-scatter"):
+        nbytes = round(nbytes / size)
+    for source in range(size):
+        for target in range(size):
+            if source != target:
+                yield Flow(source, target, nbytes, 1)
+
+
+def is_ring(kind: str, nbytes: int | None, size: int) -> bool:
+    """Whether a collective goes round a ring."""
+    return kind == "all-reduce" and size > 1 and (nbytes is None or nbytes > DIRECT_LIMIT // (size - 1))
+
+
+def serial_steps(kind: str, nbytes: int | None, size: int) -> int:
+    """How many messages follow each other before a collective can end: the latencies that it waits for."""
+    if is_ring(kind, nbytes, size):
+        return 2 * (size - 1)
+    return size - 1 if kind == "broadcast" else min(1, size - 1)
 
 
 def shared_all_reduce_cost(nbytes: int, size: int) -> Cost:

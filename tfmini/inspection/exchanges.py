@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfmini.collectives.costs import all_reduce_cost
-from tfmini.collectives.schedules import DIRECT_LIMIT
+from tfmini.collectives.costs import flows
 from tfmini.devices import parse
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.traits import ops_with, trait_of
@@ -82,31 +81,15 @@ def _collective(found: Inspection, ops: dict[str, Node]) -> _Collective:
 
 
 def _traffic(c: _Collective) -> Iterator[tuple[str, str, int | None, int]]:
-    """Yields (from, to, bytes, messages) of a ring, of the chain of a broadcast, or from all to all."""
-    count = len(c.devices)
-    following = [(src, c.devices[(i + 1) % count]) for i, src in enumerate(c.devices)]
-    if c.kind == "broadcast":
-        first = next((i for i, d in enumerate(c.devices) if d in c.ops and _is_source(c.ops[d])), 0)
-        yield from ((*following[(first + i) % count], c.nbytes, 1) for i in range(count - 1))
-    elif c.kind == "all-reduce" and count > 1 and (c.nbytes is None or c.nbytes > DIRECT_LIMIT // (count - 1)):
-        nbytes, messages = _ring_cost(c.nbytes, count)
-        yield from ((src, dst, nbytes, messages) for src, dst in following)
-    else:
-        nbytes = c.nbytes
-        if nbytes is not None and c.kind in ("all-to-all", "reduce-scatter"):
-            nbytes = round(nbytes / count)  # of an all-to-all with splits: the mean
-        yield from ((src, dst, nbytes, 1) for src in c.devices for dst in c.devices if src != dst)
+    """Yields (from, to, bytes, messages)."""
+    root = next((i for i, d in enumerate(c.devices) if d in c.ops and is_source(c.ops[d])), 0)
+    for flow in flows(c.kind, c.nbytes, len(c.devices), root):
+        yield c.devices[flow.source], c.devices[flow.target], flow.nbytes, flow.messages
 
 
-def _is_source(node: Node) -> bool:
+def is_source(node: Node) -> bool:
+    """Whether the op is the one that broadcasts."""
     return node.op == "CollectiveBcastSend" or bool(node.attrs.get("is_source"))
-
-
-def _ring_cost(nbytes: int | None, count: int) -> tuple[int | None, int]:
-    if nbytes is None:
-        return None, 2 * (count - 1)
-    cost = all_reduce_cost(nbytes, count)
-    return round(cost.nbytes), cost.messages
 
 
 def _transfer(c: _Collective, number: int, src: str, dst: str, nbytes: int | None, messages: int) -> Transfer:

@@ -15,10 +15,11 @@ from functools import partial
 
 from tfmini.simulation.cores import Clock, Cores, Thread
 from tfmini.simulation.cores import Piece as Work
+from tfmini.simulation.exchange import exchange
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.task_program import Piece, SegmentCosts, TaskProgram
-from tfmini.simulation.waits import ADD, Stores, Wait
+from tfmini.simulation.waits import ADD, Member, Stores
 
 _POOL = 2  # threads for long segments, as of a server's default options
 
@@ -64,9 +65,12 @@ class World:
 
     def __init__(self, clock: Clock, cluster: Cluster, plans: Sequence[StepPlan] = ()) -> None:
         self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster)
-        self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()))
+        self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()), self._exchange)
         cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
         self.tasks = {task: Task(clock, cores[host]) for task, host in cluster.hosts.items()}
+
+    def _exchange(self, members: Sequence[Member], cause: Event) -> None:
+        exchange(members, cause, self.nics, self.clock.now())
 
     def submit(self, task: str, job: Iterator[Work], in_pool: bool = False) -> None:
         """Queues a job on a task."""
@@ -242,20 +246,19 @@ class _Part:
         if piece.wait is not None:
             self.step.world.stores.begin(self.task, piece.wait, cause, answer)
         elif answer is not None:
-            answer(cause)
+            answer(cause, 0.0)
 
-    def _answered(self, piece: Piece, cause: Event) -> None:
-        world, wait = self.step.world, piece.wait
-        ready = world.clock.now() + (0.0 if wait is None else wait.seconds)
-        world.clock.call_later(
-            ready - world.clock.now(),
-            lambda: world.submit(self.task, self._after_wait(piece.begins, wait, ready, cause)),
-        )
+    def _answered(self, piece: Piece, cause: Event, cpu_s: float) -> None:
+        """The op has ended, or ends when its cause does: a collective."""
+        world = self.step.world
+        delay = max(0.0, cause.end - world.clock.now())
+        after = partial(self._after_wait, piece.begins, cpu_s)
+        world.clock.call_later(delay, lambda: world.submit(self.task, after(world.clock.now(), cause)))
 
-    def _after_wait(self, key: int, wait: Wait | None, ready: float, cause: Event) -> Iterator[Work]:
-        if wait is not None and wait.cpu_s:
+    def _after_wait(self, key: int, cpu_s: float, ready: float, cause: Event) -> Iterator[Work]:
+        if cpu_s:
             event = self.step.world.event("collective", self.task, ready, cause)
-            yield wait.cpu_s, None
+            yield cpu_s, None
             cause = self.step.world.end(event)
         yield from self.complete(key, cause)
 

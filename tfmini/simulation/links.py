@@ -68,8 +68,8 @@ class Nics:
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
-    def arrival(self, source: str, target: str, nbytes: int, now: float) -> float:
-        """When a message of ``nbytes`` that leaves the task ``source`` now is complete at the task ``target``."""
+    def arrival(self, source: str, target: str, nbytes: int, now: float, messages: int = 1) -> float:
+        """When ``nbytes`` that leave the task ``source`` now are all at the task ``target``."""
         self.carried[source, target] += nbytes
         here, there = self.cluster.hosts[source], self.cluster.hosts[target]
         link = self.cluster.between(source, target)
@@ -82,6 +82,6 @@ class Nics:
         self._free[there, "in"] = first + seconds
         for usage in (self.sent[here], self.received[there]):
             usage.nbytes += nbytes
-            usage.messages += 1
+            usage.messages += messages
             usage.busy_s += seconds
         return first + seconds

@@ -131,7 +131,7 @@ class StepModel:
         found = self.found
         partitions = partition(nodes, devices, incarnations=self._incarnations, name_counter=itertools.count())
         layout = lay_out(partitions)
-        wait = functools.partial(wait_of, nodes=found.nodes, shapes=found.shapes, cluster=self.cluster)
+        wait = functools.partial(wait_of, nodes=found.nodes, shapes=found.shapes)
         programs = {}
         for task, own in layout.tasks.items():
             machine = self.cluster.machines[self.cluster.hosts[task]]

@@ -7,23 +7,24 @@ fill) never runs empty.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from tfmini.collectives.costs import all_reduce_cost, shared_all_reduce_cost
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.traits import ops_with, trait_of
 from tfmini.inspection.cost import size
+from tfmini.inspection.exchanges import is_source
 from tfmini.ops.queues.queue_ops import enqueue_many, enqueue_many_v1
 from tfmini.shapes import RawShape
 from tfmini.simulation.kernel_costs import Shapes
-from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Event
 
 _MANY = frozenset(handle.op_def.name for handle in (enqueue_many, enqueue_many_v1))
 COLLECTIVES = ops_with("collective")
 ADD, TAKE, MEET = "add", "take", "meet"
-Answer = Callable[[Event], None]
+Answer = Callable[[Event, float], None]
+"""Called with the cause, and with the CPU that the task then spends on the op."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,27 @@ class Wait:
       kind: `ADD` elements, `TAKE` elements as soon as there are enough, or `MEET` the other members of a group.
       key: the op of the queue or accumulator, or the keys of the collective.
       count: of elements, or of members.
-      cpu_s, seconds: what each member of a collective computes, and waits beyond that, once all have come.
+      collective: what the members do, the op's trait: ``all-reduce``, ``broadcast`` and so on.
+      nbytes: of a member's tensor. ``is_root``: whether this member broadcasts.
     """
 
     kind: str
     key: str
     count: int
-    cpu_s: float = 0.0
-    seconds: float = 0.0
+    collective: str = ""
+    nbytes: int = 0
+    is_root: bool = False
 
 
-def wait_of(node: Node, nodes: Nodes, shapes: Shapes, cluster: Cluster) -> Wait | None:
+class Member(NamedTuple):
+    """A task that has come to a collective."""
+
+    task: str
+    wait: Wait
+    answer: Answer
+
+
+def wait_of(node: Node, nodes: Nodes, shapes: Shapes) -> Wait | None:
     """The wait of an op; None for an op that concerns no other step.
 
     Args:
@@ -52,7 +63,7 @@ def wait_of(node: Node, nodes: Nodes, shapes: Shapes, cluster: Cluster) -> Wait 
     """
     node = nodes.get(node.name, node)
     if trait_of(node.op, "collective") is not None:
-        return _meeting(node, shapes, cluster)
+        return _meeting(node, shapes)
     accumulator, queue = trait_of(node.op, "accumulator"), trait_of(node.op, "queue")
     if accumulator == "apply":
         return Wait(ADD, node.inputs[0][0], 1)
@@ -75,17 +86,11 @@ def _rows(shape: RawShape) -> int:
     return (shape[0] or 1) if shape else 1
 
 
-def _meeting(node: Node, shapes: Shapes, cluster: Cluster) -> Wait:
+def _meeting(node: Node, shapes: Shapes) -> Wait:
     count = size(shapes.get(node.inputs[0] if node.inputs else (node.name, 0))) or 0
-    nbytes, members = count * node.attrs["T"].size, node.attrs["group_size"]
     key = f"{node.attrs['group_key']}:{node.attrs['instance_key']}"
-    if len(set(cluster.hosts.values())) == 1:  # in shared memory
-        link = cluster.local
-        shared = shared_all_reduce_cost(nbytes, members)
-        return Wait(MEET, key, members, link.receive_s + shared.nbytes * link.copy_s_per_byte, link.latency_s)
-    link, cost = cluster.link, all_reduce_cost(nbytes, members)
-    cpu_s = cost.messages * (link.send_s + link.receive_s) + 2 * cost.nbytes * link.copy_s_per_byte
-    return Wait(MEET, key, members, cpu_s, cost.messages * link.latency_s + cost.nbytes / link.bytes_per_s)
+    kind: str = trait_of(node.op, "collective")
+    return Wait(MEET, key, node.attrs["group_size"], kind, count * node.attrs["T"].size, is_source(node))
 
 
 @dataclass
@@ -101,26 +106,27 @@ class Stores:
 
     Args:
       filled: the keys of those that steps fill.
+      exchange: runs a collective whose members have all come, and answers them.
     """
 
-    def __init__(self, filled: frozenset[str]) -> None:
-        self._filled = filled
+    def __init__(self, filled: frozenset[str], exchange: Callable[[Sequence[Member], Event], None]) -> None:
+        self._filled, self._exchange = filled, exchange
         self._stores: dict[tuple[str, str], _Store] = {}
-        self._meetings: dict[str, list[Answer]] = {}
+        self._meetings: dict[str, list[Member]] = {}
 
     def begin(self, task: str, wait: Wait, cause: Event, answer: Answer | None) -> None:
-        """An op on ``task`` begins; ``answer(cause)`` is called once, now or later."""
+        """An op on ``task`` begins; ``answer`` is called once, now or later."""
         if wait.kind == MEET:
-            self._meet(wait, cause, answer)
+            self._meet(Member(task, wait, answer or _ignore), cause)
         elif wait.kind == ADD:
             store = self._stores.setdefault((task, wait.key), _Store())
             store.elements += wait.count
             if answer is not None:
-                answer(cause)
+                answer(cause, 0.0)
             self._serve(store, cause)
         elif answer is not None:
             if wait.key not in self._filled:
-                answer(cause)
+                answer(cause, 0.0)
                 return
             store = self._stores.setdefault((task, wait.key), _Store())
             store.waiting.append((wait.count, answer))
@@ -130,13 +136,15 @@ class Stores:
         while store.waiting and store.waiting[0][0] <= store.elements:
             count, answer = store.waiting.popleft()
             store.elements -= count
-            answer(cause)
+            answer(cause, 0.0)
 
-    def _meet(self, wait: Wait, cause: Event, answer: Answer | None) -> None:
-        members = self._meetings.setdefault(wait.key, [])
-        if answer is not None:
-            members.append(answer)
-        if len(members) >= wait.count:
-            del self._meetings[wait.key]
-            for each in members:
-                each(cause)
+    def _meet(self, member: Member, cause: Event) -> None:
+        members = self._meetings.setdefault(member.wait.key, [])
+        members.append(member)
+        if len(members) >= member.wait.count:
+            del self._meetings[member.wait.key]
+            self._exchange(members, cause)
+
+
+def _ignore(cause: Event, cpu_s: float) -> None:
+    """The answer to an op whose end nothing waits for."""
