@@ -11,6 +11,7 @@ import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.placement.layout import Route
+from tfmini.simulation.cores import Events
 from tfmini.simulation.exchange import exchange
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.prediction import Event, Prediction
@@ -25,72 +26,88 @@ def _task(index: int) -> str:
     return f"/job:worker/replica:0/task:{index}"
 
 
-def _run(nics: Nics, size: int, nbytes: int, now: float = 0.0, kind: str = "all-reduce", root: int = 0) -> Event:
-    """Runs a collective; all members get the same event."""
+def _begin(nics: Nics, size: int, nbytes: int, kind: str = "all-reduce", root: int = 0) -> list[Event]:
+    """Begins a collective now; the list receives its event once for each member."""
     found: list[Event] = []
     tasks = [_task(i) for i in range(size)]
     members = [
         Member(task, Wait(MEET, "key", size, kind, nbytes, i == root), lambda cause, cpu_s: found.append(cause))
         for i, task in enumerate(tasks)
     ]
-    exchange(members[::-1], Event("before", tasks[0], now, None), nics, now)
-    assert len(found) == size
-    assert len(set(map(id, found))) == 1
-    return found[0]
+    exchange(members[::-1], Event("before", tasks[0], nics.clock.now(), None), nics)
+    return found
+
+
+def _end(nics: Nics, *found: list[Event]) -> list[Event]:
+    """The events of collectives, after all have ended."""
+    events = nics.clock
+    assert isinstance(events, Events)
+    events.run()
+    assert all(len(set(map(id, each))) == 1 for each in found)
+    return [each[0] for each in found]
 
 
 def _nics(size: int) -> Nics:
-    return Nics(Cluster.on_own_machines([_task(i) for i in range(size)], plain(), "8Gbit"))
+    return Nics(Cluster.on_own_machines([_task(i) for i in range(size)], plain(), "8Gbit"), Events())
 
 
 @pytest.mark.parametrize("size", [2, 4, 12])
 def test_a_ring_takes_the_bytes_of_one_member_and_all_latencies(size: int) -> None:
     nics, nbytes = _nics(size), 12_000_000
     share = 2 * (size - 1) / size * nbytes
-    assert _run(nics, size, nbytes).end == pytest.approx(share / RATE + 2 * (size - 1) * LATENCY_S)
+    (event,) = _end(nics, _begin(nics, size, nbytes))
+    assert event.end == pytest.approx(share / RATE + 2 * (size - 1) * LATENCY_S)
     assert nics.carried[_task(size - 1), _task(0)] == pytest.approx(share)  # task 10 comes after task 9
     assert all(usage.nbytes == pytest.approx(share) for usage in [*nics.sent.values(), *nics.received.values()])
 
 
 def test_a_broadcast_begins_at_its_root() -> None:
     nics = _nics(3)
-    _run(nics, 3, 1000, kind="broadcast", root=1)
+    _end(nics, _begin(nics, 3, 1000, kind="broadcast", root=1))
     assert dict(nics.carried) == {(_task(1), _task(2)): 1000, (_task(2), _task(0)): 1000}
 
 
 def test_two_collectives_share_the_links() -> None:
     nics, nbytes = _nics(4), 8_000_000
-    first, second = _run(nics, 4, nbytes), _run(nics, 4, nbytes)
+    first, second = _end(nics, _begin(nics, 4, nbytes), _begin(nics, 4, nbytes))
     share_s = 1.5 * nbytes / RATE
     assert second.end - first.end == pytest.approx(share_s)
 
 
 def test_a_collective_waits_for_other_messages() -> None:
     nics = _nics(4)
-    busy = nics.arrival(_task(1), _task(3), 5_000_000, 0.0)
-    event = _run(nics, 4, 8_000_000)
-    assert event.end == pytest.approx(busy - LATENCY_S + 12e-3 + 6 * LATENCY_S)
-    assert _task(1) in event.task
+    nics.send(_task(1), _task(3), 5_000_000, lambda: None)
+    (event,) = _end(nics, _begin(nics, 4, 8_000_000))
+    assert event.end == pytest.approx(5e-3 + 12e-3 + 6 * LATENCY_S)
+    assert event.task in (f"{_task(1)} -> {_task(2)}", f"{_task(2)} -> {_task(3)}")  # both waited for it
 
 
 def test_no_nic_carries_more_than_its_rate() -> None:
-    chance, nics, now, ends = random.Random(3), _nics(6), 0.0, [0.0]
+    chance, nics, at = random.Random(3), _nics(6), 0.0
+    events = nics.clock
+    kinds = ["all-reduce", "broadcast", "gather", "all-to-all", "reduce-scatter"]
     for _ in range(200):
-        now += chance.uniform(0.0, 2e-3)
+        at += chance.uniform(0.0, 2e-3)
         if chance.random() < 0.5:
-            kind = chance.choice(["all-reduce", "broadcast", "gather", "all-to-all", "reduce-scatter"])
-            ends.append(_run(nics, 6, chance.randint(0, 1_000_000), now, kind).end)
+            events.call_later(at, _begin, nics, 6, chance.randint(0, 1_000_000), chance.choice(kinds))
         else:
             source, target = chance.sample(range(6), 2)
-            ends.append(nics.arrival(_task(source), _task(target), chance.randint(0, 1_000_000), now))
-        for usage in [*nics.sent.values(), *nics.received.values()]:
-            assert usage.nbytes <= max(ends) * RATE * (1 + 1e-9)
+            events.call_later(at, nics.send, _task(source), _task(target), chance.randint(0, 1_000_000), _nothing)
+    _end(nics)
+    for usage in [*nics.sent.values(), *nics.received.values()]:
+        assert usage.nbytes <= events.now() * RATE * (1 + 1e-9)
+        assert usage.busy_s == pytest.approx(usage.nbytes / RATE)
     assert sum(nics.carried.values()) == sum(usage.nbytes for usage in nics.received.values())
 
 
+def _nothing() -> None:
+    pass
+
+
 def test_members_on_one_machine_share_memory() -> None:
-    nics = Nics(Cluster({_task(i): "a" for i in range(2)} | {"other": "b"}, {}, plain().local, plain().link("8Gbit")))
-    event = _run(nics, 2, 1_000_000)
+    cluster = Cluster({_task(i): "a" for i in range(2)} | {"other": "b"}, {}, plain().local, plain().link("8Gbit"))
+    nics = Nics(cluster, Events())
+    (event,) = _end(nics, _begin(nics, 2, 1_000_000))
     assert event.end == pytest.approx(15e-6)
     assert not nics.carried
 

@@ -64,13 +64,13 @@ class World:
     """The tasks and links that all steps share, and the queues and accumulators that ``plans`` fill."""
 
     def __init__(self, clock: Clock, cluster: Cluster, plans: Sequence[StepPlan] = ()) -> None:
-        self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster)
+        self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster, clock)
         self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()), self._exchange)
         cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
         self.tasks = {task: Task(clock, cores[host]) for task, host in cluster.hosts.items()}
 
     def _exchange(self, members: Sequence[Member], cause: Event) -> None:
-        exchange(members, cause, self.nics, self.clock.now())
+        exchange(members, cause, self.nics)
 
     def submit(self, task: str, job: Iterator[Work], in_pool: bool = False) -> None:
         """Queues a job on a task."""
@@ -147,11 +147,12 @@ class Step:
         """A message leaves now; ``handle`` is the target's work after receiving it."""
         world = self.world
         event = Event(label, f"{source} -> {target}", world.clock.now(), cause)
-        event.end = world.nics.arrival(source, target, nbytes, event.start)
-        world.clock.call_later(
-            event.end - event.start,
-            lambda: world.submit(target, self._receive(source, target, nbytes, event, handle)),
-        )
+
+        def arrived() -> None:
+            event.end = world.clock.now()
+            world.submit(target, self._receive(source, target, nbytes, event, handle))
+
+        world.nics.send(source, target, nbytes, arrived)
 
     def _receive(
         self, source: str, target: str, nbytes: int, cause: Event, handle: Callable[[Event], Iterator[Work]]
@@ -249,11 +250,10 @@ class _Part:
             answer(cause, 0.0)
 
     def _answered(self, piece: Piece, cause: Event, cpu_s: float) -> None:
-        """The op has ended, or ends when its cause does: a collective."""
         world = self.step.world
-        delay = max(0.0, cause.end - world.clock.now())
-        after = partial(self._after_wait, piece.begins, cpu_s)
-        world.clock.call_later(delay, lambda: world.submit(self.task, after(world.clock.now(), cause)))
+        ready = world.clock.now()
+        job = self._after_wait(piece.begins, cpu_s, ready, cause)
+        world.clock.call_later(0.0, world.submit, self.task, job)
 
     def _after_wait(self, key: int, cpu_s: float, ready: float, cause: Event) -> Iterator[Work]:
         if cpu_s:

@@ -1,16 +1,17 @@
 """Machines joined by links: when a message that is sent now arrives.
 
-Each machine has a NIC with two directions. A direction carries one message after the other, in the order of sending;
-the receiver's direction begins as soon as the first byte is there. So neither direction ever carries more bytes than
-its rate allows. Between tasks of one machine there is no NIC: bytes cost CPU time only.
+Each machine has a NIC with two directions. A direction carries one message after the other: the sender's in the order
+of sending, the receiver's in the order in which their first bytes come. So neither direction ever carries more bytes
+than its rate allows. Between tasks of one machine there is no NIC: bytes cost CPU time only.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tfmini.simulation.cores import Clock
 from tfmini.simulation.profile import Link, Machine, Profile
 
 
@@ -63,25 +64,35 @@ class Nics:
     """
 
     cluster: Cluster
+    clock: Clock
     sent: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     received: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
-    def arrival(self, source: str, target: str, nbytes: int, now: float, messages: int = 1) -> float:
-        """When ``nbytes`` that leave the task ``source`` now are all at the task ``target``."""
+    def send(self, source: str, target: str, nbytes: int, arrived: Callable[[], None], messages: int = 1) -> None:
+        """Bytes leave the task ``source`` now; ``arrived`` is called when all of them are at the task ``target``."""
         self.carried[source, target] += nbytes
         here, there = self.cluster.hosts[source], self.cluster.hosts[target]
         link = self.cluster.between(source, target)
         if here == there:
-            return now + link.latency_s
+            self.clock.call_later(link.latency_s, arrived)
+            return
         seconds = nbytes / link.bytes_per_s
-        begin = max(now, self._free[here, "out"])
-        self._free[here, "out"] = begin + seconds
-        first = max(begin + link.latency_s, self._free[there, "in"])
-        self._free[there, "in"] = first + seconds
-        for usage in (self.sent[here], self.received[there]):
-            usage.nbytes += nbytes
-            usage.messages += messages
-            usage.busy_s += seconds
-        return first + seconds
+        wait_s = self._pass(self.sent[here], (here, "out"), nbytes, messages, seconds) + link.latency_s
+        self.clock.call_later(wait_s, self._receive, there, nbytes, messages, seconds, arrived)
+
+    def _receive(self, host: str, nbytes: int, messages: int, seconds: float, arrived: Callable[[], None]) -> None:
+        """The first byte has come."""
+        wait_s = self._pass(self.received[host], (host, "in"), nbytes, messages, seconds)
+        self.clock.call_later(wait_s + seconds, arrived)
+
+    def _pass(self, usage: Usage, direction: tuple[str, str], nbytes: int, messages: int, seconds: float) -> float:
+        """Takes the next free time of a direction; returns how long it is until then."""
+        now = self.clock.now()
+        begin = max(now, self._free[direction])
+        self._free[direction] = begin + seconds
+        usage.nbytes += nbytes
+        usage.messages += messages
+        usage.busy_s += seconds
+        return begin - now
