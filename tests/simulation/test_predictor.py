@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,22 @@ def test_a_world_has_all_tasks_of_its_cluster() -> None:
 
     world = World(Events(), Cluster.on_one_machine(["a", "b"], plain()))
     assert set(world.tasks) == {"a", "b"}
+
+
+def test_threads_of_a_ps_share_its_messages() -> None:
+    """A ps of one core gains nothing by threads; with two cores it handles twice the messages of its workers."""
+    found = tf.inspect(towers(1, 16, layers=4), ps=1, workers=16)
+
+    def step_s(cores: int, threads: int) -> float:
+        profile = plain()
+        own = replace(profile.machine, cores=cores, threads=threads)
+        tasks = tasks_of(found)
+        machines = {task: own if "/job:ps" in task else profile.machine for task in tasks}
+        cluster = Cluster(dict(zip(tasks, tasks)), machines, profile.local, profile.link("100Gbit"))
+        return predict_step(found, cluster, profile, workers=16, steps=6).step_s
+
+    assert step_s(1, 2) == pytest.approx(step_s(1, 1), rel=0.1)
+    assert step_s(2, 2) < 0.65 * step_s(2, 1)
 
 
 def _trained_by(optimizer: Any, workers: int) -> Any:

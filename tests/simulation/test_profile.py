@@ -17,6 +17,8 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     path.write_text(format_profile(plain(), "made by\na test"))
     assert read_profile(path) == plain()
     assert path.read_text().startswith("# made by\n# a test\n")
+    more = parse_profile(tomllib.loads(TEXT.replace("cores = 2", "cores = 2\nthreads = 8")))
+    assert parse_profile(tomllib.loads(format_profile(more))) == more != plain()
 
 
 def test_a_curve_interpolates_between_its_points() -> None:
@@ -40,6 +42,7 @@ def test_a_rate_is_a_link_with_the_costs_of_tcp() -> None:
     [
         ("cores = 2", "coers = 2", "machines.plain has the unknown field 'coers'"),
         ("cores = 2", "cores = 0", "at least 1"),
+        ("cores = 2", "threads = 0", "machines.plain.threads must be at least 1"),
         ("step_us = 100", "step_us = 'x'", "machines.plain.step_us must be a number"),
         ("[1000, 2], [1000000, 100]", "[1000, 2], [1000, 3]", "ascending"),
         ("[1000, 2], [1000000, 100]", "[1000]", "points"),

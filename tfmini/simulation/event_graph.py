@@ -48,11 +48,11 @@ class StepPlan:
 
 
 class Task:
-    """A task: the thread that handles messages, and the pool."""
+    """A task: the thread (of other systems: the threads) that handles messages, and the pool."""
 
-    def __init__(self, clock: Clock, cores: Cores) -> None:
-        self.main, self.pool = Thread(clock, cores), Thread(clock, cores, _POOL)
-        self.latest: Event | None = None  # the latest event of the main thread
+    def __init__(self, clock: Clock, cores: Cores, threads: int) -> None:
+        self.main, self.pool = Thread(clock, cores, threads), Thread(clock, cores, _POOL)
+        self.latest: Event | None = None  # the latest event that ended
 
     @property
     def busy_s(self) -> float:
@@ -67,7 +67,9 @@ class World:
         self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster, clock)
         self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()), self._exchange)
         cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
-        self.tasks = {task: Task(clock, cores[host]) for task, host in cluster.hosts.items()}
+        self.tasks = {
+            task: Task(clock, cores[host], cluster.machines[host].threads) for task, host in cluster.hosts.items()
+        }
 
     def _exchange(self, members: Sequence[Member], cause: Event) -> None:
         exchange(members, cause, self.nics)
@@ -89,10 +91,10 @@ class World:
 
     def event(self, label: str, task: str, ready: float, cause: Event | None) -> Event:
         """Begins an event now; if its thread was busy when it became ready, it was caused by that work."""
-        latest = self.tasks[task].latest
-        if latest is not None and latest.end > ready:
+        latest, now = self.tasks[task].latest, self.clock.now()
+        if latest is not None and now > ready and latest.end > ready:
             cause = latest
-        return Event(label, task, self.clock.now(), cause)
+        return Event(label, task, now, cause)
 
     def end(self, event: Event) -> Event:
         """Ends an event of a task now."""

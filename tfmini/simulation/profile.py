@@ -5,6 +5,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     [machines.here]
     cores = 2
     memory_gb = 23.4
+    threads = 1           # of a task that handle messages: 1 in tfmini; 8 in TensorFlow's gRPC worker service
     step_us = 180.0       # CPU of one Session.run that has parts on other tasks, without its messages
     part_us = 30.0        # CPU of the master per part on another task, without its messages
     start_us = 25.0       # CPU of a task that starts its part of a step
@@ -79,6 +80,7 @@ class Machine:
       memory_bytes: 0: unknown.
       step_s, part_s, start_s, segment_s: seconds of CPU; see the module.
       kernels: op type or class of ops -> seconds by work.
+      threads: of each task, that handle messages and run what these make ready.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Machine:
     start_s: float = 0.0
     segment_s: float = 0.0
     kernels: Mapping[str, Curve] = field(default_factory=dict)
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ class Profile:
 # Files
 # ---------------------------------------------------------------------------------------------
 
-_MACHINE_KEYS = ("cores", "memory_gb", "step_us", "part_us", "start_us", "segment_us", "kernels")
+_MACHINE_KEYS = ("cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "kernels")
 _LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb")
 
 
@@ -180,11 +183,10 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     _check_keys(where, row, _MACHINE_KEYS)
     costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
              for key in ("step", "part", "start", "segment")}  # fmt: skip
-    cores = round(_number(f"{where}.cores", row.get("cores", 1)))
-    if cores < 1:
-        raise ProfileError(f"{where}.cores must be at least 1.")
+    cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
     kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
-    return Machine(name, cores, _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9, **costs, kernels=kernels)
+    memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
+    return Machine(name, cores, memory_bytes, **costs, kernels=kernels, threads=threads)
 
 
 def _link(name: str, row: Mapping[str, Any]) -> Link:
@@ -211,6 +213,13 @@ def _number(where: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise ProfileError(f"{where} must be a number of at least 0, not {value!r}.")
     return float(value)
+
+
+def _count(where: str, value: Any) -> int:
+    found = round(_number(where, value))
+    if found < 1:
+        raise ProfileError(f"{where} must be at least 1.")
+    return found
 
 
 def _check_keys(where: str, row: Any, known: tuple[str, ...]) -> None:
@@ -246,6 +255,7 @@ def _machine_lines(machine: Machine) -> list[str]:
     table = f"machines.{_key(machine.name)}"
     lines = [
         "", f"[{table}]", f"cores = {machine.cores}", f"memory_gb = {machine.memory_bytes / 1e9:.6g}",
+        f"threads = {machine.threads}",
         f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
         f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
         "", f"[{table}.kernels]",
