@@ -144,6 +144,21 @@ def _trained_by(optimizer: Any, workers: int) -> Any:
     return tf.inspect(graph, ps=1, workers=workers, fetches=train)
 
 
+@pytest.mark.parametrize(("ps", "workers"), [(1, 1), (4, 1), (1, 12), (4, 12)])
+def test_a_dense_synchronous_step_keeps_the_links_busy(ps: int, workers: int) -> None:
+    """All workers fetch one variable from each ps and send its gradient: (workers + ps) shares pass one NIC."""
+    setter = tf.train.replica_device_setter(ps_tasks=ps, worker_device="/job:worker/task:0")
+    with tf.Graph().as_default() as graph, tf.device(setter):
+        step = tf.train.get_or_create_global_step()
+        variables = [tf.get_variable(f"v{i}", [2_500_000], use_resource=False) for i in range(ps)]
+        plain_optimizer: Any = tf.train.GradientDescentOptimizer(0.1)
+        optimizer = tf.train.SyncReplicasOptimizer(plain_optimizer, workers, workers)
+        train = optimizer.apply_gradients([(tf.negative(v), v) for v in variables], global_step=step)
+    found = tf.inspect(graph, ps=ps, workers=workers, fetches=train)
+    share_s = 10_000_000 / 125e6
+    assert _predicted(found, workers, "1Gbit").step_s == pytest.approx((workers + ps) * share_s, rel=0.25)
+
+
 def test_synchronous_workers_wait_for_each_other() -> None:
     found = _trained_by(lambda plain: tf.train.SyncReplicasOptimizer(plain, 3, 3), 3)
     alone = _predicted(_trained_by(lambda plain: plain, 1), steps=10)
