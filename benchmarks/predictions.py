@@ -1,9 +1,9 @@
 """Predicted step times beside measured ones, for ten workloads on this machine.
 
-    python benchmarks/predictions.py [--profile PROFILE] [--steps N] [WORKLOAD...]
+    python benchmarks/predictions.py [--profile PROFILE] [--steps N] [--rounds N] [WORKLOAD...]
 
 It calibrates this machine (or reads a profile), runs each workload with all of its processes here, and prints a table
-in Markdown. The calibration knows none of the workloads. The machine should do nothing else: it takes about three
+in Markdown. The calibration knows none of the workloads. The machine should do nothing else: it takes about four
 minutes.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -152,16 +153,28 @@ def measured(workload: Workload, steps: int) -> float:
     processes = [subprocess.Popen([sys.executable, HERE, "--task", f"{job}:{i}", *texts], **pipes) for job, i in tasks]
     try:
         trainers = processes[workload.ps :]
-        medians = [float(process.stdout.readline()) for process in trainers]  # type: ignore[union-attr]
-        return statistics.median(medians)
+        for each in trainers:  # measured is what they do once all of them train
+            _read(each)
+        for each in trainers:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        return statistics.median(float(_read(each)) for each in trainers)
     finally:
         for process in processes:
             process.kill()
             process.communicate()
 
 
+def _read(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 def run_task(task: str, cluster: dict[str, list[str]], workload: Workload, steps: int) -> NoReturn:
-    """The whole of a process: a ps, or a worker that prints its median and trains on until it is killed."""
+    """The whole of a process: a ps, or a worker that prints that it trains, then its median, and trains on until it is
+    killed.
+    """
     import tfmini as tf
 
     job, index = task.split(":")
@@ -172,19 +185,25 @@ def run_task(task: str, cluster: dict[str, list[str]], workload: Workload, steps
     with tf.train.MonitoredTrainingSession(
         server.target, index == "0" or workload.mode == "allreduce", hooks=hooks, log_step_count_steps=None
     ) as session:
+        for _ in range(_WARM_UP):
+            session.run(train, feeds)
+        print("trains", flush=True)
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            session.run(train, feeds)
         times: list[float] = []
         while True:
             begin = time.perf_counter()
             session.run(train, feeds)
             times.append(time.perf_counter() - begin)
-            if len(times) == steps + _WARM_UP:
-                print(statistics.median(times[_WARM_UP:]), flush=True)
+            if len(times) == steps:
+                print(statistics.median(times), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", help="a profile of this machine; default: calibrate")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", metavar="WORKLOAD")
     args = parser.parse_args()
@@ -197,17 +216,23 @@ def main() -> None:
     profile = read_profile(args.profile) if args.profile else calibrate()
     if not args.profile:
         print(format_profile(profile), file=sys.stderr)
-    _print_table(profile, [w for w in WORKLOADS if not args.rest or str(w) in args.rest], args.steps)
+    _print_table(profile, [w for w in WORKLOADS if not args.rest or str(w) in args.rest], args.steps, args.rounds)
 
 
-def _print_table(profile: Any, workloads: list[Workload], steps: int) -> None:
-    print("| workload | predicted | measured | error |\n|---|---:|---:|---:|", flush=True)
+def _print_table(profile: Any, workloads: list[Workload], steps: int, rounds: int) -> None:
+    """Each workload is measured ``rounds`` times, all of them in turn."""
+    truths: dict[Workload, list[float]] = {workload: [] for workload in workloads}
+    for _ in range(rounds):
+        for workload in workloads:
+            truths[workload].append(measured(workload, steps))
+    print("| workload | predicted | measured (runs) | error |\n|---|---:|---:|---:|", flush=True)
     good = 0
-    for workload in workloads:
-        guess, truth = predicted(profile, workload), measured(workload, steps)
+    for workload, seconds in truths.items():
+        guess, truth = predicted(profile, workload), statistics.median(seconds)
         error = guess / truth - 1
         good += abs(error) <= _LIMIT
-        print(f"| {workload} | {1e3 * guess:.3f} ms | {1e3 * truth:.3f} ms | {error:+.0%} |", flush=True)
+        runs = f"{1e3 * truth:.3f} ms ({1e3 * min(seconds):.3f} to {1e3 * max(seconds):.3f})"
+        print(f"| {workload} | {1e3 * guess:.3f} ms | {runs} | {error:+.0%} |", flush=True)
     print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
 
 

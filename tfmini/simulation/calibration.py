@@ -10,9 +10,11 @@ import importlib
 import math
 import os
 import statistics
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tfmini.inspection.api import inspect
@@ -24,7 +26,7 @@ from tfmini.simulation.kernel_costs import CLASSES, class_of, work_of
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
-_RUNS, _WARM_UP = 15, 3
+_RUNS, _WARM_UP = 25, 5
 _SHORTEST_S = 50e-9
 _TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
 
@@ -57,33 +59,49 @@ def calibrate(name: str = "here") -> Profile:
 def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts) -> Machine:
     memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s, kernels
+        name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s,
+        steps.wake_s, kernels,
     )
 
 
 def samples_of(model: Model) -> list[Sample]:
-    """The ops of a model's training step, with their median times in traced runs."""
+    """The ops of a model's training step, with their median times in traced runs.
+
+    Tracing slows the ops down, more so the short ones. So their times are scaled to what the step takes without it.
+    """
     with tf.Graph().as_default() as graph:
         train, feeds = model(tf)
         found = inspect(graph, fetches=train)
         with tf.Session(graph=graph) as session:
             session.run(tf.global_variables_initializer())
-            times = _op_times(session, train, feeds)
+            nothing = _step_s(partial(session.run, tf.no_op()))
+            runs = _op_times(session, train, feeds)
+            whole = _step_s(partial(session.run, train, feeds))
+    times = {op: statistics.median(each) for op, each in runs.items() if op in found.nodes}
+    scale = min(1.0, max(0.0, whole - nothing) / sum(times.values()))
     samples = []
     for op, seconds in times.items():
-        node = found.nodes.get(op)
-        if node is None or len(seconds) <= _RUNS // 2:
-            continue
+        node = found.nodes[op]
         kind = class_of(node)
         amount = work_of(node, found.shapes, kind)
         # Without shapes nobody knows how much an op has done; as a curve's last point it would cost hours per megabyte.
         if amount or kind == "view":
-            samples.append((node.op, kind, max(1.0, amount), max(_SHORTEST_S, statistics.median(seconds))))
+            samples.append((node.op, kind, max(1.0, amount), max(_SHORTEST_S, scale * seconds)))
     return samples
 
 
+def _step_s(step: Callable[[], Any]) -> float:
+    """Median seconds of a step."""
+    times = []
+    for _ in range(_WARM_UP + _RUNS):
+        begin = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[_WARM_UP:])
+
+
 def _op_times(session: Any, train: Any, feeds: Any) -> dict[str, list[float]]:
-    """Op -> seconds of its runs. Ops without code take no time and are left out."""
+    """Op -> seconds of its runs, of most of them. Ops without code take no time and are left out."""
     options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
     times: dict[str, list[float]] = defaultdict(list)
     for run in range(_WARM_UP + _RUNS):
@@ -94,7 +112,7 @@ def _op_times(session: Any, train: Any, feeds: Any) -> dict[str, list[float]]:
                 nanoseconds = entry.op_end_rel_nanos - entry.op_start_rel_nanos
                 if nanoseconds > 0:
                     times[entry.node_name].append(nanoseconds * 1e-9)
-    return times
+    return {op: seconds for op, seconds in times.items() if len(seconds) > _RUNS // 2}
 
 
 def curves(samples: Iterable[Sample]) -> dict[str, Curve]:

@@ -20,11 +20,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tfmini.simulation.calibration_models import dense
 from tfmini.simulation.profile import Link
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
-_TRIPS, _MEGABYTES = 16, 4
-_SECONDS = 1.2  # of each measurement: a process's CPU time counts in hundredths
+_TRIPS = 16
+_MEDIUM, _LARGE = 256_000, 16_000_000  # bytes of tensors: both in shared memory, where there is any
+_ROUNDS, _SECONDS = 4, 0.25  # of each step, in turn: what others do on the machine comes and goes
+_MODEL = dense(64, 200, 1)
+_AFTER_WAIT = "model after a wait"
+_GAP_S = 300e-6  # about what a worker waits for its variables
 _SEND_SHARE = 0.4  # of a message's CPU time: what the sender has, by a profile of both sides
 _LANE = "TFMINI_LANE"
 _SERVE = """
@@ -45,6 +50,7 @@ class StepCosts:
     part_s: float
     start_s: float
     segment_s: float
+    wake_s: float
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,19 @@ def measure_steps(stream: bool) -> tuple[StepCosts, Link]:
     Raises:
       RuntimeError: the other process did not start.
     """
-    with _cluster(stream) as (target, process), tf.Graph().as_default() as graph:
-        steps = _graph()
-        with tf.Session(target, graph=graph) as session:
-            session.run(tf.global_variables_initializer())
-            found = {name: _rates(partial(session.run, op), process.pid) for name, op in steps.items()}
-    return _costs(found)
+    with _cluster(stream) as (target, process), tf.Graph().as_default():
+        graph_steps = _graph()
+        session = tf.train.MonitoredSession(tf.train.ChiefSessionCreator(master=target))
+        with session:
+            plain = session._tf_sess()
+            steps = {name: partial(plain.run, op, feeds) for name, (op, feeds) in graph_steps.items()}
+            steps["monitored"] = partial(session.run, graph_steps["one part"][0])
+            found: dict[str, list[_Rates]] = {name: [] for name in (*steps, _AFTER_WAIT)}
+            for _ in range(_ROUNDS):
+                for name, step in steps.items():
+                    found[name].append(_rates(step, process.pid))
+                found[_AFTER_WAIT].append(_rates(steps["model"], process.pid, _GAP_S))
+    return _costs({name: min(rates, key=lambda rates: rates.wall) for name, rates in found.items()})
 
 
 def _costs(found: dict[str, _Rates]) -> tuple[StepCosts, Link]:
@@ -83,27 +96,38 @@ def _costs(found: dict[str, _Rates]) -> tuple[StepCosts, Link]:
     latency = max(0.0, trip.wall / trips / 2 - message)
     segment = 0.15 * message
     send, receive = _SEND_SHARE * (message - segment), (1 - _SEND_SHARE) * (message - segment)
-    big = found["large"].minus(found["one trip"])
-    copy = max(0.0, (big.here + big.there) / 2 / (_MEGABYTES * 1e6))
+    big = found["large"].minus(found["medium"])
+    copy = max(0.0, (big.here + big.there) / 2 / (_LARGE - _MEDIUM))
+    medium = found["medium"].minus(found["one trip"])
+    large = max(0.0, (medium.here + medium.there) / 2 - copy * _MEDIUM)
     second = found["two parts"].minus(found["one part"])
-    one = found["one part"]
-    part = max(0.0, second.here - send - receive)
-    step = max(0.0, one.here - part - send - receive)
-    start = max(0.0, one.there - receive - send - segment)
-    return StepCosts(step, part, start, segment), Link("local", latency_s=latency, send_s=send, receive_s=receive,
-                                                       copy_s_per_byte=copy)  # fmt: skip
+    one = found["one trip"]
+    costs = StepCosts(
+        step_s=max(0.0, one.here - 2 * message) + max(0.0, found["monitored"].wall - found["one part"].wall),
+        part_s=max(0.0, second.here - send - receive),
+        start_s=max(0.0, one.there - 2 * message),
+        segment_s=segment,
+        wake_s=max(0.0, found[_AFTER_WAIT].wall - found["model"].wall),
+    )
+    return costs, Link("local", latency_s=latency, send_s=send, receive_s=receive, copy_s_per_byte=copy, large_s=large)
 
 
-def _graph() -> dict[str, Any]:
-    """The measured steps: parts that do nothing, round trips of a scalar, and one of a large tensor."""
+def _graph() -> dict[str, tuple[Any, dict[Any, Any]]]:
+    """The measured steps and what they feed: parts that do nothing, round trips of a scalar and of large tensors, and a
+    model.
+    """
     with tf.device("/job:ps/task:0"):
         one_part = tf.no_op()
         scalar = tf.get_variable("scalar", initializer=1.0)
-        large = tf.get_variable("large", [_MEGABYTES * 250_000])
+        medium, large = (tf.get_variable(f"v{size}", [size // 4]) for size in (_MEDIUM, _LARGE))
     with tf.device("/job:ps/task:1"):
         two_parts = tf.group(one_part, tf.no_op())
-    return {"one part": one_part, "two parts": two_parts, "one trip": _trips(scalar, 1),
-            "trips": _trips(scalar, _TRIPS), "large": _trips(large, 1)}  # fmt: skip
+    steps = {"one part": one_part, "two parts": two_parts, "one trip": _trips(scalar, 1),
+             "trips": _trips(scalar, _TRIPS), "medium": _trips(medium, 1), "large": _trips(large, 1)}  # fmt: skip
+    found: dict[str, tuple[Any, dict[Any, Any]]] = {name: (op, {}) for name, op in steps.items()}
+    with tf.device("/job:worker/task:0"):
+        found["model"] = _MODEL(tf)
+    return found
 
 
 def _trips(value: Any, count: int) -> Any:
@@ -116,12 +140,15 @@ def _trips(value: Any, count: int) -> Any:
     return value.op
 
 
-def _rates(step: Callable[[], Any], pid: int) -> _Rates:
+def _rates(step: Callable[[], Any], pid: int, gap_s: float = 0.0) -> _Rates:
+    """Of steps one after the other, or with waits between them."""
     for _ in range(20):
         step()
     times = []
     here, there, begin = time.process_time(), _cpu_s(pid), time.perf_counter()
     while time.perf_counter() - begin < _SECONDS:
+        if gap_s:
+            time.sleep(gap_s)
         before = time.perf_counter()
         step()
         times.append(time.perf_counter() - before)
@@ -130,9 +157,17 @@ def _rates(step: Callable[[], Any], pid: int) -> _Rates:
 
 
 def _cpu_s(pid: int) -> float:
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU time of a process: of its living threads to the nanosecond, else to the hundredth."""
+    total = 0
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[0])
+        return total * 1e-9
+    except OSError:  # a kernel without statistics of its scheduler
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -104,8 +104,13 @@ class Thread:
     def __init__(self, clock: Clock, cores: Cores, count: int = 1) -> None:
         self._clock, self._cores = clock, cores
         self._jobs: deque[Iterator[Piece]] = deque()
-        self._free = count
+        self._free = self._count = count
         self.busy_s = self.ended = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do."""
+        return not self._jobs and self._free == self._count
 
     def submit(self, job: Iterator[Piece]) -> None:
         """Queues a job."""

@@ -21,6 +21,7 @@ from tfmini.simulation.prediction import Event
 from tfmini.simulation.task_program import Piece, SegmentCosts, TaskProgram
 from tfmini.simulation.waits import ADD, Member, Stores
 
+_COLDEST = 0.4  # a short segment uses little of what has left the caches
 _POOL = 2  # threads for long segments, as of a server's default options
 
 
@@ -53,6 +54,7 @@ class Task:
     def __init__(self, clock: Clock, cores: Cores, threads: int) -> None:
         self.main, self.pool = Thread(clock, cores, threads), Thread(clock, cores, _POOL)
         self.latest: Event | None = None  # the latest event that ended
+        self.is_cold = False  # whether it has waited since its last segment
 
     @property
     def busy_s(self) -> float:
@@ -77,17 +79,18 @@ class World:
     def submit(self, task: str, job: Iterator[Work], in_pool: bool = False) -> None:
         """Queues a job on a task."""
         found = self.tasks[task]
+        found.is_cold |= found.main.is_idle and found.pool.is_idle
         (found.pool if in_pool else found.main).submit(job)
 
     def send_cost(self, source: str, target: str, nbytes: int) -> float:
         """CPU of the sender."""
         link = self.cluster.between(source, target)
-        return link.send_s + nbytes * link.copy_s_per_byte
+        return link.send_s + link.copy_s(nbytes)
 
     def receive_cost(self, source: str, target: str, nbytes: int) -> float:
         """CPU of the receiver."""
         link = self.cluster.between(source, target)
-        return link.receive_s + nbytes * link.copy_s_per_byte
+        return link.receive_s + link.copy_s(nbytes)
 
     def event(self, label: str, task: str, ready: float, cause: Event | None) -> Event:
         """Begins an event now; if its thread was busy when it became ready, it was caused by that work."""
@@ -230,19 +233,29 @@ class _Part:
 
     def _run(self, segment: SegmentCosts, cause: Event) -> Generator[Work, None, Event]:
         world, plan = self.step.world, self.step.plan
+        slower = 1.0 + self._coldness(segment)
         for piece in segment.pieces:
             event = world.event(piece.op, self.task, cause.end, cause)
             target, nbytes, label = plan.groups[piece.sends] if piece.sends >= 0 else ("", 0, "")
             if not target:
-                yield piece.seconds, None
+                yield slower * piece.seconds, None
                 cause = world.end(event)
                 self._begin_wait(piece, cause)
                 continue
             part = self.step.parts[target]
-            yield piece.seconds + world.send_cost(self.task, part.task, nbytes), None
+            yield slower * piece.seconds + world.send_cost(self.task, part.task, nbytes), None
             cause = world.end(event)
             self.step.send(self.task, part.task, nbytes, label, cause, _Arrival(part, piece.sends))
         return cause
+
+    def _coldness(self, segment: SegmentCosts) -> float:
+        """By how much longer a segment takes, because the task has waited before it."""
+        world = self.step.world
+        task = world.tasks[self.task]
+        if not task.is_cold or not segment.seconds:
+            return 0.0
+        task.is_cold = False
+        return min(_COLDEST, world.cluster.machines[world.cluster.hosts[self.task]].wake_s / segment.seconds)
 
     def _begin_wait(self, piece: Piece, cause: Event) -> None:
         answer = partial(self._answered, piece) if piece.begins else None

@@ -10,6 +10,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     part_us = 30.0        # CPU of the master per part on another task, without its messages
     start_us = 25.0       # CPU of a task that starts its part of a step
     segment_us = 6.0      # CPU of a run of a segment, without its ops
+    wake_us = 90.0        # what a segment takes longer after its task has waited: caches have cooled down
 
     [machines.here.kernels]  # op type or class of ops -> points [work, microseconds], in the order of work
     matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations
@@ -21,6 +22,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     send_us = 12.0        # CPU of the sender, per message
     receive_us = 20.0     # CPU of the receiver, per message
     us_per_mb = 150.0     # CPU of each side, per million bytes
+    large_us = 15.0       # CPU of each side, per message of 64 KiB and more: sharing memory, several reads
 
     [links.tcp]           # between machines; a link such as "10Gbit" takes its other figures from here
     ...
@@ -46,6 +48,7 @@ from typing import Any
 _US = 1e-6
 _RATE = re.compile(r"([\d.]+)\s*([GM])(?:bit)?(?:/s|ps)?", re.IGNORECASE)
 _LOCAL, _TCP = "local", "tcp"
+LARGE = 64 << 10  # bytes of a large message; see `rpc.lane_wire`
 
 
 class ProfileError(ValueError):
@@ -78,7 +81,7 @@ class Machine:
     Attributes:
       cores: how many threads run at full speed at once.
       memory_bytes: 0: unknown.
-      step_s, part_s, start_s, segment_s: seconds of CPU; see the module.
+      step_s, part_s, start_s, segment_s, wake_s: seconds of CPU; see the module.
       kernels: op type or class of ops -> seconds by work.
       threads: of each task, that handle messages and run what these make ready.
     """
@@ -90,6 +93,7 @@ class Machine:
     part_s: float = 0.0
     start_s: float = 0.0
     segment_s: float = 0.0
+    wake_s: float = 0.0
     kernels: Mapping[str, Curve] = field(default_factory=dict)
     threads: int = 1
 
@@ -101,7 +105,8 @@ class Link:
     Attributes:
       bytes_per_s: of one direction of a machine's NIC, shared by its messages; infinite for no limit.
       latency_s: from the end of the sender's work to the begin of the receiver's, beside the bytes.
-      send_s, receive_s: CPU per message. ``copy_s_per_byte``: CPU of each side.
+      send_s, receive_s: CPU per message. ``copy_s_per_byte``, ``large_s``: CPU of each side, by bytes, and beside them
+        for a message of `LARGE` and more.
     """
 
     name: str
@@ -110,6 +115,11 @@ class Link:
     send_s: float = 0.0
     receive_s: float = 0.0
     copy_s_per_byte: float = 0.0
+    large_s: float = 0.0
+
+    def copy_s(self, nbytes: int) -> float:
+        """CPU of each side for the bytes of a message."""
+        return nbytes * self.copy_s_per_byte + (self.large_s if nbytes >= LARGE else 0.0)
 
 
 @dataclass(frozen=True)
@@ -150,8 +160,10 @@ class Profile:
 # Files
 # ---------------------------------------------------------------------------------------------
 
-_MACHINE_KEYS = ("cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "kernels")
-_LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb")
+_MACHINE_KEYS = (
+    "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "kernels",
+)  # fmt: skip
+_LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us")
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -182,7 +194,7 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     where = f"machines.{name}"
     _check_keys(where, row, _MACHINE_KEYS)
     costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
-             for key in ("step", "part", "start", "segment")}  # fmt: skip
+             for key in ("step", "part", "start", "segment", "wake")}  # fmt: skip
     cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
     kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
     memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
@@ -195,7 +207,7 @@ def _link(name: str, row: Mapping[str, Any]) -> Link:
     numbers = {key: _number(f"{where}.{key}", row.get(key, 0)) for key in _LINK_KEYS}
     return Link(
         name, numbers["gbit_per_s"] * 1e9 / 8 or math.inf, numbers["latency_us"] * _US, numbers["send_us"] * _US,
-        numbers["receive_us"] * _US, numbers["us_per_mb"] * _US / 1e6,
+        numbers["receive_us"] * _US, numbers["us_per_mb"] * _US / 1e6, numbers["large_us"] * _US,
     )  # fmt: skip
 
 
@@ -244,7 +256,7 @@ def format_profile(profile: Profile, comment: str = "") -> str:
         lines += [
             "", f"[links.{_key(link.name)}]", f"gbit_per_s = {gbit:.6g}", f"latency_us = {link.latency_s / _US:.6g}",
             f"send_us = {link.send_s / _US:.6g}", f"receive_us = {link.receive_s / _US:.6g}",
-            f"us_per_mb = {link.copy_s_per_byte / _US * 1e6:.6g}",
+            f"us_per_mb = {link.copy_s_per_byte / _US * 1e6:.6g}", f"large_us = {link.large_s / _US:.6g}",
         ]  # fmt: skip
     if profile.ops:
         lines += ["", "[ops]", *(f"{_key(name)} = {s / _US:.6g}" for name, s in profile.ops.items())]
@@ -258,6 +270,7 @@ def _machine_lines(machine: Machine) -> list[str]:
         f"threads = {machine.threads}",
         f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
         f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
+        f"wake_us = {machine.wake_s / _US:.6g}",
         "", f"[{table}.kernels]",
     ]  # fmt: skip
     for kind, curve in machine.kernels.items():

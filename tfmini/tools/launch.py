@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from tfmini.tools.output import JsonConsole, Sink, TaskPrefixes
 from tfmini.tools.progress_bars import Bars, is_terminal
 from tfmini.tools.progress_reports import LaunchProgress
 from tfmini.tools.run_key import key_of_run
+from tfmini.tools.step_times import STEP_TIMES_ENV, read_times
 from tfmini.tools.supervision import SERVICE_JOBS, Finish, Supervision, TaskId
 from tfmini.tools.usage import Command
 
@@ -65,7 +68,39 @@ def launch(script: str, args: tuple[str, ...], **values: Any) -> None:
         _say(say, f"{option} has no effect with --on {options.on}.")
     for option in _misplaced(script, args):
         _say(say, f"{option} follows {script}, so it is passed to the script; put options of launch before it.")
-    sys.exit(run_cluster(engine, options, script, args, say))
+    with _measuring(options) as folder:
+        code = run_cluster(engine, options, script, args, say)
+        if folder:
+            _say(say, f"{_predicted(options, script, args, folder)}.")
+    sys.exit(code)
+
+
+@contextmanager
+def _measuring(options: LaunchOptions) -> Iterator[str]:
+    """A folder in which the tasks write how long their steps take; "" without --predict."""
+    if not options.predict:
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="tfmini-steps.") as folder:
+        os.environ[STEP_TIMES_ENV] = folder
+        try:
+            yield folder
+        finally:
+            del os.environ[STEP_TIMES_ENV]
+
+
+def _predicted(options: LaunchOptions, script: str, args: Sequence[str], folder: str) -> str:
+    measured = read_times(folder)
+    if measured is None:
+        return "no task ran a training step often enough to compare it with the prediction"
+    from tfmini.tools.predicted import compare, log_in_trace  # the simulator is not for every start
+
+    try:
+        found = compare(script, args, options.ps, options.workers, options.profile, measured)
+    except ValueError as error:
+        return f"a step took {1e3 * measured.step_s:.3f} ms; it could not be predicted: {error}"
+    log_in_trace(found)
+    return str(found)
 
 
 def console_for(options: LaunchOptions) -> Console:

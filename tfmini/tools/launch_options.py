@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -121,6 +122,9 @@ _ENGINE = (
     ),
     click.option("--image", metavar="IMAGE", help="With --on kubernetes: an image with tfmini and SCRIPT."),
     click.option("--namespace", metavar="NAME", help="With --on kubernetes.  [default: the current one]"),
+    click.option("--predict", is_flag=True, help="Print the predicted step time beside the measured one at the end."),
+    click.option("--profile", type=click.Path(dir_okay=False), default="profile.toml", show_default=True,
+                 help="Costs for --predict, from `tfmini calibrate`."),
 )
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -189,6 +193,8 @@ class LaunchOptions:
     sbatch: str | None = None
     image: str | None = None
     namespace: str | None = None
+    predict: bool = False
+    profile: str = "profile.toml"
     ps_cpus: int | None = None
     worker_cpus: int | None = None
     worker_memory: int | None = None
@@ -215,6 +221,10 @@ class LaunchOptions:
             if getattr(self, name) is not None and self.on not in engines:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is for --on {' and --on '.join(engines)}{hint}.")
+        if self.predict and (self.on != "local" or self.chief or not self.workers):
+            raise click.UsageError("--predict is for workers on this machine (--on local), without --chief.")
+        if self.predict and not os.path.isfile(self.profile):
+            raise click.UsageError(f"--predict needs a profile; there is no {self.profile}: run `tfmini calibrate`.")
         if self.on == "kubernetes" and not self.image:
             raise click.UsageError("--on kubernetes needs an image with tfmini and the script: give --image.")
 

@@ -15,7 +15,7 @@ from types import ModuleType, TracebackType
 from tfmini.compat import alias
 from tfmini.compat.script_text import script_text
 from tfmini.launch_report import is_launched
-from tfmini.tools import python2, tracing
+from tfmini.tools import python2, step_times, tracing
 
 _INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
 
@@ -32,6 +32,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
     """
     alias.install()
     tracing.install_if_requested()
+    step_times.install_if_requested()
     with io.open_code(os.path.abspath(script)) as file:
         data = file.read()
     main = _main_module(script, args)

@@ -32,6 +32,8 @@ from tfmini.tools.usage import Command
 @click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), default="timeline.json",
               show_default=True, help="File for the timeline.")  # fmt: skip
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write the timeline as a page.")
+@click.option("--profile", type=click.Path(exists=True, dir_okay=False, writable=True),
+              help="Also write the ops' times into this profile of `tfmini simulate`.")  # fmt: skip
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
@@ -43,6 +45,7 @@ def trace(
     fetch: str,
     output: str,
     html: str | None,
+    profile: str | None,
     script: str,
     args: tuple[str, ...],
 ) -> None:
@@ -73,6 +76,8 @@ def trace(
     traced = read_trace(path)
     if html:
         _write_page(html, traced)
+    if profile:
+        _write_times(profile, traced)
     console.print(summary(traced))
     console.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
     sys.exit(code)
@@ -85,6 +90,16 @@ def _write_page(path: str, traced: StepTrace) -> None:
         Path(path).write_text(trace_page(traced))
     except OSError as error:
         raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _write_times(path: str, traced: StepTrace) -> None:
+    from tfmini.simulation.measured_ops import add_ops, op_times
+    from tfmini.simulation.profile import ProfileError
+
+    try:
+        add_ops(path, op_times(traced))
+    except (OSError, ProfileError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _task(asked: str | None, tasks: list[TaskId], chief: bool) -> str:

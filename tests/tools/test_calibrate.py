@@ -1,0 +1,37 @@
+"""`tfmini calibrate`: a profile of this machine, from few and short measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tfmini.simulation import calibration, calibration_cluster
+from tfmini.simulation.calibration_models import dense, table
+from tfmini.simulation.profile import read_profile
+from tfmini.tools.cli import main
+
+
+@pytest.mark.cluster
+def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "MODELS", (dense(32, 200, 1), table(500, 12, 24, 0)))
+    monkeypatch.setattr(calibration, "limit_threads", lambda threads: None)  # of this process, which runs other tests
+    monkeypatch.setattr(calibration_cluster, "_SECONDS", 0.05)
+    path = tmp_path / "p.toml"
+    done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
+    assert done.exit_code == 0, done.output
+    found = read_profile(path)
+    machine = found.machines["mine"]
+    assert machine.cores >= 1 and machine.segment_s > 0
+    assert {"matmul", "elementwise", "rows", "MatMul"} <= set(machine.kernels)
+    assert all(seconds > 0 for curve in machine.kernels.values() for _, seconds in curve.points)
+    assert set(found.links) == {"local", "tcp"} and found.local.send_s > 0 and found.links["tcp"].bytes_per_s > 0
+    assert path.read_text().startswith("# Measured by tfmini calibrate on ")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = calibration.Profile({}, {})
+    monkeypatch.setattr(calibration, "calibrate", lambda name: profile)
+    done = CliRunner().invoke(main, ["calibrate", "-o", str(tmp_path / "absent" / "p.toml")])
+    assert done.exit_code == 1 and "Cannot write" in done.output and "No such file" in done.output

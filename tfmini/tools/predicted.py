@@ -1,0 +1,74 @@
+"""What `tfmini launch --predict` prints: the step time that a profile predicts, beside the one that was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmini import errors
+from tfmini.inspection.api import inspect
+from tfmini.inspection.findings import without_tags
+from tfmini.inspection.script import ScriptError
+from tfmini.simulation.links import Cluster
+from tfmini.simulation.predictor import StepModel, tasks_of
+from tfmini.simulation.profile import read_profile
+from tfmini.tools.step_times import StepTimes
+from tfmini.tools.tracing import TRACE_ENV, TraceRequest
+
+_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A predicted and a measured step, in seconds."""
+
+    predicted_s: float
+    measured: StepTimes
+
+    @property
+    def error(self) -> float:
+        """Of the prediction: -0.1 is a tenth too short."""
+        return self.predicted_s / self.measured.step_s - 1
+
+    def __str__(self) -> str:
+        measured_s, steps = self.measured.step_s, self.measured.steps
+        return (
+            f"a step was predicted to take {1e3 * self.predicted_s:.3f} ms, and took {1e3 * measured_s:.3f} ms"
+            f" (median of {steps}): the prediction is off by {self.error:+.0%}"
+        )
+
+
+def compare(
+    script: str, args: Sequence[str], ps: int, workers: int, profile: str, measured: StepTimes
+) -> Comparison:
+    """Predicts the steps of a script whose tasks share this machine.
+
+    Raises:
+      ValueError: the prediction is impossible; the text says why.
+    """
+    try:
+        costs = read_profile(profile)
+        with contextlib.redirect_stdout(sys.stderr):
+            found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
+        cluster = Cluster.on_one_machine(tasks_of(found), costs)
+        return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured)
+    except (TypeError, OSError, RuntimeError, ScriptError, errors.OpError) as error:
+        raise ValueError(without_tags(error.message) if isinstance(error, errors.OpError) else str(error)) from None
+
+
+def log_in_trace(found: Comparison) -> None:
+    """Writes the comparison below ``otherData`` of the timeline that this run was asked for; without one, nothing."""
+    request = os.environ.get(TRACE_ENV)
+    path = Path(TraceRequest(**json.loads(request)).path) if request else None
+    if path is None or not path.exists():
+        return
+    timeline = json.loads(path.read_text())
+    timeline["otherData"]["prediction"] = {
+        "predicted_ms": 1e3 * found.predicted_s, "measured_ms": 1e3 * found.measured.step_s, "error": found.error,
+    }  # fmt: skip
+    path.write_text(json.dumps(timeline))
