@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -18,3 +19,18 @@ def test_the_first_wrong_segment_id_is_named() -> None:
 def test_a_segment_id_that_is_out_of_range_is_named() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"segment_ids\[1\] = 5 is out of range \[0, 3\)"):
         run(tf.unsorted_segment_sum([1.0, 2.0], [0, 5], 3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64])
+@pytest.mark.parametrize("segments", [3, 40, 300, 3000])
+def test_runs_of_one_row_and_of_several_are_summed_alike(segments: int, dtype: type) -> None:
+    """With few repeated ids only their rows are reduced; negative ids are dropped."""
+    rng = np.random.RandomState(segments)
+    ids, rows = rng.randint(-2, segments, 400), rng.randint(-50, 50, (400, 5)).astype(dtype)
+    wanted = {name: np.full((segments, 5), start, dtype) for name, start in (("sum", 0), ("max", -60000))}
+    np.add.at(wanted["sum"], ids[ids >= 0], rows[ids >= 0])
+    np.maximum.at(wanted["max"], ids[ids >= 0], rows[ids >= 0])
+    total, most = run([tf.unsorted_segment_sum(rows, ids, segments), tf.unsorted_segment_max(rows, ids, segments)])
+    assert total.dtype == dtype and (total == wanted["sum"]).all()
+    there = np.isin(np.arange(segments), ids)
+    assert (most[there] == wanted["max"][there]).all()

@@ -60,6 +60,12 @@ def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     if starts.size == ids.size:
         out[ids] = rows
         return
+    if 2 * starts.size > ids.size:  # reduceat takes its time for each run, so it gets only the runs of several rows
+        out[ids[starts]] = rows[starts]
+        lengths = np.diff(starts, append=ids.size)
+        kept = np.repeat(lengths > 1, lengths)
+        rows, ids, lengths = rows[kept], ids[kept], lengths[lengths > 1]
+        starts = np.cumsum(lengths) - lengths
     compute = np.float32 if rows.dtype.type.__name__ in ("float16", "bfloat16") else None
     rows = rows if compute is None else rows.astype(compute)
     out[ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
