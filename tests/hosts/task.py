@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -114,14 +115,16 @@ def pull(server: Any, index: int, megabytes: str, times: str) -> None:
 
 def reach(server: Any, index: int, *addresses: str) -> None:
     """Tries to reach a ps at each address; says why it cannot."""
-    left, over = len(addresses), Waiter()
+    left, telling, over = len(addresses), threading.Lock(), Waiter()
 
     def told(address: str, answer: Any) -> None:
         nonlocal left
-        say("reached" if isinstance(answer, GetStatusReply) else "unreachable", address, getattr(answer, "message", ""))
-        left -= 1
-        if not left:
-            over.set()
+        word = "reached" if isinstance(answer, GetStatusReply) else "unreachable"
+        with telling:  # threads of several links answer, and print writes the words and the end of the line apart
+            say(word, address, getattr(answer, "message", ""))
+            left -= 1
+            if not left:
+                over.set()
 
     for address in addresses:
         peer = server._endpoint.peer(address, "/job:ps/replica:0/task:0")
