@@ -16,6 +16,7 @@ from tfmini.simulation.event_graph import World
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, predict_step, tasks_of
+from tfmini.simulation.profile import Profile
 
 PS = "/job:ps/replica:0/task:{}/device:CPU:0"
 
@@ -178,3 +179,18 @@ def test_asynchronous_updates_are_stale() -> None:
     found = _trained_by(lambda plain: plain, 4)
     assert _predicted(found, workers=4, steps=20).staleness == pytest.approx(3, abs=0.5)
     assert _predicted(found, steps=3).staleness == 0
+
+
+def test_a_step_after_a_wait_and_on_a_crowded_machine_takes_longer() -> None:
+    """Two cores: with three workers beside the ps they take turns."""
+    profile = plain()
+    machine = replace(profile.machine, cores=2, wake_s=200e-6, crowded_s=2e-3)
+    cold = replace(profile, machines={machine.name: machine})
+
+    def step_s(costs: Profile, workers: int) -> float:
+        found = tf.inspect(towers(1, workers), ps=1, workers=workers)
+        cluster = Cluster.on_one_machine(tasks_of(found), costs)
+        return predict_step(found, cluster, costs, steps=4).step_s
+
+    assert step_s(profile, 1) < step_s(cold, 1) < step_s(profile, 1) * 1.4 + 1e-6
+    assert step_s(cold, 3) / step_s(profile, 3) > step_s(cold, 1) / step_s(profile, 1)

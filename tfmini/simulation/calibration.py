@@ -21,6 +21,7 @@ from tfmini.inspection.api import inspect
 from tfmini.progress import work
 from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
+from tfmini.simulation.calibration_crowd import crowded_wake_s
 from tfmini.simulation.calibration_models import MODELS, Model
 from tfmini.simulation.kernel_costs import CLASSES, class_of, work_of
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
@@ -46,21 +47,23 @@ def calibrate(name: str = "here") -> Profile:
     limit_threads(1)
     with work("measuring kernels"):
         kernels = curves([sample for model in MODELS for sample in samples_of(model)])
+    with work("measuring processes that share a core"):
+        crowded_s = crowded_wake_s()
     with work("measuring steps and messages"):
         steps, local = measure_steps(stream=False)
     with work("measuring tcp"):
         _, tcp = measure_steps(stream=True)
     return Profile(
-        {name: _machine(name, kernels, steps)},
+        {name: _machine(name, kernels, steps, crowded_s)},
         {"local": local, "tcp": replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)},
     )
 
 
-def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts) -> Machine:
+def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts, crowded_s: float) -> Machine:
     memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     return Machine(
         name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s,
-        steps.wake_s, kernels,
+        wake_s=steps.wake_s, crowded_s=crowded_s, kernels=kernels,
     )
 
 

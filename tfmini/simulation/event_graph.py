@@ -9,6 +9,7 @@ stale, and a while loop runs once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,8 @@ from tfmini.simulation.prediction import Event
 from tfmini.simulation.task_program import Piece, SegmentCosts, TaskProgram
 from tfmini.simulation.waits import ADD, Member, Stores
 
-_COLDEST = 0.4  # a short segment uses little of what has left the caches
+# A short segment uses little of what has left the caches: this is the most that it takes longer.
+_WAITED_MOST, _CROWDED_MOST = 0.4, 0.8
 _POOL = 2  # threads for long segments, as of a server's default options
 
 
@@ -72,6 +74,9 @@ class World:
         self.tasks = {
             task: Task(clock, cores[host], cluster.machines[host].threads) for task, host in cluster.hosts.items()
         }
+        count = Counter(cluster.hosts.values())
+        #: The tasks that take turns on the cores of their machine.
+        self.crowded = {task for task, host in cluster.hosts.items() if count[host] > cluster.machines[host].cores}
 
     def _exchange(self, members: Sequence[Member], cause: Event) -> None:
         exchange(members, cause, self.nics)
@@ -251,11 +256,13 @@ class _Part:
     def _coldness(self, segment: SegmentCosts) -> float:
         """By how much longer a segment takes, because the task has waited before it."""
         world = self.step.world
-        task = world.tasks[self.task]
+        task, machine = world.tasks[self.task], world.cluster.machines[world.cluster.hosts[self.task]]
         if not task.is_cold or not segment.seconds:
             return 0.0
         task.is_cold = False
-        return min(_COLDEST, world.cluster.machines[world.cluster.hosts[self.task]].wake_s / segment.seconds)
+        if self.task in world.crowded:
+            return min(_CROWDED_MOST, machine.crowded_s / segment.seconds)
+        return min(_WAITED_MOST, machine.wake_s / segment.seconds)
 
     def _begin_wait(self, piece: Piece, cause: Event) -> None:
         answer = partial(self._answered, piece) if piece.begins else None

@@ -11,6 +11,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     start_us = 25.0       # CPU of a task that starts its part of a step
     segment_us = 6.0      # CPU of a run of a segment, without its ops
     wake_us = 90.0        # what a segment takes longer after its task has waited: caches have cooled down
+    crowded_us = 120.0    # the same where a machine has more tasks than cores: other tasks have used the caches
 
     [machines.here.kernels]  # op type or class of ops -> points [work, microseconds], in the order of work
     matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations
@@ -81,7 +82,7 @@ class Machine:
     Attributes:
       cores: how many threads run at full speed at once.
       memory_bytes: 0: unknown.
-      step_s, part_s, start_s, segment_s, wake_s: seconds of CPU; see the module.
+      step_s, part_s, start_s, segment_s, wake_s, crowded_s: seconds of CPU; see the module.
       kernels: op type or class of ops -> seconds by work.
       threads: of each task, that handle messages and run what these make ready.
     """
@@ -94,6 +95,7 @@ class Machine:
     start_s: float = 0.0
     segment_s: float = 0.0
     wake_s: float = 0.0
+    crowded_s: float = 0.0
     kernels: Mapping[str, Curve] = field(default_factory=dict)
     threads: int = 1
 
@@ -161,7 +163,8 @@ class Profile:
 # ---------------------------------------------------------------------------------------------
 
 _MACHINE_KEYS = (
-    "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "kernels",
+    "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "crowded_us",
+    "kernels",
 )  # fmt: skip
 _LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us")
 
@@ -194,7 +197,7 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     where = f"machines.{name}"
     _check_keys(where, row, _MACHINE_KEYS)
     costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
-             for key in ("step", "part", "start", "segment", "wake")}  # fmt: skip
+             for key in ("step", "part", "start", "segment", "wake", "crowded")}  # fmt: skip
     cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
     kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
     memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
@@ -270,7 +273,7 @@ def _machine_lines(machine: Machine) -> list[str]:
         f"threads = {machine.threads}",
         f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
         f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
-        f"wake_us = {machine.wake_s / _US:.6g}",
+        f"wake_us = {machine.wake_s / _US:.6g}", f"crowded_us = {machine.crowded_s / _US:.6g}",
         "", f"[{table}.kernels]",
     ]  # fmt: skip
     for kind, curve in machine.kernels.items():
