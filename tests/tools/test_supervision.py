@@ -271,6 +271,28 @@ def test_a_worker_that_has_joined_does_not_fail_the_run() -> None:
     assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
+@pytest.mark.parametrize("returncode", [EXIT_LEFT, -TERM, -KILL])
+def test_a_worker_may_be_asked_to_leave_and_go_after_all_others_have_finished(returncode: int) -> None:
+    run = Supervision([PS0, W0, W1])
+    run.scale(1)
+    assert feed(run, TaskExited(W0, 0)) == []
+    (note, *rest) = run.handle(TaskExited(W1, returncode))
+    assert note == Note("worker/1 has left the run, as asked.")
+    assert rest == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
+
+
+def test_a_worker_that_joined_or_was_told_to_end_fails_no_run_whose_others_have_finished() -> None:
+    run = Supervision([PS0, W0, W1])
+    run.scale(3)
+    run.handle(TaskExited(W0, 0))
+    (late,) = run.handle(TaskExited(TaskId("worker", 2), 1))
+    assert late == Note("worker/2, which had joined the run, failed (exit code 1); worker/1 still running.")
+    (told, *_) = run.handle(TaskExited(W1, EXIT_LEFT))
+    assert told == Note("worker/1 was told to end (SIGTERM) and has left; the others have finished.")
+    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
+
+
 def test_a_run_that_ends_or_serves_one_graph_is_not_scaled() -> None:
     run = Supervision([PS0, W0, W1])
     run.handle(TaskJoined(W1, True))

@@ -259,14 +259,15 @@ class Supervision:
     def _judge(self, task: TaskId, returncode: int) -> list[Instruction]:
         """Handles the end of a task in the phase `RUNNING`."""
         working = self._working()
-        if task in self._dismissed and working:
+        others = f"{_names(working)} still running" if working else "the others have finished"
+        spared = bool(working) or self._work_done  # whether the run needs this task no more
+        if task in self._dismissed and spared:
             self._dismissed.discard(task)
             return [Note(f"{task} has left the run, as asked.")]
-        if task in self._late and returncode != 0 and working:
-            how = describe_exit(returncode)
-            return [Note(f"{task}, which had joined the run, failed ({how}); {_names(working)} still running.")]
-        if returncode == EXIT_LEFT and task not in self._serves and working:
-            return [Note(f"{task} was told to end (SIGTERM) and has left; {_names(working)} still running.")]
+        if task in self._late and returncode != 0 and spared:
+            return [Note(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
+        if returncode == EXIT_LEFT and task not in self._serves and spared:
+            return [Note(f"{task} was told to end (SIGTERM) and has left; {others}.")]
         if returncode != 0:
             return self._task_failed(task, returncode)
         if task in self._serves and working:
