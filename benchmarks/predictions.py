@@ -140,7 +140,7 @@ def predicted(profile: Any, workload: Workload) -> float:
         batch = max((len(value) for value in feeds.values()), default=None)
         found = tf.inspect(graph, ps=workload.ps, workers=workload.workers, fetches=train, batch=batch)
     cluster = Cluster.on_one_machine(tasks_of(found), profile)
-    return float(StepModel(found, cluster, profile, workload.workers, steps=12).predict().step_s)
+    return float(StepModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
 
 
 def measured(workload: Workload, steps: int) -> float:

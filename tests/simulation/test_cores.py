@@ -62,3 +62,24 @@ def test_an_action_comes_between_two_pieces() -> None:
     events.run()
     assert seen == [("sent", 1.0), ("over", 3.0)]
     assert (thread.busy_s, thread.ended) == (3.0, 3.0)
+
+
+def test_a_delayed_job_gets_its_core_later_and_the_next_one_waits_for_it() -> None:
+    events = Events()
+    cores = Cores(events, 2)
+    ends: list[tuple[str, float]] = []
+
+    def job(name: str, seconds: float) -> Iterator[Piece]:
+        yield seconds, None
+        ends.append((name, events.now()))
+
+    other, thread = Thread(events, cores), Thread(events, cores)
+    assert not cores.is_half_idle
+    other.submit(job("other", 5.0))
+    assert cores.is_half_idle
+    thread.submit(job("first", 1.0), delay_s=0.5)
+    assert not thread.is_idle
+    thread.submit(job("second", 1.0))
+    events.run()
+    assert ends == [("first", 1.5), ("second", 2.5), ("other", 5.0)]
+    assert thread.busy_s == 2.0

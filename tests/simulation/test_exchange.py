@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,6 +111,18 @@ def test_members_on_one_machine_share_memory() -> None:
     (event,) = _end(nics, _begin(nics, 2, 1_000_000))
     assert event.end == pytest.approx(15e-6)
     assert not nics.carried
+
+
+def test_a_rank_that_reduces_in_shared_memory_pays_for_the_bytes_that_others_read() -> None:
+    found = _found(2, 1_000_000)
+
+    def step_s(reduce_us_per_mb: float) -> float:
+        profile = plain()
+        local = replace(profile.local, reduce_s_per_byte=reduce_us_per_mb * 1e-12)
+        cluster = Cluster.on_one_machine(tasks_of(found), replace(profile, links={**profile.links, "local": local}))
+        return predict_step(found, cluster, profile, workers=2, steps=3).step_s
+
+    assert step_s(500.0) - step_s(100.0) == pytest.approx(400e-6 * 4)  # 4 MB: each reads half of them twice
 
 
 def _found(workers: int, count: int) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 import tfmini as tf
 from tests.simulation.profiles import plain
-from tfmini.simulation.kernel_costs import KernelCosts, class_of, work_of
+from tfmini.simulation.kernel_costs import KernelCosts, class_of, with_bounds, work_of
 
 
 def test_classes_and_work_of_ops() -> None:
@@ -23,8 +23,31 @@ def test_classes_and_work_of_ops() -> None:
     kinds = {name: class_of(found.nodes[name]) for name in ("product", "sum", "rows", "view", "update")}
     assert kinds == {"product": "matmul", "sum": "elementwise", "rows": "rows", "view": "view", "update": "update"}
     assert class_of(found.nodes["noise/RandomStandardNormal"]) == "random"
-    assert work_of(found.nodes["product"], found.shapes, "matmul") == 2 * 8 * 100 * 3
+    assert work_of(found.nodes["product"], found.shapes, "matmul") == pytest.approx(2 * 32 * 100 * 32)  # thin sides
     assert work_of(found.nodes["rows"], found.shapes, "rows") == 2 * 3 * 4 * 4
     costs = KernelCosts(plain().machine, found.nodes, found.shapes, {"sum": 7e-6})
     assert costs.seconds(found.nodes["sum"]) == 7e-6
-    assert costs.seconds(found.nodes["product"]) == pytest.approx(plain().machine.kernels["matmul"](4800))
+    assert costs.seconds(found.nodes["product"]) == pytest.approx(plain().machine.kernels["matmul"](2 * 32 * 100 * 32))
+
+
+def test_a_product_counts_a_side_that_fills_no_register_as_32() -> None:
+    with tf.Graph().as_default() as graph:
+        tf.matmul(tf.ones([64, 100]), tf.ones([100, 20]), name="full")
+        tf.matmul(tf.ones([64, 8]), tf.ones([8, 20]), name="inner")
+        tf.matmul(tf.ones([3, 8, 64, 100]), tf.ones([3, 8, 100, 15]), name="batch")
+    found = tf.inspect(graph, fetches=["full:0", "inner:0", "batch:0"])
+    work = {name: work_of(found.nodes[name], found.shapes, "matmul") for name in ("full", "inner", "batch")}
+    assert work == pytest.approx({
+        "full": 2 * 64 * 100 * 20, "inner": 2 * 64 * 32 * 20, "batch": 24 * 2 * 64 * 100 * 32,
+    })  # fmt: skip
+
+
+def test_a_sparse_update_costs_as_if_no_id_came_twice() -> None:
+    with tf.Graph().as_default() as graph:
+        table = tf.get_variable("table", [1000, 4])
+        rows = tf.nn.embedding_lookup(table, tf.placeholder(tf.int64, [50], name="ids"))
+        train = tf.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
+    found = tf.inspect(graph, fetches=train)
+    (update,) = (node for node in found.nodes.values() if node.op == "SparseApplyAdagrad")
+    assert work_of(update, found.shapes, "update") == 0
+    assert work_of(update, with_bounds(found.nodes, found.shapes), "update") == 50 * 4 * 4 + 50 * 4

@@ -194,3 +194,19 @@ def test_a_step_after_a_wait_and_on_a_crowded_machine_takes_longer() -> None:
 
     assert step_s(profile, 1) < step_s(cold, 1) < step_s(profile, 1) * 1.4 + 1e-6
     assert step_s(cold, 3) / step_s(profile, 3) > step_s(cold, 1) / step_s(profile, 1)
+
+
+def test_a_task_that_wakes_up_on_a_crowded_machine_may_wait_for_a_core() -> None:
+    """Only where there are more tasks than cores, and while some cores are idle."""
+    profile = plain()
+
+    def step_s(stall_s: float, cores: int) -> float:
+        machine = replace(profile.machine, cores=cores, stall_s=stall_s)
+        costs = replace(profile, machines={machine.name: machine})
+        found = tf.inspect(towers(1, 2), ps=1, workers=2)
+        return predict_step(found, Cluster.on_one_machine(tasks_of(found), costs), costs, steps=8).step_s
+
+    assert step_s(2e-4, 3) == step_s(0.0, 3)
+    assert step_s(2e-4, 1) == step_s(0.0, 1)
+    assert step_s(0.0, 2) < step_s(2e-4, 2) < step_s(6e-4, 2)
+    assert step_s(2e-4, 2) == step_s(2e-4, 2)

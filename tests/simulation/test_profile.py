@@ -21,6 +21,12 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     assert parse_profile(tomllib.loads(format_profile(more))) == more != plain()
 
 
+def test_a_profile_without_the_cost_of_reductions_takes_that_of_messages() -> None:
+    assert plain().local.reduce_s_per_byte == plain().local.copy_s_per_byte == pytest.approx(100e-12)
+    other = parse_profile(tomllib.loads(TEXT.replace("us_per_mb = 100", "us_per_mb = 100\nreduce_us_per_mb = 7", 1)))
+    assert other.local.reduce_s_per_byte == pytest.approx(7e-12)
+
+
 def test_a_curve_interpolates_between_its_points() -> None:
     curve = Curve(((100.0, 1e-6), (10_000.0, 1e-4)))
     assert curve(1.0) == 1e-6

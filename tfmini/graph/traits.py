@@ -53,6 +53,8 @@ class Traits(TypedDict, total=False):
         handle its value), or has the ``elements`` of its first input in another shape or type.
       looks_up: it takes rows of its first input, a variable or its value, by the numbers in its second.
       aggregates: it combines, scales, clips or selects values, as is done to gradients before they are applied.
+      distinct: its first output has a row for each different value or number among its inputs, so it usually has at
+        most the rows of its first input.
       work: its arithmetic: ``none``, one operation per element of its first ``input``, or the multiply-adds of a
         ``matmul`` or a ``convolution``. Absent: one operation per element of its first output.
 
@@ -82,6 +84,7 @@ class Traits(TypedDict, total=False):
     forwards: Literal["value", "elements"]
     looks_up: bool
     aggregates: bool
+    distinct: bool
     work: Literal["none", "input", "matmul", "convolution"]
     hints: tuple[str, ...]
     raw_names: Mapping[str, str]

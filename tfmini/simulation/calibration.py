@@ -17,18 +17,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.inspection.api import inspect
 from tfmini.progress import work
 from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
 from tfmini.simulation.calibration_crowd import crowded_wake_s
 from tfmini.simulation.calibration_models import MODELS, Model
-from tfmini.simulation.kernel_costs import CLASSES, class_of, work_of
+from tfmini.simulation.calibration_stall import stall_s
+from tfmini.simulation.calibration_tasks import REDUCED, measured_s
+from tfmini.simulation.kernel_costs import CLASSES, class_of, with_bounds, work_of
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _RUNS, _WARM_UP = 25, 5
 _SHORTEST_S = 50e-9
+_RANKS = 2
 _TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
 
 Sample = tuple[str, str, float, float]
@@ -53,17 +57,34 @@ def calibrate(name: str = "here") -> Profile:
         steps, local = measure_steps(stream=False)
     with work("measuring tcp"):
         _, tcp = measure_steps(stream=True)
-    return Profile(
-        {name: _machine(name, kernels, steps, crowded_s)},
-        {"local": local, "tcp": replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)},
-    )
+    with work("measuring reductions"):
+        local = replace(local, reduce_s_per_byte=_reduce_s_per_byte())
+    tcp = replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)
+    machine = _machine(name, kernels, steps, crowded_s)
+    profile = Profile({name: machine}, {"local": local, "tcp": tcp})
+    with work("measuring more tasks than cores"):
+        return replace(profile, machines={name: replace(machine, stall_s=stall_s(profile))})
+
+
+def _reduce_s_per_byte() -> float:
+    medium, large = (measured_s(name, _RANKS) for name in REDUCED)
+    bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED.values()]
+    return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
 
 
 def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts, crowded_s: float) -> Machine:
     memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s,
-        wake_s=steps.wake_s, crowded_s=crowded_s, kernels=kernels,
+        name,
+        os.cpu_count() or 1,
+        memory,
+        steps.step_s,
+        steps.part_s,
+        steps.start_s,
+        steps.segment_s,
+        wake_s=steps.wake_s,
+        crowded_s=crowded_s,
+        kernels=kernels,
     )
 
 
@@ -75,6 +96,7 @@ def samples_of(model: Model) -> list[Sample]:
     with tf.Graph().as_default() as graph:
         train, feeds = model(tf)
         found = inspect(graph, fetches=train)
+        shapes = with_bounds(found.nodes, found.shapes)
         with tf.Session(graph=graph) as session:
             session.run(tf.global_variables_initializer())
             nothing = _step_s(partial(session.run, tf.no_op()))
@@ -86,7 +108,7 @@ def samples_of(model: Model) -> list[Sample]:
     for op, seconds in times.items():
         node = found.nodes[op]
         kind = class_of(node)
-        amount = work_of(node, found.shapes, kind)
+        amount = work_of(node, shapes, kind)
         # Without shapes nobody knows how much an op has done; as a curve's last point it would cost hours per megabyte.
         if amount or kind == "view":
             samples.append((node.op, kind, max(1.0, amount), max(_SHORTEST_S, scale * seconds)))
@@ -119,7 +141,7 @@ def _op_times(session: Any, train: Any, feeds: Any) -> dict[str, list[float]]:
 
 
 def curves(samples: Iterable[Sample]) -> dict[str, Curve]:
-    """The curves of classes and of op types: the median time of each octave of work."""
+    """The curves of classes and of op types: the median time of each octave of work, rising with the work."""
     grouped: dict[str, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for op, kind, amount, seconds in samples:
         for name in (kind, op):
@@ -131,5 +153,26 @@ def curves(samples: Iterable[Sample]) -> dict[str, Curve]:
 def _curve(octaves: dict[int, list[tuple[float, float]]]) -> Curve:
     points = []
     for _, members in sorted(octaves.items()):
-        points.append((statistics.median(w for w, _ in members), statistics.median(s for _, s in members)))
-    return Curve(tuple(points))
+        work, seconds = (statistics.median(column) for column in zip(*members))
+        points.append((work, seconds, len(members)))
+    return Curve(tuple(zip((work for work, _, _ in points), rising([(s, count) for _, s, count in points]))))
+
+
+def rising(values: Iterable[tuple[float, int]]) -> list[float]:
+    """Values that never fall: each run of falling ones becomes its geometric mean by weights.
+
+    More work takes no less time; that a sample says otherwise is chance, or a cold cache. (Pool adjacent violators:
+    Ayer and others, Annals of Mathematical Statistics 26, 1955.)
+
+    Args:
+      values: (value above 0, weight).
+    """
+    runs: list[tuple[float, int, int]] = []  # logarithm of the value, weight, length
+    for value, weight in values:
+        runs.append((math.log(value), weight, 1))
+        while len(runs) > 1 and runs[-2][0] > runs[-1][0]:
+            (first, first_weight, first_length), (second, second_weight, second_length) = runs[-2:]
+            both = first_weight + second_weight
+            mean = (first * first_weight + second * second_weight) / both
+            runs[-2:] = [(mean, both, first_length + second_length)]
+    return [math.exp(value) for value, _, length in runs for _ in range(length)]

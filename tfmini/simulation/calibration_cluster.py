@@ -172,7 +172,7 @@ def _cpu_s(pid: int) -> float:
 
 @contextmanager
 def _cluster(stream: bool) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    addresses = _addresses(3)
+    addresses = free_addresses(3)
     cluster = {"ps": addresses[:2], "worker": addresses[2:]}
     before = os.environ.get(_LANE)
     if stream:
@@ -196,7 +196,7 @@ def _cluster(stream: bool) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             os.environ[_LANE] = before
 
 
-def _addresses(count: int) -> list[str]:
+def free_addresses(count: int) -> list[str]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -80,22 +80,37 @@ def recurrent(batch: int, width: int, steps: int) -> Model:
     return model
 
 
+def updates(optimizer: int) -> Model:
+    """Updates of variables of 8 KB to 12 MB: from within the caches to beyond them."""
+
+    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+        variables = [tf.get_variable(f"v{size}", [size]) for size in (2_000, 25_000, 300_000, 3_000_000)]
+        gradients = [tf.get_variable(f"g{i}", v.shape, trainable=False) for i, v in enumerate(variables)]
+        return _made(tf, optimizer).apply_gradients(zip([g.value() for g in gradients], variables)), {}
+
+    return model
+
+
 MODELS: tuple[Model, ...] = (
     *(dense(batch, width, i % 4) for i, (batch, width) in enumerate(
         [(8, 16), (24, 48), (96, 160), (48, 320), (160, 640), (24, 1400), (16, 96), (80, 112)]
     )),
     *(convolutions(*shape) for shape in [(4, 12, 6, 3), (16, 20, 12, 3), (24, 24, 24, 5), (48, 26, 24, 3)]),
     *(table(rows, width, batch, optimizer) for rows, width, batch, optimizer in [
-        (500, 12, 24, 0), (20_000, 48, 80, 1), (80_000, 24, 400, 0), (8_000, 96, 1500, 1), (30_000, 48, 200, 3),
+        (500, 12, 24, 0), (20_000, 48, 80, 1), (80_000, 24, 400, 0), (8_000, 96, 1500, 1), (1_000, 48, 200, 3),
     ]),
+    *(updates(optimizer) for optimizer in range(4)),
     *(recurrent(*shape) for shape in [(12, 24, 5), (48, 80, 6), (24, 160, 4)]),
 )  # fmt: skip
 
 
 def _trained(tf: Any, cost: Any, optimizer: int) -> Any:
+    return _made(tf, optimizer).minimize(cost)
+
+
+def _made(tf: Any, optimizer: int) -> Any:
     name = _OPTIMIZERS[optimizer]
-    made = tf.train.MomentumOptimizer(0.01, 0.9) if name.startswith("Momentum") else getattr(tf.train, name)(0.01)
-    return made.minimize(cost)
+    return tf.train.MomentumOptimizer(0.01, 0.9) if name.startswith("Momentum") else getattr(tf.train, name)(0.01)
 
 
 def _random(*shape: int) -> Any:

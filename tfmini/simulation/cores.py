@@ -65,6 +65,11 @@ class Cores:
         self.busy_s += seconds
         self._plan()
 
+    @property
+    def is_half_idle(self) -> bool:
+        """Whether some cores run a thread and others none."""
+        return 0 < len(self._running) < self._count
+
     def _rate(self) -> float:
         return min(1.0, self._count / len(self._running))
 
@@ -112,8 +117,12 @@ class Thread:
         """Whether it has nothing to do."""
         return not self._jobs and self._free == self._count
 
-    def submit(self, job: Iterator[Piece]) -> None:
-        """Queues a job."""
+    def submit(self, job: Iterator[Piece], delay_s: float = 0.0) -> None:
+        """Queues a job; with a delay, the thread is idle and gets a core so much later."""
+        if delay_s:
+            self._free -= 1
+            self._clock.call_later(delay_s, self._go_on, job)
+            return
         self._jobs.append(job)
         self._next()
 

@@ -24,6 +24,7 @@ from tfmini.simulation.waits import ADD, Member, Stores
 
 # A short segment uses little of what has left the caches: this is the most that it takes longer.
 _WAITED_MOST, _CROWDED_MOST = 0.4, 0.8
+_GOLDEN = 0.618034  # multiples of it, without their whole part, spread evenly
 _POOL = 2  # threads for long segments, as of a server's default options
 
 
@@ -69,10 +70,11 @@ class World:
 
     def __init__(self, clock: Clock, cluster: Cluster, plans: Sequence[StepPlan] = ()) -> None:
         self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster, clock)
+        self._spread = 0.0
         self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()), self._exchange)
-        cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
+        self.cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
         self.tasks = {
-            task: Task(clock, cores[host], cluster.machines[host].threads) for task, host in cluster.hosts.items()
+            task: Task(clock, self.cores[host], cluster.machines[host].threads) for task, host in cluster.hosts.items()
         }
         count = Counter(cluster.hosts.values())
         #: The tasks that take turns on the cores of their machine.
@@ -84,8 +86,15 @@ class World:
     def submit(self, task: str, job: Iterator[Work], in_pool: bool = False) -> None:
         """Queues a job on a task."""
         found = self.tasks[task]
-        found.is_cold |= found.main.is_idle and found.pool.is_idle
-        (found.pool if in_pool else found.main).submit(job)
+        wakes = found.main.is_idle and found.pool.is_idle
+        found.is_cold |= wakes
+        stalls = wakes and task in self.crowded and self.cores[self.cluster.hosts[task]].is_half_idle
+        (found.pool if in_pool else found.main).submit(job, self._stall_s(task) if stalls else 0.0)
+
+    def _stall_s(self, task: str) -> float:
+        """Evenly spread around the mean, so that tasks do not fall into step with each other."""
+        self._spread = (self._spread + _GOLDEN) % 1.0
+        return 2.0 * self._spread * self.cluster.machines[self.cluster.hosts[task]].stall_s
 
     def send_cost(self, source: str, target: str, nbytes: int) -> float:
         """CPU of the sender."""

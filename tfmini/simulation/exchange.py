@@ -31,7 +31,7 @@ def exchange(members: Sequence[Member], cause: Event, nics: Nics) -> None:
         _Exchange(ordered, event, nics).begin()
         return
     link = cluster.local
-    cpu_s = link.receive_s + shared_all_reduce_cost(wait.nbytes, wait.count).nbytes * link.copy_s_per_byte
+    cpu_s = link.receive_s + shared_all_reduce_cost(wait.nbytes, wait.count).nbytes * link.reduce_s_per_byte
     nics.clock.call_later(link.latency_s, _answer, ordered, event, nics, {member.task: cpu_s for member in ordered})
 
 

@@ -12,6 +12,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     segment_us = 6.0      # CPU of a run of a segment, without its ops
     wake_us = 90.0        # what a segment takes longer after its task has waited: caches have cooled down
     crowded_us = 120.0    # the same where a machine has more tasks than cores: other tasks have used the caches
+    stall_us = 80.0       # how long, on such a machine, a task that wakes up waits for a core though one is idle
 
     [machines.here.kernels]  # op type or class of ops -> points [work, microseconds], in the order of work
     matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations
@@ -23,6 +24,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     send_us = 12.0        # CPU of the sender, per message
     receive_us = 20.0     # CPU of the receiver, per message
     us_per_mb = 150.0     # CPU of each side, per million bytes
+    reduce_us_per_mb = 90.0  # CPU of a rank, per million bytes that others read from its memory; default: us_per_mb
     large_us = 15.0       # CPU of each side, per message of 64 KiB and more: sharing memory, several reads
 
     [links.tcp]           # between machines; a link such as "10Gbit" takes its other figures from here
@@ -82,7 +84,7 @@ class Machine:
     Attributes:
       cores: how many threads run at full speed at once.
       memory_bytes: 0: unknown.
-      step_s, part_s, start_s, segment_s, wake_s, crowded_s: seconds of CPU; see the module.
+      step_s, part_s, start_s, segment_s, wake_s, crowded_s: seconds of CPU; ``stall_s``: seconds; see the module.
       kernels: op type or class of ops -> seconds by work.
       threads: of each task, that handle messages and run what these make ready.
     """
@@ -96,6 +98,7 @@ class Machine:
     segment_s: float = 0.0
     wake_s: float = 0.0
     crowded_s: float = 0.0
+    stall_s: float = 0.0
     kernels: Mapping[str, Curve] = field(default_factory=dict)
     threads: int = 1
 
@@ -108,7 +111,8 @@ class Link:
       bytes_per_s: of one direction of a machine's NIC, shared by its messages; infinite for no limit.
       latency_s: from the end of the sender's work to the begin of the receiver's, beside the bytes.
       send_s, receive_s: CPU per message. ``copy_s_per_byte``, ``large_s``: CPU of each side, by bytes, and beside them
-        for a message of `LARGE` and more.
+        for a message of `LARGE` and more. ``reduce_s_per_byte``: CPU of a rank, by the bytes that the others read from
+        its shared memory.
     """
 
     name: str
@@ -118,6 +122,7 @@ class Link:
     receive_s: float = 0.0
     copy_s_per_byte: float = 0.0
     large_s: float = 0.0
+    reduce_s_per_byte: float = 0.0
 
     def copy_s(self, nbytes: int) -> float:
         """CPU of each side for the bytes of a message."""
@@ -164,9 +169,9 @@ class Profile:
 
 _MACHINE_KEYS = (
     "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "crowded_us",
-    "kernels",
+    "stall_us", "kernels",
 )  # fmt: skip
-_LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us")
+_LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us", "reduce_us_per_mb")
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -197,7 +202,7 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     where = f"machines.{name}"
     _check_keys(where, row, _MACHINE_KEYS)
     costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
-             for key in ("step", "part", "start", "segment", "wake", "crowded")}  # fmt: skip
+             for key in ("step", "part", "start", "segment", "wake", "crowded", "stall")}  # fmt: skip
     cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
     kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
     memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
@@ -207,10 +212,12 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
 def _link(name: str, row: Mapping[str, Any]) -> Link:
     where = f"links.{name}"
     _check_keys(where, row, _LINK_KEYS)
+    row = {"reduce_us_per_mb": row.get("us_per_mb", 0), **row}
     numbers = {key: _number(f"{where}.{key}", row.get(key, 0)) for key in _LINK_KEYS}
     return Link(
         name, numbers["gbit_per_s"] * 1e9 / 8 or math.inf, numbers["latency_us"] * _US, numbers["send_us"] * _US,
         numbers["receive_us"] * _US, numbers["us_per_mb"] * _US / 1e6, numbers["large_us"] * _US,
+        numbers["reduce_us_per_mb"] * _US / 1e6,
     )  # fmt: skip
 
 
@@ -260,6 +267,7 @@ def format_profile(profile: Profile, comment: str = "") -> str:
             "", f"[links.{_key(link.name)}]", f"gbit_per_s = {gbit:.6g}", f"latency_us = {link.latency_s / _US:.6g}",
             f"send_us = {link.send_s / _US:.6g}", f"receive_us = {link.receive_s / _US:.6g}",
             f"us_per_mb = {link.copy_s_per_byte / _US * 1e6:.6g}", f"large_us = {link.large_s / _US:.6g}",
+            f"reduce_us_per_mb = {link.reduce_s_per_byte / _US * 1e6:.6g}",
         ]  # fmt: skip
     if profile.ops:
         lines += ["", "[ops]", *(f"{_key(name)} = {s / _US:.6g}" for name, s in profile.ops.items())]
@@ -274,7 +282,7 @@ def _machine_lines(machine: Machine) -> list[str]:
         f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
         f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
         f"wake_us = {machine.wake_s / _US:.6g}", f"crowded_us = {machine.crowded_s / _US:.6g}",
-        "", f"[{table}.kernels]",
+        f"stall_us = {machine.stall_s / _US:.6g}", "", f"[{table}.kernels]",
     ]  # fmt: skip
     for kind, curve in machine.kernels.items():
         points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)

@@ -16,8 +16,14 @@ from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape, with_rank
 
 _IDX = "out_idx: {int32, int64} = DT_INT32"
-_unique: OpHandle[Any] = op(f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}", aggregates=True, work="none")
-_unique_counts: OpHandle[Any] = op(f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}")
+_unique: OpHandle[Any] = op(
+    f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}", aggregates=True, distinct=True,
+    work="none",
+)
+_unique_counts: OpHandle[Any] = op(
+    f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}",
+    distinct=True,
+)
 _list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}")
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"

@@ -33,7 +33,7 @@ def _sorted_op(name: str, types: str) -> OpHandle:
 def _unsorted_op(name: str, types: str) -> OpHandle:
     return op(
         f"{name}(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T; T: {types}; {_IDS}"
-        "; Tnumsegments: {int32,int64} = DT_INT32", aggregates=True
+        "; Tnumsegments: {int32,int64} = DT_INT32", aggregates=True, distinct=True
     )
 
 
