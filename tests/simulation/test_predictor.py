@@ -196,6 +196,21 @@ def test_a_step_after_a_wait_and_on_a_crowded_machine_takes_longer() -> None:
     assert step_s(cold, 3) / step_s(profile, 3) > step_s(cold, 1) / step_s(profile, 1)
 
 
+def test_long_segments_beside_each_other_share_the_memory() -> None:
+    profile = plain()
+
+    def step_s(beside: float, workers: int, rows: int) -> float:
+        machine = replace(profile.machine, cores=8, beside=beside)
+        costs = replace(profile, machines={machine.name: machine})
+        found = _model(rows, workers)
+        cluster = Cluster.on_one_machine(tasks_of(found), costs)
+        return predict_step(found, cluster, costs, workers=workers, steps=6).step_s
+
+    assert step_s(1.5, 1, 20_000) == pytest.approx(step_s(1.0, 1, 20_000), rel=0.05)  # nobody computes beside it
+    assert step_s(1.5, 2, 20_000) > 1.2 * step_s(1.0, 2, 20_000)
+    assert step_s(1.5, 2, 100) == step_s(1.0, 2, 100)  # no segment of 3 ms
+
+
 def test_a_task_that_wakes_up_on_a_crowded_machine_may_wait_for_a_core() -> None:
     """Only where there are more tasks than cores, and while some cores are idle."""
     profile = plain()

@@ -19,14 +19,17 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(calibration, "limit_threads", lambda threads: None)  # of this process, which runs other tests
     monkeypatch.setattr(calibration_cluster, "_SECONDS", 0.05)
     monkeypatch.setattr(calibration_crowd, "_STEPS", 5)
+    monkeypatch.setattr(calibration_crowd, "_LONG_STEPS", 3)
     monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
     monkeypatch.setattr(calibration_stall, "TRAINED", {"short": calibration_tasks.TRAINED["short"]})
+    monkeypatch.setattr(calibration_stall, "_ROUNDS", 1)
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
     assert done.exit_code == 0, done.output
     found = read_profile(path)
     machine = found.machines["mine"]
     assert machine.cores >= 1 and machine.segment_s > 0 and machine.crowded_s >= 0 and machine.stall_s >= 0
+    assert machine.beside >= 1
     assert found.local.reduce_s_per_byte > 0
     assert {"matmul", "elementwise", "rows", "MatMul"} <= set(machine.kernels)
     assert all(seconds > 0 for curve in machine.kernels.values() for _, seconds in curve.points)
@@ -36,6 +39,8 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = calibration.Profile({}, {})
-    monkeypatch.setattr(calibration, "calibrate", lambda name: profile)
+    calls: list[str] = []
+    monkeypatch.setattr(calibration, "calibrate", lambda name: calls.append(name) or profile)
     done = CliRunner().invoke(main, ["calibrate", "-o", str(tmp_path / "absent" / "p.toml")])
-    assert done.exit_code == 1 and "Cannot write" in done.output and "No such file" in done.output
+    assert done.exit_code == 1 and "Cannot write" in done.output and "there is no directory" in done.output
+    assert not calls  # it is told before a minute of measurements

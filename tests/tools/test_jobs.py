@@ -79,6 +79,10 @@ def test_an_address_is_taken_as_it_is_and_an_unknown_job_names_the_others(monkey
     with pytest.raises(click.UsageError, match="No such job 'trian'. Did you mean 'train'.* The jobs are train-1"):
         find_cluster("trian")
     assert find_cluster("2").tasks == {"t": "a:1"}
+    other = jobs.Job("other-3", 3, 1, "/home/me/other.py", 0.0, {"t": "a:3"})
+    known.append(other)
+    for name in ("other", "other.py", "/home/me/other.py"):
+        assert find_cluster(name).tasks == {"t": "a:3"}
 
 
 def test_the_address_of_a_job_has_the_key_of_the_job() -> None:

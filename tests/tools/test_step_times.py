@@ -109,4 +109,7 @@ def test_launch_prints_the_prediction_beside_what_it_measured(tmp_path: Path) ->
     logged = json.loads(timeline.read_text())["otherData"]["prediction"]
     assert logged["predicted_ms"] > 0.1 and logged["measured_ms"] > 0.1
     missing = run("absent.toml")
-    assert missing.returncode == 2 and "there is no absent.toml: run `tfmini calibrate`" in missing.stderr
+    assert missing.returncode == 2 and "There is no absent.toml: run `tfmini calibrate`" in missing.stderr
+    (tmp_path / "odd.toml").write_text("colour = 1")
+    odd = run("odd.toml")
+    assert odd.returncode == 2 and "unknown field 'colour'" in odd.stderr

@@ -271,6 +271,15 @@ def test_a_worker_that_has_joined_does_not_fail_the_run() -> None:
     assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
+def test_a_run_gets_no_more_workers_than_its_machine_can_hold() -> None:
+    run = Supervision([PS0, W0], most_workers=128)
+    with pytest.raises(ScaleError, match="this machine has too few cores; at most 128 workers may share them"):
+        run.scale(5000)
+    (note, starts) = run.scale(128)
+    assert note == Note("starting worker/1 … worker/127 (127 tasks), to join the run.")
+    assert isinstance(starts, StartTasks) and len(starts.tasks) == 127
+
+
 @pytest.mark.parametrize("returncode", [EXIT_LEFT, -TERM, -KILL])
 def test_a_worker_may_be_asked_to_leave_and_go_after_all_others_have_finished(returncode: int) -> None:
     run = Supervision([PS0, W0, W1])

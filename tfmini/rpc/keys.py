@@ -159,7 +159,10 @@ def load_keys(secret_file: str) -> Keys:
     except PermissionError as error:
         raise errors.PermissionDeniedError.of(f"The key file {secret_file!r} cannot be read: {error}.") from error
     except OSError as error:
-        raise errors.NotFoundError.of(f"No key file {secret_file!r}: {error}.") from error
+        raise errors.NotFoundError.of(
+            f"There is no key file {secret_file!r} ({error.strerror}). Correct the path ({KEYS_ENV}, if that names it),"
+            " or make a key by `tfmini keys DIRECTORY`."
+        ) from error
     if stat.S_IMODE(mode) & 0o077:
         raise errors.PermissionDeniedError.of(
             f"Other users can read the key file {secret_file!r}; run: chmod 600 {secret_file}"

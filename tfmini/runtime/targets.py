@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from tfmini.runtime.process import current_process
 
 _SCHEMES = ("zmq://", "grpc://", "tcp://")
 _RESET_TIMEOUT_S = 60.0
+_ADDRESS = re.compile(r"[\w.-]+:\d+")
 _default_target = [""]
 
 
@@ -28,9 +30,11 @@ def address_of_target(target: str) -> str:
             return target[len(scheme) :]
     if target.startswith("ipc://"):
         return target
+    meant = f" Did you mean grpc://{target}, or server.target?" if _ADDRESS.fullmatch(target) else ""
     raise errors.NotFoundError.of(
         f'No session factory registered for the given session options: {{target: "{target}" config: }} Registered'
         " factories are {DIRECT_SESSION, ZMQ_SESSION (zmq://host:port), GRPC_SESSION (the same, spelled grpc://)}."
+        f"{meant}"
     )
 
 

@@ -22,7 +22,7 @@ from tfmini.inspection.api import inspect
 from tfmini.progress import work
 from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
-from tfmini.simulation.calibration_crowd import crowded_wake_s
+from tfmini.simulation.calibration_crowd import beside, crowded_wake_s
 from tfmini.simulation.calibration_models import MODELS, Model
 from tfmini.simulation.calibration_stall import stall_s
 from tfmini.simulation.calibration_tasks import REDUCED, measured_s
@@ -53,6 +53,8 @@ def calibrate(name: str = "here") -> Profile:
         kernels = curves([sample for model in MODELS for sample in samples_of(model)])
     with work("measuring processes that share a core"):
         crowded_s = crowded_wake_s()
+    with work("measuring processes beside each other"):
+        slower = beside()
     with work("measuring steps and messages"):
         steps, local = measure_steps(stream=False)
     with work("measuring tcp"):
@@ -60,7 +62,7 @@ def calibrate(name: str = "here") -> Profile:
     with work("measuring reductions"):
         local = replace(local, reduce_s_per_byte=_reduce_s_per_byte())
     tcp = replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)
-    machine = _machine(name, kernels, steps, crowded_s)
+    machine = replace(_machine(name, kernels, steps), crowded_s=crowded_s, beside=slower)
     profile = Profile({name: machine}, {"local": local, "tcp": tcp})
     with work("measuring more tasks than cores"):
         return replace(profile, machines={name: replace(machine, stall_s=stall_s(profile))})
@@ -72,20 +74,12 @@ def _reduce_s_per_byte() -> float:
     return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
 
 
-def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts, crowded_s: float) -> Machine:
+def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts) -> Machine:
     memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        name,
-        os.cpu_count() or 1,
-        memory,
-        steps.step_s,
-        steps.part_s,
-        steps.start_s,
-        steps.segment_s,
-        wake_s=steps.wake_s,
-        crowded_s=crowded_s,
-        kernels=kernels,
-    )
+        name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s,
+        wake_s=steps.wake_s, kernels=kernels,
+    )  # fmt: skip
 
 
 def samples_of(model: Model) -> list[Sample]:
@@ -153,8 +147,8 @@ def curves(samples: Iterable[Sample]) -> dict[str, Curve]:
 def _curve(octaves: dict[int, list[tuple[float, float]]]) -> Curve:
     points = []
     for _, members in sorted(octaves.items()):
-        work, seconds = (statistics.median(column) for column in zip(*members))
-        points.append((work, seconds, len(members)))
+        work = statistics.median(each for each, _ in members)
+        points.append((work, work * statistics.median(seconds / each for each, seconds in members), len(members)))
     return Curve(tuple(zip((work for work, _, _ in points), rising([(s, count) for _, s, count in points]))))
 
 

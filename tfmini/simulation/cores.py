@@ -66,6 +66,11 @@ class Cores:
         self._plan()
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a thread runs."""
+        return bool(self._running)
+
+    @property
     def is_half_idle(self) -> bool:
         """Whether some cores run a thread and others none."""
         return 0 < len(self._running) < self._count

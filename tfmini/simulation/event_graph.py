@@ -247,8 +247,9 @@ class _Part:
 
     def _run(self, segment: SegmentCosts, cause: Event) -> Generator[Work, None, Event]:
         world, plan = self.step.world, self.step.plan
-        slower = 1.0 + self._coldness(segment)
+        coldness = self._coldness(segment)
         for piece in segment.pieces:
+            slower = (1.0 + coldness) * self._beside(segment)
             event = world.event(piece.op, self.task, cause.end, cause)
             target, nbytes, label = plan.groups[piece.sends] if piece.sends >= 0 else ("", 0, "")
             if not target:
@@ -272,6 +273,12 @@ class _Part:
         if self.task in world.crowded:
             return min(_CROWDED_MOST, machine.crowded_s / segment.seconds)
         return min(_WAITED_MOST, machine.wake_s / segment.seconds)
+
+    def _beside(self, segment: SegmentCosts) -> float:
+        """How many times longer a segment takes now, because others use the memory as well."""
+        world = self.step.world
+        host = world.cluster.hosts[self.task]
+        return world.cluster.machines[host].beside if segment.is_long and world.cores[host].is_busy else 1.0
 
     def _begin_wait(self, piece: Piece, cause: Event) -> None:
         answer = partial(self._answered, piece) if piece.begins else None

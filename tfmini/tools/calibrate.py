@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import datetime
 import platform
-from pathlib import Path
 
 import click
 from rich.console import Console
 
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import Command
+from tfmini.tools.usage import Command, OutputFile, write_text
 
 
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), default="profile.toml",
+@click.option("-o", "--output", type=OutputFile(), default="profile.toml",
               show_default=True, help="File for the profile.")  # fmt: skip
 @click.option("--name", default="here", show_default=True, help="Name of the machine in the profile.")
 def calibrate(output: str, name: str) -> None:
     """Measure what kernels, steps and messages cost on this machine, for `tfmini simulate` and `tfmini place`.
 
-    It takes about a minute. The machine should do nothing else meanwhile.
+    It takes about a minute and a half. The machine should do nothing else meanwhile.
     """
     from tfmini.simulation import calibration
     from tfmini.simulation.profile import format_profile
@@ -32,8 +31,5 @@ def calibrate(output: str, name: str) -> None:
             raise click.ClickException(str(error)) from None
     today = datetime.datetime.now(datetime.UTC).date()
     comment = f"Measured by tfmini calibrate on {platform.node()}, {today}.\n[links.tcp]: rate and latency are assumed."
-    try:
-        Path(output).write_text(format_profile(profile, comment))
-    except OSError as error:
-        raise click.ClickException(f"Cannot write {output}: {error.strerror}.") from None
+    write_text(output, format_profile(profile, comment))
     Console(highlight=False).print(f"the profile is in {output}: tfmini simulate --profile {output} SCRIPT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -74,19 +75,19 @@ def _by_number(address: str) -> str:
 
 
 def _job_called(target: str, jobs: list[Job], hint: str) -> Job:
-    found = [job for job in jobs if target in (job.name, str(job.pid), _script_of(job))]
+    found = [job for job in jobs if target in (job.name, str(job.pid), *_scripts_of(job))]
     if len(found) > 1:
         raise click.UsageError(f"{len(found)} jobs run {target}; give the name of one: {_names(found)}.")
     if not found:
         told = f"The jobs are {_names(jobs)}." if jobs else hint
-        known = dict.fromkeys(name for job in jobs for name in (_script_of(job), job.name))
+        known = dict.fromkeys(name for job in jobs for name in (*_scripts_of(job)[:1], job.name))
         raise click.UsageError(no_such("job", target, known, told))
     return found[0]
 
 
-def _script_of(job: Job) -> str:
-    """``train`` of the job ``train-4064``."""
-    return job.name.rpartition("-")[0]
+def _scripts_of(job: Job) -> tuple[str, ...]:
+    """``train`` of the job ``train-4064``; also the script's path and the name of its file."""
+    return job.name.rpartition("-")[0], job.script, Path(job.script).name
 
 
 def _of_job(job: Job) -> ClusterTarget:

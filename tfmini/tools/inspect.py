@@ -22,7 +22,7 @@ from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
 from tfmini.suggestions import similar
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import Command, OptionalArgument
+from tfmini.tools.usage import OptionalArgument, OutputFile, WithScript, write_text
 
 _FINDINGS = 1  # the exit code of --view lint with findings
 _LINES = 50  # lines of a difference without --full
@@ -34,13 +34,7 @@ class _Refusal(click.ClickException):
     exit_code = 2
 
 
-class _WithScript(Command):
-    """A command with options before and after a script's name; the script's own options follow ``--``."""
-
-    hint = "(Options of the script itself come after --.)"
-
-
-@click.command(cls=_WithScript, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
 @click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
@@ -57,9 +51,9 @@ class _WithScript(Command):
               help="Show the changes since another graph or script, or an earlier --json.")
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False),
               help="Add the times and bytes of a run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
-@click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
-@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write a picture.")
-@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write an interactive page.")
+@click.option("--dot", type=OutputFile(), help="Write a Graphviz file.")
+@click.option("--svg", type=OutputFile(), help="Write a picture.")
+@click.option("--html", type=OutputFile(), help="Write an interactive page.")
 @click.argument("source", cls=OptionalArgument, type=click.Path(exists=True), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def inspect(
@@ -96,7 +90,7 @@ def inspect(
             raise
         for path, make in ((dot, picture.dot), (svg, drawn), (html, page)):
             if path:
-                _write(path, make(found))
+                write_text(path, make(found))
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif diff:
@@ -117,13 +111,6 @@ def _judge(found: Inspection) -> None:
         raise _Refusal(f"A session would refuse this step{more}: {refusals[0].text}")
     if found.problems():
         sys.exit(_FINDINGS)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
 
 
 def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Difference:

@@ -44,10 +44,11 @@ def keys(name: str, client_of: str | None, directory: str) -> None:
         raise click.ClickException(error.message) from None
     except OSError as error:
         raise click.ClickException(f"Cannot write {error.filename or secret}: {error.strerror}.") from None
+    path = Path(made).absolute()
     if cluster is None:
-        click.echo(f"{made} is secret; on every machine of the cluster:\n  export {KEYS_ENV}={made}")
+        click.echo(f"{made} is secret. Copy it to every machine of the cluster, and there:\n  export {KEYS_ENV}={path}")
     else:
         click.echo(
             f"{admitted_file(cluster.file)} admits it; {made} is secret. Where the client runs:\n"
-            f"  export {KEYS_ENV}={made}"
+            f"  export {KEYS_ENV}={path}"
         )

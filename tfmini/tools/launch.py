@@ -147,7 +147,9 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
             requests=options.requests(),
             commands_of=partial(task_commands, options, script, args, key_file),
             on_places=begin,
-            supervision=Supervision(tasks, keep_going=options.keep_going, restarts=restarts),
+            supervision=Supervision(
+                tasks, keep_going=options.keep_going, restarts=restarts, most_workers=options.most_workers()
+            ),
             limits=RunLimits(options.grace_s, options.coordinator_timeout, options.start_within),
             sink=Sink(sys.stdout.fileno()),
             prefixes=TaskPrefixes(tasks, Console(no_color=options.no_color or None), colour=not options.no_color),

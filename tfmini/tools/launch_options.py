@@ -13,8 +13,10 @@ from typing import Any
 
 import click
 
+from tfmini.simulation.profile import read_profile
 from tfmini.tools.engine import ENGINES, MEMBERS, EngineOptions, Resources, TaskRequest
 from tfmini.tools.supervision import SERVICE_JOBS, TaskId
+from tfmini.tools.usage import OutputFile, no_profile
 
 _MIB = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -116,7 +118,7 @@ _ENGINE = (
     ),
     click.option(
         "--sbatch",
-        type=click.Path(dir_okay=False, writable=True),
+        type=OutputFile(),
         metavar="FILE",
         help="With --on slurm: start nothing; write a batch script that does.",
     ),
@@ -163,6 +165,17 @@ member_options = options(_MEMBER, (_START_WITHIN,), _RUN)
 launch_options = options(_ROLES, _ENGINE, _RESOURCES, _RUN)
 
 
+def _check_profile(path: str) -> None:
+    """Raises click.UsageError: a profile cannot be read. It is read now, and not after a long run."""
+    if not os.path.isfile(path):
+        raise click.UsageError(f"--predict needs a profile. {no_profile(path)}")
+    try:
+        read_profile(path)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+_WORKERS_PER_CORE = 64  # of a machine; more than that is a typing error that would stop the machine
 _ONLY_FOR = {
     "port_base": (("local",), "; elsewhere TFMINI_PORTS names a range of ports"),
     "address": (("ray",), ""),
@@ -223,8 +236,8 @@ class LaunchOptions:
                 raise click.UsageError(f"{option} is for --on {' and --on '.join(engines)}{hint}.")
         if self.predict and (self.on != "local" or self.chief or not self.workers):
             raise click.UsageError("--predict is for workers on this machine (--on local), without --chief.")
-        if self.predict and not os.path.isfile(self.profile):
-            raise click.UsageError(f"--predict needs a profile; there is no {self.profile}: run `tfmini calibrate`.")
+        if self.predict:
+            _check_profile(self.profile)
         if self.on == "kubernetes" and not self.image:
             raise click.UsageError("--on kubernetes needs an image with tfmini and the script: give --image.")
 
@@ -252,6 +265,10 @@ class LaunchOptions:
         """A task with what it needs."""
         worker = Resources(self.worker_cpus, self.worker_memory, self.worker_gpus)
         return TaskRequest(task, Resources(self.ps_cpus) if task.job in SERVICE_JOBS else worker)
+
+    def most_workers(self) -> int | None:
+        """How many workers `tfmini scale` may ask for; None: as many as the engine has room for."""
+        return _WORKERS_PER_CORE * (os.cpu_count() or 1) if self.on == "local" else None
 
     @property
     def grace_s(self) -> float:

@@ -23,18 +23,14 @@ from tfmini.planning.stand_ins import Script
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.profile import ProfileError, read_profile
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import Command, OptionalArgument
+from tfmini.tools.usage import OptionalArgument, OutputFile, ProfileFile, WithScript
 
-_SIZE = re.compile(r"(?:(\d+)=)?([\d.]+)\s*([kMG]?)B?", re.IGNORECASE)
+_SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _ROWS = 20  # of the variables, without --full
 
 
-class _WithScript(Command):
-    hint = "(Options of the script itself come after --.)"
-
-
-@click.command(cls=_WithScript, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
 @click.option(
     "--workers",
@@ -47,7 +43,7 @@ class _WithScript(Command):
 @click.option("--link", metavar="RATE", help="The network, such as 10Gbit.  [default: all tasks on one machine]")
 @click.option(
     "--profile",
-    type=click.Path(exists=True, dir_okay=False),
+    type=ProfileFile(),
     default="profile.toml",
     show_default=True,
     help="Costs of the machines, from `tfmini calibrate` or written by hand.",
@@ -68,7 +64,7 @@ class _WithScript(Command):
     "--output",
     default="plan.json",
     show_default=True,
-    type=click.Path(dir_okay=False, writable=True),
+    type=OutputFile(),
     help="The plan's file.",
 )
 @click.option("--full", is_flag=True, help="List all variables.")
@@ -81,7 +77,9 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
     predicts the steps of the candidates. A model follows the plan by tf.device(tfmini.placement.plan("plan.json")),
     or by ps_strategy=tfmini.placement.plan("plan.json") of replica_device_setter.
     """
-    if (script is None) == (options["entry"] is None):
+    if script is not None and options["entry"] is not None:
+        raise click.UsageError("Give either a SCRIPT or --entry MODULE:FUNCTION: both were given.")
+    if script is None and options["entry"] is None:
         raise click.UsageError("Give a SCRIPT, or --entry MODULE:FUNCTION.")
     limits = _limits(options["ps_memory"], options["ps"])
     with shown(), _one_line_errors(), contextlib.redirect_stdout(sys.stderr):
@@ -115,7 +113,7 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
     limits = [math.inf] * ps
     for text in sorted(given, key=lambda text: "=" in text):  # what is said of all comes before what is said of one
         found = _SIZE.fullmatch(text.strip())
-        if found is None or found[2].count(".") > 1:
+        if found is None:
             raise click.BadParameter(f"{text!r} is no size such as 4GB or 1=500MB.", param_hint="--ps-memory")
         size, task = float(found[2]) * _UNITS[found[3].lower()], found[1]
         if task is not None and int(task) >= ps:

@@ -20,7 +20,7 @@ from tfmini.simulation.prediction import Event, Prediction
 from tfmini.simulation.profile import Profile, ProfileError, read_profile
 from tfmini.simulation.sweep import Point, knee, mode_of, sweep, worker_counts
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import Command
+from tfmini.tools.usage import Command, ProfileFile
 
 _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
@@ -31,7 +31,7 @@ _MODES = ("async", "sync", "allreduce")
 @click.option("--workers", default="1", show_default=True, metavar="M|A..B", help="Number of workers, or a range.")
 @click.option("--link", default="", metavar="RATE", help="Link between machines, such as 10Gbit, or one of the profile;"
               " each task has a machine of its own.  [default: all tasks on one machine]")  # fmt: skip
-@click.option("--profile", type=click.Path(exists=True, dir_okay=False), default="profile.toml", show_default=True,
+@click.option("--profile", type=ProfileFile(), default="profile.toml", show_default=True,
               help="Costs, from `tfmini calibrate`.")  # fmt: skip
 @click.option("--mode", type=click.Choice(_MODES), help="Refuse a script that trains in another way.")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")

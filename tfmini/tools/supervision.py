@@ -173,8 +173,12 @@ def describe_exit(returncode: int) -> str:
         return f"killed by signal {-returncode}"
 
 
+_NAMED = 12  # tasks in a message, at most; of more, the first and the last
+
+
 def _names(tasks: Iterable[TaskId]) -> str:
-    return ", ".join(map(str, tasks))
+    names = list(map(str, tasks))
+    return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} … {names[-1]} ({len(names):,} tasks)"
 
 
 def _worker(index: int) -> TaskId:
@@ -187,9 +191,13 @@ class Supervision:
     Args:
       keep_going: when a working task fails, the others finish first.
       restarts: how often each task is started again.
+      most_workers: how many the run may be scaled to; None: any number.
     """
 
-    def __init__(self, tasks: Iterable[TaskId], *, keep_going: bool = False, restarts: int = 0) -> None:
+    def __init__(
+        self, tasks: Iterable[TaskId], *, keep_going: bool = False, restarts: int = 0, most_workers: int | None = None
+    ) -> None:
+        self._most_workers = most_workers
         self._alive: dict[TaskId, None] = dict.fromkeys(tasks)  # a set that keeps the order for messages
         if not self._alive:
             raise ValueError("A cluster needs at least one task.")
@@ -313,6 +321,8 @@ class Supervision:
             raise ScaleError("the run is ending.")
         if not present:
             raise ScaleError("it has no workers of its own: its clients come from outside.")
+        if self._most_workers is not None and workers > self._most_workers:
+            raise ScaleError(f"this machine has too few cores; at most {self._most_workers} workers may share them.")
         if workers < 1:
             raise ScaleError("one worker must stay.")
         if joined := [task for task in present if task in self._joined]:

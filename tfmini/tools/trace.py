@@ -18,7 +18,7 @@ from tfmini.tools.launch_options import cluster_tasks
 from tfmini.tools.script_run import run_script
 from tfmini.tools.supervision import TaskId
 from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
-from tfmini.tools.usage import Command
+from tfmini.tools.usage import Command, OutputFile, write_text
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
@@ -29,9 +29,9 @@ from tfmini.tools.usage import Command
 @click.option("--run", "run_number", type=click.IntRange(1), default=10, show_default=True, metavar="N",
               help="Trace the N-th run of the first training step that runs N times.")  # fmt: skip
 @click.option("--fetch", default="", metavar="NAME", help="Count only runs that fetch or run this tensor or op.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), default="timeline.json",
+@click.option("-o", "--output", type=OutputFile(), default="timeline.json",
               show_default=True, help="File for the timeline.")  # fmt: skip
-@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write the timeline as a page.")
+@click.option("--html", type=OutputFile(), help="Also write the timeline as a page.")
 @click.option("--profile", type=click.Path(exists=True, dir_okay=False, writable=True),
               help="Also write the ops' times into this profile of `tfmini simulate`.")  # fmt: skip
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
@@ -60,9 +60,6 @@ def trace(
     ps, workers = 1 if ps is None else ps, 1 if workers is None else workers
     where = _task(task, cluster_tasks(ps, workers, chief) if clustered else [], chief)
     path = Path(output).absolute()
-    for file in filter(None, (output, html)):  # now, and not after a long run
-        if not Path(file).absolute().parent.is_dir():
-            raise click.ClickException(f"Cannot write {file}: there is no directory {Path(file).absolute().parent}.")
     path.unlink(missing_ok=True)
     request = TraceRequest(str(path), run_number, where, fetch)
     if clustered:
@@ -86,10 +83,7 @@ def trace(
 def _write_page(path: str, traced: StepTrace) -> None:
     from tfmini.inspection.trace_page import trace_page
 
-    try:
-        Path(path).write_text(trace_page(traced))
-    except OSError as error:
-        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
+    write_text(path, trace_page(traced))
 
 
 def _write_times(path: str, traced: StepTrace) -> None:

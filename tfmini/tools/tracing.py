@@ -171,12 +171,12 @@ class Tracer:
         if count >= self.request.run:  # and does not train
             name = [*targets, *wanted][0]
             return (
-                f"no training step was run {self.request.run} times; others were, most often {names} ({count} times)."
+                f"no training step ran {self.request.run} times; others did, most often {names} ({count} times)."
                 f" Give a smaller --run, or --fetch {name} to trace that step."
             )
         return (
-            f"no step{f' of {fetch}' if fetch else ''} was run {self.request.run} times; the most frequent ({names})"
-            f" ran {count} times: give --run {count} or less."
+            f"no step{f' of {fetch}' if fetch else ''} ran {self.request.run} times. The most frequent one ({names})"
+            f" ran {'once' if count == 1 else f'{count} times'}; give --run {count} or less."
         )
 
 

@@ -1,8 +1,12 @@
-"""Commands whose errors about mistyped options and arguments name the option or argument that was meant."""
+"""Commands whose errors about mistyped options and arguments name the option or argument that was meant, and types of
+options that are checked before anything runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,6 +28,54 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             known = [spelling for option in self.get_params(ctx) for spelling in option.opts]
             raise click.UsageError(no_such("option", error.option_name, known, self.hint), ctx) from None
+
+
+class WithScript(Command):
+    """A command with options before and after a script's name; the script's own options follow ``--``."""
+
+    hint = "(Options of the script itself come after --.)"
+
+
+class OutputFile(click.Path):
+    """A file to write. Its folder must be there: better an error now than after a long run."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        folder = Path(value).absolute().parent
+        if not folder.is_dir():
+            raise click.ClickException(f"Cannot write {value}: there is no directory {folder}.")
+        return super().convert(value, param, ctx)
+
+
+class ProfileFile(click.Path):
+    """A profile of `tfmini calibrate`."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not Path(value).exists():
+            raise click.UsageError(no_profile(value))
+        return super().convert(value, param, ctx)
+
+
+def no_profile(path: str) -> str:
+    """The error about a profile that is not there."""
+    return f"There is no {path}: run `tfmini calibrate` on an idle machine, or name a profile by --profile."
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a file.
+
+    Raises:
+      click.ClickException: it cannot be written.
+    """
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
 
 
 class OptionalArgument(click.Argument):

@@ -105,6 +105,8 @@ def test_closed_sessions_and_empty_graphs_are_refused() -> None:
             session.run(c)
     with pytest.raises(tf.errors.NotFoundError, match="No session factory registered"):
         tf.Session("foo://bar")
+    with pytest.raises(tf.errors.NotFoundError, match=r"Did you mean grpc://localhost:2222, or server.target\?"):
+        tf.Session("localhost:2222")
     with pytest.raises(TypeError, match="Did you do"):
         tf.Session(tf.ConfigProto())
 
