@@ -172,6 +172,11 @@ class GraphScopes(GraphElements):
         finally:
             state.container = saved
 
+    @property
+    def _container(self) -> str:
+        """The resource container of ops made now; public scripts read it to share a variable by name."""
+        return self.scopes.container
+
     @contextmanager
     def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
         """Maps op types to the registered gradients that their ops made inside use instead of their own."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfmini as tf
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InvalidArgumentError
 from tfmini.ops.variables import state as state_module
@@ -197,3 +198,30 @@ def test_a_scalar_string_reads_as_bytes() -> None:
     state = VariableState("s", dtypes.string, ())
     state.assign(b"abc")
     assert state.read() == b"abc" and isinstance(state.read(), bytes)
+
+
+def _temporary(name: str, destroyed_as: str) -> tuple[Any, Any]:
+    """A temporary variable of this name in the default graph, and its destruction under the other name."""
+    variable = tf.raw_ops.TemporaryVariable(shape=[2], dtype=tf.float32, var_name=name)
+    assigned = tf.raw_ops.Assign(ref=variable, value=[1.0, 2.0])
+    return assigned, tf.raw_ops.DestroyTemporaryVariable(ref=assigned, var_name=destroyed_as)
+
+
+def test_a_temporary_variable_is_destroyed_once_and_by_its_name() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert session.run(_temporary("a", "a")[1]).tolist() == [1.0, 2.0]
+        with pytest.raises(tf.errors.NotFoundError, match="no temporary variable 'bad' in this step; the input is 'b'"):
+            session.run(_temporary("b", "bad")[1])
+        variable, first = _temporary("c", "c")
+        with tf.control_dependencies([first]):
+            second = tf.raw_ops.DestroyTemporaryVariable(ref=variable, var_name="c")
+        with pytest.raises(tf.errors.NotFoundError, match="it was destroyed before"):
+            session.run(second)
+
+
+def test_a_graph_tells_its_container_and_the_old_name_of_an_aggregation_stays() -> None:
+    with tf.Graph().as_default() as graph:
+        assert graph._container == ""
+        with tf.container("shared"):
+            assert graph._container == "shared"
+    assert tf.VariableAggregation.ONLY_FIRST_TOWER is tf.VariableAggregation.ONLY_FIRST_REPLICA

@@ -27,7 +27,8 @@ sparse_sparse_op: OpHandle[Any] = op(
 )
 size_op = op(
     "SetSize(set_indices: int64, set_values: T, set_shape: int64) -> size: int32; validate_indices: bool = true;"
-    f" {_TYPES}"
+    f" {_TYPES}",
+    shape=[None],  # as in TensorFlow, also where it could be known
 )
 _THREE = "{0}_indices: int64, {0}_values: T, {0}_shape: int64"
 edit_distance_op = op(
@@ -118,12 +119,6 @@ def _sparse_sparse_kernel(
 ) -> Any:  # fmt: skip
     first = _sparse_members(a, a_values, a_shape, validate_indices)
     return _combined(first, _sparse_members(b, b_values, b_shape, validate_indices), set_operation)
-
-
-@size_op.shape
-def _size_shape(node: Operation) -> list[RawShape]:
-    shape = constant_value_as_shape(node.inputs[2])
-    return [None if shape is None else shape[:-1]]
 
 
 @size_op.kernel("CPU")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.errors import InternalError, InvalidArgumentError, OutOfRangeError
+from tfmini.errors import InternalError, InvalidArgumentError, NotFoundError, OutOfRangeError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
 from tfmini.graph.shape_functions import declared_shape, same_shape
@@ -152,7 +152,11 @@ def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShap
 
 
 @destroy_temporary_variable.kernel("CPU")
-def _destroy_temporary(ref: VariableState) -> Any:
+def _destroy_temporary(ref: VariableState, *, var_name: bytes, node: Any) -> Any:
+    name = var_name.decode()
+    if ref.name != name or not ref.is_initialized:
+        why = f"the input is {ref.name!r}" if ref.name != name else "it was destroyed before"
+        raise NotFoundError.of(f"{node.name}: there is no temporary variable {name!r} in this step; {why}.")
     value = ref.read()
     ref.clear()
     return value
