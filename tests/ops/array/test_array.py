@@ -194,3 +194,10 @@ def test_values_have_the_static_shape(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_tensorflows(case: str, theirs: dict[str, Any]) -> None:
     check(outcome(tf, case, NAMES), theirs[case], rtol=1e-6)
+
+
+def test_a_permutation_of_one_element_tells_no_rank() -> None:
+    with tf.Graph().as_default():
+        x = tf.placeholder(tf.int32)
+        assert tf.transpose(x, [0]).shape.ndims is None  # TensorFlow: it may be a scalar, too
+        assert tf.transpose(x, [1, 0]).shape.as_list() == [None, None]

@@ -28,7 +28,8 @@ def _transpose_shape(node: Operation) -> list[RawShape]:
     before, perm = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     length = node.inputs[1].raw_shape
     if before is None:
-        return [None if not length or length[0] is None else (None,) * length[0]]
+        # A permutation of one element also fits a scalar.
+        return [None if not length or length[0] is None or length[0] < 2 else (None,) * length[0]]
     if length and length[0] is not None:
         merge_dims(len(before), length[0])
     if perm is None:
