@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tfmini as tf
 
 
@@ -15,3 +17,16 @@ def test_the_kernels_of_an_lstm_can_be_partitioned() -> None:
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         assert sess.run(outputs).shape == (2, 4, 2)
+
+
+def test_a_state_that_is_no_tuple_is_refused_with_what_is_expected() -> None:
+    cells = tf.nn.rnn_cell.MultiRNNCell([tf.nn.rnn_cell.GRUCell(2) for _ in range(2)])
+    with pytest.raises(ValueError, match="Expected state to be a tuple of length 2, but received"):
+        cells(tf.zeros([1, 2]), tf.zeros([1, 4]))
+
+
+def test_a_wrapper_tells_the_cell_that_it_wraps() -> None:
+    cell = tf.nn.rnn_cell.GRUCell(2)
+    assert tf.nn.rnn_cell.DropoutWrapper(cell, 0.5).wrapped_cell is cell
+    assert tf.nn.rnn_cell.ResidualWrapper(cell).wrapped_cell is cell
+    assert tf.nn.rnn_cell.DeviceWrapper(cell, "/cpu:0").wrapped_cell is cell

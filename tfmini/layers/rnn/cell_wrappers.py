@@ -28,6 +28,11 @@ class _Wrapper(RNNCell):
         self._cell = cell
 
     @property
+    def wrapped_cell(self) -> RNNCell:
+        """The inner cell."""
+        return self._cell
+
+    @property
     def state_size(self) -> Any:
         return self._cell.state_size
 

@@ -387,7 +387,7 @@ class MultiRNNCell(RNNCell):
 
     def call(self, inputs: Any, state: Any) -> Any:
         if self._state_is_tuple:
-            states = list(state)
+            states = list(state) if nest.is_nested(state) else []
             if len(states) != len(self._cells):
                 raise ValueError(f"Expected state to be a tuple of length {len(self._cells)}, but received: {state}")
         else:
