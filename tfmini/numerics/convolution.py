@@ -25,6 +25,8 @@ _SHORT_RUN = 16
 def forward(image: Array, filters: Array, axes: Axes) -> Array:
     """Convolves ``image`` (N, *space, C) with ``filters`` (*window, C, F) -> (N, *out, F)."""
     channels, count = filters.shape[-2:]
+    if not image.size or not filters.size:
+        return np.zeros((image.shape[0], *axes.out, count), image.dtype)
     matrix = filters.reshape(-1, count)
     if axes.pointwise:
         return (image.reshape(-1, channels) @ matrix).reshape((*image.shape[:-1], count))
@@ -40,6 +42,8 @@ def backprop_filter(image: Array, grad: Array, axes: Axes) -> Array:
     """The gradient of `forward` for its filters, (*window, C, F)."""
     channels, count = image.shape[-1], grad.shape[-1]
     shape = (*axes.window, channels, count)
+    if not image.size or not grad.size:
+        return np.zeros(shape, image.dtype)
     if axes.pointwise:
         return (image.reshape(-1, channels).T @ grad.reshape(-1, count)).reshape(shape)
     if (found := onednn.backprop_filter(image, grad, axes)) is not None:
@@ -55,6 +59,8 @@ def backprop_filter(image: Array, grad: Array, axes: Axes) -> Array:
 def backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
     """The gradient of `forward` for its image, (N, *space, C)."""
     channels, count = filters.shape[-2:]
+    if not grad.size or not filters.size:
+        return np.zeros((grad.shape[0], *(axis.size for axis in axes), channels), grad.dtype)
     if axes.pointwise:
         return (grad.reshape(-1, count) @ filters.reshape(channels, count).T).reshape((*grad.shape[:-1], channels))
     if (found := onednn.backprop_input(grad, filters, axes)) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,3 +25,19 @@ def test_the_gradient_of_volumes_is_their_slope() -> None:
         slope = (run(tf.gradients(total, value)[0]) * direction).sum()
         ends = [run(tf.reduce_sum(tf.sin(function(tf.constant(base + s * direction))))) for s in (1e-6, -1e-6)]
         assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize(("batch", "channels", "count"), [(1, 1, 0), (1, 0, 2), (0, 1, 2)])
+def test_a_convolution_without_elements_is_zero(window: int, batch: int, channels: int, count: int) -> None:
+    image, filters = [batch, 3, 4, channels], [window, window, channels, count]
+    back = [batch, 4 - window, 5 - window, count]
+    how: dict[str, Any] = {"strides": [1, 1, 1, 1], "padding": "VALID"}
+    with tf.Graph().as_default(), tf.Session() as session:
+        forward, to_filter, to_image = session.run([
+            tf.nn.conv2d(tf.ones(image), tf.ones(filters), **how),
+            tf.nn.conv2d_backprop_filter(tf.ones(image), filters, tf.ones(back), **how),
+            tf.nn.conv2d_backprop_input(image, tf.ones(filters), tf.ones(back), **how),
+        ])  # fmt: skip
+    assert [list(each.shape) for each in (forward, to_filter, to_image)] == [back, filters, image]
+    assert not forward.any() and not to_filter.any() and not to_image.any()
