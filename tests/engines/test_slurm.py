@@ -90,4 +90,5 @@ def test_a_batch_script_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("")
     options = ["--on", "slurm", "--sbatch", str(tmp_path / "no" / "job"), str(tmp_path / "script.py")]
     done = CliRunner().invoke(main, ["launch", *options])
-    assert done.exit_code == 1 and f"Error: Cannot write {tmp_path}/no/job: No such file or directory." in done.output
+    assert done.exit_code == 1
+    assert f"Error: Cannot write {tmp_path}/no/job: there is no directory {tmp_path}/no." in done.output

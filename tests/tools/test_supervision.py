@@ -271,6 +271,15 @@ def test_a_worker_that_has_joined_does_not_fail_the_run() -> None:
     assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
+def test_a_worker_with_the_number_of_one_that_had_joined_is_waited_for() -> None:
+    run = Supervision([PS0, W0, W1])
+    run.handle(TaskJoined(W1, True))
+    assert feed(run, TaskExited(W1, 0)) == []
+    assert run.scale(2)[1:] == [StartTasks((W1,))]
+    assert feed(run, TaskExited(W0, 0)) == []  # worker/1 is at work
+    assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
+
+
 def test_a_run_gets_no_more_workers_than_its_machine_can_hold() -> None:
     run = Supervision([PS0, W0], most_workers=128)
     with pytest.raises(ScaleError, match="this machine has too few cores; at most 128 workers may share them"):

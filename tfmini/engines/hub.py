@@ -218,8 +218,8 @@ class AgentEngine(ABC):
     # ---------------------------------------------------------------- messages
 
     def _tell(self, task: TaskId, *message: Any) -> None:
-        place = self._places[task]
-        if place.channel.fileno() < 0:
+        place = self._places.get(task)
+        if place is None or place.channel.fileno() < 0:  # it has ended, also by what was told to another task
             return
         try:
             place.channel.send(*message)
@@ -230,8 +230,11 @@ class AgentEngine(ABC):
             self._lost(task, str(error))
 
     def _take(self, task: TaskId) -> None:
+        place = self._places.get(task)
+        if place is None:
+            return
         try:
-            messages = self._places[task].channel.receive()
+            messages = place.channel.receive()
         except ChannelError as error:
             self._lost(task, str(error))
             return

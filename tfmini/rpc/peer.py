@@ -330,10 +330,12 @@ class Peer:
             if not isinstance(handle, CallHandle):
                 self._drop(handle, self.unavailable())
         keep = not permanent and self.state is not State.CLOSED and bool(self.address)
-        staying = [handle for handle in list(self.calls.values()) if handle.parts is not None and keep]
-        for handle in staying:
-            self._waiting.append(handle.parts, handle, must=True)
-        waiting = {handle.request_id for handle in staying}
+        # Read once: a call that is being sent may lose its parts meanwhile.
+        found = [(handle, handle.parts) for handle in list(self.calls.values()) if keep]
+        staying = [(handle, parts) for handle, parts in found if parts is not None]
+        for handle, parts in staying:
+            self._waiting.append(parts, handle, must=True)
+        waiting = {handle.request_id for handle, _ in staying}
         if staying and self._retry is None:
             self._retry = self._endpoint.reactor.call_later(self._backoff.failed(), self._attempt)
         return [handle for request_id, handle in list(self.calls.items()) if request_id not in waiting]

@@ -242,11 +242,12 @@ class ClusterRun:
         self._start_later()
         if self._finish is not None:
             return
-        later = [*self._homeless.values(), *self._leaving.values()]
+        later = [at for at in (*self._homeless.values(), *self._leaving.values()) if at < math.inf]
         deadlines = [at for at in (self._limit_at, self._grace_at, until, *later) if at is not None]
         timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
         for key, _ in self._selector.select(timeout):
-            key.data()
+            if self._selector.get_map().get(key.fd) is key:  # else what came before it has ended its task
+                key.data()
         if self.sink.broken and not self._sink_reported:
             self._sink_reported = True
             self._dispatch(SignalReceived(signal.SIGPIPE))

@@ -257,6 +257,7 @@ class Supervision:
         done: list[Instruction] = []
         if self.phase is Phase.RUNNING:
             done += self._judge(task, returncode)
+        self._joined.discard(task)  # a later worker of this number has not joined
         if not self._alive:
             return [*done, self._finish()]
         over = self._work_done or self._joined.isdisjoint(self._alive)

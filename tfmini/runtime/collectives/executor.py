@@ -105,8 +105,7 @@ class CollectiveExecutor:
             self._join(member, call)
         elif not is_queued:
             self.proceed(member, call)
-        if not self._watch.ticking:
-            self._watch.start()
+        self._watch.start()
 
     def _join(self, member: Member, call: Call) -> None:
         def answered(answer: Any) -> None:

@@ -55,14 +55,15 @@ class Watch:
 
     def start(self) -> None:
         """Looks after the members from now on, as long as any waits."""
-        if self.ticking or self.call_later is None:
-            return
-        self.ticking = True
-        self.call_later(_TICK_S, self._tick)
+        with self._executor.lock:
+            if self.ticking or self.call_later is None:
+                return
+            self.ticking = True
+            self.call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
-        members = self._executor.waiting()
-        with self._executor.lock:
+        with self._executor.lock:  # a member that begins to wait now starts the watch, or is seen here
+            members = self._executor.waiting()
             exchanges = [(member, exchange) for member in members for exchange in member.exchanges.values()]
             self.ticking = bool(members) and not self._executor.closed
             if self.ticking:

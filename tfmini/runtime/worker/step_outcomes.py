@@ -13,7 +13,7 @@ from tfmini.runtime.executor.partition_run import PartitionRun
 if TYPE_CHECKING:
     from tfmini.runtime.worker.worker import Worker
 
-_STEPS, _ENDED_SESSIONS = 50, 100
+_STEPS, _ENDED_SESSIONS = 50, 2000  # sessions: many clients may end theirs at once, when a link breaks
 _Outcomes = collections.OrderedDict[int, Outcome]
 
 
@@ -30,7 +30,9 @@ class StepOutcomes:
         outcome = run.graph.complete if error is None else run.outcome()
         session = run.graph.session_handle
         with self._lock:
-            steps = self._ended.get(session) or self._sessions.setdefault(session, collections.OrderedDict())
+            steps = self._ended.get(session)
+            if steps is None:
+                steps = self._sessions.setdefault(session, collections.OrderedDict())
             steps[run.step_id] = outcome
             if len(steps) > _STEPS:
                 steps.popitem(last=False)

@@ -1,0 +1,72 @@
+"""The launcher survives tasks that end together, and one that must be killed after it was asked to leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tfmini.engines import local
+from tfmini.tools.cluster_run import ClusterRun, RunLimits
+from tfmini.tools.engine import EngineOptions, TaskCommand, TaskRequest
+from tfmini.tools.output import Sink
+from tfmini.tools.supervision import Finish, Supervision, TaskId
+
+POLITE = "import time; time.sleep(2)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+TASKS = [TaskId("worker", i) for i in range(4)]
+
+pytestmark = pytest.mark.cluster
+
+
+class _Prefixes(dict[TaskId, bytes]):
+    def __missing__(self, task: TaskId) -> bytes:
+        return b""
+
+
+def _finish(
+    monkeypatch: pytest.MonkeyPatch, others: str, restarts: int, meanwhile: Callable[[ClusterRun], bool]
+) -> Finish:
+    """Runs worker 0 politely beside others. ``meanwhile`` is called in the loop of the launcher until it says True."""
+    monkeypatch.setattr(local, "task_argv", lambda command: [sys.executable, "-c", command.arguments[0]])
+    run = ClusterRun(
+        local.LocalEngine(EngineOptions()), [TaskRequest(task) for task in TASKS],
+        lambda spec, cpus: {task: TaskCommand([others if task.task else POLITE], {}, {}) for task in cpus},
+        Supervision(TASKS, restarts=restarts), RunLimits(0.5), Sink(os.open(os.devnull, os.O_WRONLY)), _Prefixes(),
+        say=lambda text: None,
+    )  # fmt: skip
+    wait, done = run._wait, False
+
+    def waits(until: float | None = None) -> None:
+        nonlocal done
+        done = done or (run._started and meanwhile(run))
+        wait(until if done else time.monotonic() + 0.05)
+
+    monkeypatch.setattr(run, "_wait", waits)
+    return run.run()
+
+
+def test_workers_that_are_killed_at_once_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ends and the ends of their output come in one look of the selector."""
+
+    def kill(run: ClusterRun) -> bool:
+        processes = [run.engine._children[task].process for task in TASKS[1:]]  # type: ignore[attr-defined]
+        for process in processes:
+            os.killpg(process.pid, signal.SIGKILL)
+        for process in processes:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return True
+
+    assert _finish(monkeypatch, POLITE, 1, kill) == Finish(0, None, "")
+
+
+def test_a_worker_that_outlasts_its_grace_is_killed_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scaled(run: ClusterRun) -> bool:
+        run.scale(3)
+        return True
+
+    assert _finish(monkeypatch, STUBBORN.replace("60", "3"), 0, scaled).exit_code == 0
