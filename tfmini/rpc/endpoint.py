@@ -27,6 +27,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.rpc.address_book import AddressBook
 from tfmini.rpc.addresses import parse_address
+from tfmini.rpc.admission_watch import AdmissionWatch
 from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.descriptors import DescriptorWatch, raise_limit
 from tfmini.rpc.inproc_transport import InprocTransport
@@ -102,7 +103,6 @@ class Endpoint:
         self.host_id = host_id() if self._real is not None and lanes is not False else ""
         self.streams = self._real is not None and lanes is not False and streams_wanted()
         self.keys = own_keys(insecure) if keys is None and transports is None else keys
-        self._admitted = self.keys.admitted.version() if self.keys is not None else 0
         self._transports = dict(transports) if transports is not None else self._default_transports()
         self._lock = threading.Lock()
         self._peers: dict[tuple[str, str | None], Peer] = {}
@@ -112,6 +112,7 @@ class Endpoint:
         self._listeners: list[Listener] = []
         self.past_traffic = PastTraffic()
         self._descriptors: DescriptorWatch | None = None
+        self._admissions: AdmissionWatch | None = None
         self.lanes = Lanes(self._real, sealed=self.keys is not None)
         self._all_closed: Waiter | None = None
         self._ready_callbacks: list[Callable[[Peer], Any]] = []
@@ -168,6 +169,9 @@ class Endpoint:
         if self._real is not None and self._descriptors is None:
             raise_limit()
             self._descriptors = DescriptorWatch(str(self))
+            if self.keys is not None:
+                again = functools.partial(self.reactor.call_soon, self._check_admissions)
+                self._admissions = AdmissionWatch(self.keys.admitted, again)
         listener = self._transport(parsed.scheme).listen(str(parsed), self._on_connection)
         self._listeners.append(listener)
         return listener.address
@@ -221,6 +225,8 @@ class Endpoint:
                 link.end(why)
         for listener in self._listeners:
             listener.close()
+        if self._admissions is not None:
+            self._admissions.close()
         self.lanes.close()
         self._await_connections()
 
@@ -368,16 +374,13 @@ class Endpoint:
             refuse_excess(links)
             for link in links:
                 link.tick(elapsed)
-            self._check_admissions()
             if self._descriptors is not None:
                 self._descriptors.look()
 
     def _check_admissions(self) -> None:
         """Ends the links whose keys have been revoked."""
-        if self.keys is not None and (version := self.keys.admitted.version()) != self._admitted:
-            self._admitted = version
-            for link in list(self._links):
-                link.check_admission()
+        for link in self.links():
+            link.check_admission()
 
 
 def _is_bug(error: Exception) -> bool:

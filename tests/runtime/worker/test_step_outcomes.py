@@ -5,8 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from tfmini import errors
 from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.worker.step_outcomes import StepOutcomes
+from tfmini.runtime.worker.worker import Worker
 
 UPDATED = Outcome(made=frozenset({"w/ApplyGradientDescent"}))
 
@@ -22,12 +26,43 @@ def test_an_update_is_known_when_many_other_sessions_have_ended_since() -> None:
     outcomes.end_session("mine")
     for number in range(1000):
         outcomes.end_session(f"other {number}")
-    assert outcomes.of("mine", 7) == UPDATED
-    assert outcomes.of("mine", 8) == Outcome()
+    assert outcomes.of("mine", 7, False) == UPDATED
+    assert outcomes.of("mine", 8, False) == Outcome()
 
 
 def test_a_step_that_ends_after_its_session_belongs_to_the_ended_ones() -> None:
     outcomes = StepOutcomes()
     outcomes.end_session("mine")
     outcomes.note(_run("mine", 1), None)
-    assert outcomes.of("mine", 1) == UPDATED and not outcomes._sessions
+    assert outcomes.of("mine", 1, False) == UPDATED and not outcomes._sessions
+
+
+def test_a_session_that_is_closed_twice_keeps_its_outcomes() -> None:
+    """Its master asks again when the connection breaks before the answer."""
+    outcomes = StepOutcomes()
+    outcomes.note(_run("mine", 1), None)
+    outcomes.end_session("mine")
+    outcomes.end_session("mine")
+    assert outcomes.of("mine", 1, False) == UPDATED
+
+
+def test_a_forgotten_session_has_no_known_outcome() -> None:
+    """To say that its steps have done nothing would repeat their updates."""
+    outcomes = StepOutcomes()
+    outcomes.note(_run("mine", 1), None)
+    outcomes.end_session("mine")
+    for number in range(2000):
+        outcomes.end_session(f"other {number}")
+    with pytest.raises(errors.UnknownError, match="does not know which updates the step has made"):
+        outcomes.of("mine", 1, False)
+    assert outcomes.of("opened just now", 1, True) == Outcome()
+
+
+def test_a_session_that_is_being_closed_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any moment it is open or among those that have ended."""
+    worker = Worker("/job:ps/task:0", [])
+    worker.create_session("mine", False, {})
+    was_open: list[bool] = []
+    monkeypatch.setattr(worker.outcomes, "end_session", lambda handle: was_open.append(handle in worker.sessions))
+    worker.delete_session("mine")
+    assert was_open == [True]

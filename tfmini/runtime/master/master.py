@@ -20,11 +20,12 @@ from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name
+from tfmini.runtime.session_owners import GRACE_S
 from tfmini.runtime.worker.worker import Worker
 
 _log = logging.getLogger("tfmini.runtime")
 
-_DELETE_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 10.0
 _REMEMBERED_SESSIONS = 1000
 OnDevices = Callable[[errors.OpError | None, list[DeviceAttributes]], None]
 
@@ -189,10 +190,18 @@ class Master:
         self.worker.delete_session(session.handle, session.closing_error())
         for end in session.holds:
             end()
-        for task, incarnation in list(session.registered_tasks.items()):
-            request = DeleteWorkerSession(session.handle)
-            # Best effort: a task that is gone has forgotten the session anyway.
-            self.peer(task).call(request, lambda answer: None, timeout_s=_DELETE_TIMEOUT_S, incarnation=incarnation)
+        for task in list(session.asked_tasks):
+            self.delete_worker_session(session, task)
+
+    def delete_worker_session(self, session: MasterSession, task: str) -> None:
+        """Closes a session on another task, also when the connection is broken now and returns in time.
+
+        A task that cannot be reached for `GRACE_S` drops the session by itself; a restarted one has forgotten it.
+        """
+        self.peer(task).call(
+            DeleteWorkerSession(session.handle), lambda answer: None, timeout_s=GRACE_S,
+            incarnation=session.registered_tasks.get(task), wait_for_ready=True,
+        )  # fmt: skip
 
     def list_devices(self, on_done: OnDevices, filters: Sequence[str] = (), patience_s: float = 0.0) -> None:
         """Asks every task that passes the filters for its devices.
@@ -262,7 +271,7 @@ class Master:
 
         for task, patience_s in tasks.items():
             self.peer(task).call(
-                GetStatus(), partial(answered, task), timeout_s=patience_s or _DELETE_TIMEOUT_S,
+                GetStatus(), partial(answered, task), timeout_s=patience_s or _ANSWER_TIMEOUT_S,
                 wait_for_ready=bool(patience_s),
             )  # fmt: skip
         one_done()
@@ -302,7 +311,7 @@ class Master:
                 on_done(first[0] if first else None)
 
         for task in tasks:
-            self.peer(task).call(CleanupAll(tuple(containers)), one_done, timeout_s=_DELETE_TIMEOUT_S)
+            self.peer(task).call(CleanupAll(tuple(containers)), one_done, timeout_s=_ANSWER_TIMEOUT_S)
         one_done()
 
     def close(self) -> None:

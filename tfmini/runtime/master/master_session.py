@@ -46,6 +46,7 @@ class MasterSession:
       in_process: whether the client is in this process; its thread may then run a local plan by itself.
       opened_at: on the clock of the worker.
       ended, failed: the number of its steps that have ended; of those that have ended with an error.
+      asked_tasks: those that were asked to open this session, also if they have not answered.
       holds: functions that stop reconnecting to the tasks where this session is open.
     """
 
@@ -62,6 +63,7 @@ class MasterSession:
         self.closed = False
         self.closed_because = CLOSED_BY_CLIENT
         self._closed_as: Callable[[str], errors.OpError] = errors.CancelledError.of
+        self.asked_tasks: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
         self.registered_tasks: dict[str, int] = {}
         self.holds: list[Callable[[], None]] = []
         self._names = itertools.count(0)

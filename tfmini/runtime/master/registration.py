@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
+from tfmini.rpc.messages import CreateWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.session_owners import hold
@@ -119,6 +119,7 @@ class Registration:
         if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation)
             return
+        session.asked_tasks[part.task] = None  # also one that answers too late or never
         isolate, name = session.options.isolate_session_state, master.worker_name(part.task)
         request = CreateWorkerSession(session.handle, isolate, master.addresses(), name)
         part.peer.call(
@@ -133,7 +134,7 @@ class Registration:
             self._finish(self._unreachable(part, answer))
             return
         if self.session.closed:
-            part.peer.call(DeleteWorkerSession(self.session.handle), lambda answer: None)
+            self.session.master.delete_worker_session(self.session, part.task)
             self._finish(self.session.closing_error())
             return
         if part.task not in self.session.registered_tasks:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tfmini.runtime.worker.worker import Worker
 
 _STEPS, _ENDED_SESSIONS = 50, 2000  # sessions: many clients may end theirs at once, when a link breaks
+_FORGOTTEN = (
+    "This task has forgotten the session of step {step_id}, which was closed long ago, and does not know which updates"
+    " the step has made. The step is not repeated, since an update could be made twice. Go on from the last checkpoint,"
+    " or run the step again if that does no harm."
+)
 _Outcomes = collections.OrderedDict[int, Outcome]
 
 
@@ -38,20 +43,29 @@ class StepOutcomes:
                 steps.popitem(last=False)
 
     def end_session(self, session: str) -> None:
-        """A session was closed."""
+        """A session was closed; it may be closed again."""
         with self._lock:
-            self._ended[session] = self._sessions.pop(session, collections.OrderedDict())
+            self._ended.setdefault(session, self._sessions.pop(session, collections.OrderedDict()))
             if len(self._ended) > _ENDED_SESSIONS:
                 self._ended.popitem(last=False)
 
-    def of(self, session: str, step_id: int) -> Outcome:
-        """The outcome of a step; one that has not begun here has done nothing."""
+    def of(self, session: str, step_id: int, is_open: bool) -> Outcome:
+        """The outcome of a step; one that has not begun here has done nothing.
+
+        Args:
+          is_open: whether the session is open on this task, perhaps without any step so far.
+
+        Raises:
+          UnknownError: if the session ended long ago, so that its steps are forgotten.
+        """
         with self._lock:
             steps = self._ended.get(session) or self._sessions.get(session)
+            if steps is None and session not in self._ended and not is_open:
+                raise errors.UnknownError.of(_FORGOTTEN.format(step_id=step_id))
             return Outcome() if steps is None else steps.get(step_id, Outcome())
 
 
 def final_outcome(worker: Worker, session: str, step_id: int) -> Outcome:
     """What a step has done on a worker's task; the step is aborted if it runs, and cannot begin any more."""
     worker.abort_step(step_id, errors.CancelledError.of(f"Step {step_id} has failed elsewhere.", derived=True))
-    return worker.outcomes.of(session, step_id)
+    return worker.outcomes.of(session, step_id, session in worker.sessions)

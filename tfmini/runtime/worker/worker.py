@@ -102,6 +102,7 @@ class Worker:
         Args:
           error: of the runs that have not been aborted yet.
         """
+        self.outcomes.end_session(handle)  # first: it has the outcomes of a session that is not open
         with self._lock:
             session = self.sessions.pop(handle, None)
             self.counts.end_session(handle)
@@ -115,7 +116,6 @@ class Worker:
         for run in running:
             run.abort(error or _session_closed(run.step_id))
         self.resources.end_session(handle)
-        self.outcomes.end_session(handle)
         self.traces.forget_session(handle)
 
     def register_graph(

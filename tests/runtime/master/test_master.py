@@ -1,0 +1,54 @@
+"""Sessions whose tasks cannot be reached when they end: they are closed there as soon as the link returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tfmini as tf
+from tfmini.runtime.process import current_process
+from tfmini.testing.simulated import Drop, FaultPlan, Sever, SimulatedNetwork
+
+CLUSTER = {"ps": ["ps0:1"], "worker": ["w0:1"]}
+
+
+def _sessions_left(*faults: Any, timeout_in_ms: int = 0) -> list[list[str]]:
+    """A client runs a step on the ps from 1 s on and closes its session at 10 s; the sessions of the ps at 9 and 50 s."""
+    network = SimulatedNetwork(FaultPlan(faults))
+    servers = {name: network.host(name).run(_serve(name)) for name in ("ps0", "w0")}
+    found: list[list[str]] = []
+
+    def client() -> None:
+        process = current_process()
+        process.sleep(1.0)
+        with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+            value = tf.constant(1.0) + tf.random_uniform([])
+            config = tf.ConfigProto(operation_timeout_in_ms=timeout_in_ms)
+            session = tf.Session("grpc://localhost:1", config=config)
+            try:
+                session.run(value)
+            except tf.errors.DeadlineExceededError:
+                assert timeout_in_ms
+            process.sleep(10.0 - process.now())
+            session.close()
+
+    thread = network.host("w0").spawn(client)
+    for until in (9.0, 50.0):
+        network.run(until)
+        found.append(list(servers["ps0"].worker.sessions))
+    assert thread.error is None and not thread.is_alive() and not network.crashes
+    return found
+
+
+def _serve(name: str) -> Any:
+    return lambda: tf.train.Server(CLUSTER, "ps" if name == "ps0" else "worker", 0)
+
+
+def test_a_session_that_ends_while_a_link_is_cut_is_closed_when_it_returns() -> None:
+    before, after = _sessions_left(Sever(("w0", "ps0"), at=8.0, until=20.0))
+    assert len(before) == 1 and after == []
+
+
+def test_a_session_that_a_task_opened_too_late_is_closed_there() -> None:
+    """The master has no answer in time, and does not count the session as open on that task."""
+    before, after = _sessions_left(Drop(("ps0", "w0"), "CreateWorkerSessionReply", 1), timeout_in_ms=2000)
+    assert len(before) == 1 and after == []
