@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.engines.fake_kubernetes import ROOT, FakeCluster
 from tests.engines.programs import FAILS, TRAINS
 from tests.engines.requirements import only_with
+from tfmini.engines import kubernetes_engine
+from tfmini.engines.kubernetes_engine import KubernetesEngine
+from tfmini.tools.engine import EngineOptions, TaskRequest
+from tfmini.tools.supervision import TaskId
 
 pytestmark = [pytest.mark.ci, only_with("kubernetes")]
 
@@ -147,3 +155,39 @@ def test_no_api_server_is_no_run(cluster: FakeCluster) -> None:
     cluster.config.write_text(re.sub(r"(127.0.0.1):\d+", r"\1:9", cluster.config.read_text()))
     code, _, said = end(start(cluster, TRAINS))
     assert code == 1 and "Is this the right context?" in " ".join(said.split()), said
+
+
+class SilentApi:
+    """An API server without pods; it records what is deleted."""
+
+    namespace = "ml"
+
+    def __init__(self, namespace: str) -> None:
+        self.deleted: list[str] = []
+
+    def pods(self, name: str) -> list[Any]:
+        return []
+
+    def jobset(self, name: str) -> None:
+        return None
+
+    def delete(self, found: dict[str, Any]) -> None:
+        self.deleted.append(found["kind"])
+
+    def kill(self, pods: list[str], grace_s: int) -> None:
+        pass
+
+
+def test_the_job_is_deleted_although_nobody_reads_the_output_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher that ends does not read; a reader that waited for it would keep the JobSet, and its Secret."""
+    monkeypatch.setattr(kubernetes_engine, "Cluster", SilentApi)
+    monkeypatch.setattr(kubernetes_engine, "create_all", lambda cluster, objects: None)
+    engine = KubernetesEngine(EngineOptions(image="i", script=("train.py",)))
+    with selectors.DefaultSelector() as selector:
+        engine.reserve([TaskRequest(TaskId("worker", 0))], Mock(), selector)
+        reader = threading.Thread(target=lambda: [engine._tell(print) for _ in range(20_000)], daemon=True)
+        reader.start()
+        reader.join(LIMIT_S)
+        assert not reader.is_alive()
+        engine.close(1)
+    assert engine._cluster.deleted == ["JobSet", "Secret"]

@@ -31,6 +31,7 @@ class Scripted:
         self.commands: Mapping[TaskId, TaskCommand] = {}
         self.signals: list[tuple[Sequence[TaskId], int]] = []
         self.closed: list[int] = []
+        self.withdrawn: list[TaskId] = []
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         self.events = events
@@ -44,10 +45,11 @@ class Scripted:
         self.added = [request.task for request in requests]
         if not self.added_at:
             raise EngineError("no place is free")
-        self.events.placed(self.added[0], self.added_at, 1)
+        for task in self.added:
+            self.events.placed(task, self.added_at, 1)
 
     def withdraw(self, task: TaskId) -> None:
-        pass
+        self.withdrawn.append(task)
 
     def signal(self, tasks: Sequence[TaskId], signum: int) -> None:
         self.signals.append((tuple(tasks), signum))
@@ -138,3 +140,25 @@ def test_a_lost_task_without_another_place_fails_the_run() -> None:
     engine.added_at = ""
     finish = run_of(engine, restarts=1).run()
     assert (finish.exit_code, finish.failed) == (127, PS)
+
+
+@pytest.mark.parametrize("lost", [(PS, WORKER), (WORKER, PS)])
+def test_a_task_that_cannot_be_started_again_ends_alone(lost: tuple[TaskId, TaskId]) -> None:
+    """The ps cannot. The worker, if it has been started before, is told to end, and reports its end once."""
+    started: list[TaskId] = []
+
+    def start(events: Events) -> None:
+        commands = engine.commands
+        if len(commands) == 2:
+            for task in lost:
+                events.ended(task, -signal.SIGKILL)
+        elif PS in commands:
+            raise OSError("too many open files")
+        else:
+            started.extend(commands)
+
+    engine = Scripted(place_both, start)
+    finish = run_of(engine, restarts=1).run()
+    assert (finish.exit_code, finish.failed) == (127, PS)
+    assert started == ([WORKER] if lost[0] == WORKER else []) and PS in engine.withdrawn
+    assert [told for told in engine.signals if told[0]] == ([((WORKER,), signal.SIGTERM)] if started else [])

@@ -69,7 +69,8 @@ class KubernetesEngine:
         self._objects = objects
         events.note(f"submitted the JobSet {deployment.name} in the namespace {self._cluster.namespace}.")
         self._wakes = socket.socketpair()
-        self._wakes[0].setblocking(False)
+        for end in self._wakes:  # also the sending end: in `close` nobody receives, and a full buffer wakes as well
+            end.setblocking(False)
         selector.register(self._wakes[0], selectors.EVENT_READ, self._take)
         self._run(self._poll)
 
@@ -182,7 +183,7 @@ class KubernetesEngine:
         """Has the engine's thread call something."""
         assert self._wakes is not None
         self._news.put(functools.partial(news, *values))
-        with contextlib.suppress(OSError):  # the run is over
+        with contextlib.suppress(OSError):  # the run is over, or enough unread wakes are there
             self._wakes[1].send(b"x")
 
     def _poll(self) -> None:

@@ -202,27 +202,38 @@ class ClusterRun:
         for task in tasks:
             self._homeless[task] = time.monotonic() + self.limits.start_s
             self._outputs[task] = self._outputs.get(task) or self._output_of(task)
+        for task in tasks:
+            if task in self._homeless:  # else it was told to end when another one found no place
+                self._find_place(task)
+
+    def _find_place(self, task: TaskId) -> None:
         try:
-            self.engine.add([self.request_of(task) for task in tasks])
+            self.engine.add([self.request_of(task)])
         except EngineError as error:
             self.say(str(error))
-            for task in tasks:
-                self.ended(task, _NO_PLACE)
+            self._has_no_place(task)
+
+    def _has_no_place(self, task: TaskId) -> None:
+        self.engine.withdraw(task)
+        self.ended(task, _NO_PLACE)
 
     def _start_later(self) -> None:
-        """Starts the tasks that have got places during the run."""
-        tasks, self._ready = self._ready, []
-        if not tasks:
+        """Starts the tasks that have got places during the run.
+
+        It starts one after the other: if one cannot be started, the others run, or have been told to end before.
+        """
+        if not self._ready:
             return
         spec = self._spec()
-        self.say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in tasks))
+        self.say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in self._ready))
         self.on_places(spec)
-        try:
-            self.engine.start(self.commands_of(spec, {task: self._cpus[task] for task in tasks}))
-        except OSError as error:
-            self.say(f"Could not start {', '.join(map(str, tasks))}: {error}")
-            for task in tasks:
-                self.ended(task, _NO_PLACE)
+        while self._ready:
+            task = self._ready.pop(0)
+            try:
+                self.engine.start(self.commands_of(spec, {task: self._cpus[task]}))
+            except OSError as error:
+                self.say(f"Could not start {task}: {error}")
+                self._has_no_place(task)
 
     def _dismiss(self, tasks: Sequence[TaskId]) -> None:
         """Asks tasks to leave the run, while the others go on."""
@@ -267,8 +278,7 @@ class ClusterRun:
             self.engine.signal([task], signal.SIGKILL)
         for task in [task for task, at in self._homeless.items() if now >= at]:
             self.say(f"{task} has found no place within {self.limits.start_s:g} s.")
-            self.engine.withdraw(task)
-            self.ended(task, _NO_PLACE)
+            self._has_no_place(task)
 
     def _take_signals(self, signals: socket.socket) -> None:
         for signum in signals.recv(4096):

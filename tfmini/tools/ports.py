@@ -28,10 +28,13 @@ class ReservedCluster:
     def listen_again(self, task: TaskId) -> socket.socket:
         """A listening socket at the port of a task that has ended; the port must have been reserved until `close`.
 
+        It replaces the one before, which a task that could not be started has left.
+
         Raises:
           OSError: that is impossible.
         """
         port = int(self.spec.task_address(*task).rpartition(":")[2])
+        self.listeners[task].close()
         self.listeners[task] = _bind(task, port, listens=True)
         return self.listeners[task]
 

@@ -12,7 +12,7 @@ CLUSTER = {"ps": ["ps0:1"], "worker": ["w0:1"]}
 
 
 def _sessions_left(*faults: Any, timeout_in_ms: int = 0) -> list[list[str]]:
-    """A client runs a step on the ps from 1 s on and closes its session at 10 s; the sessions of the ps at 9 and 50 s."""
+    """A client runs a step on the ps at 1 s and closes its session at 10 s; the sessions of the ps at 9 and 50 s."""
     network = SimulatedNetwork(FaultPlan(faults))
     servers = {name: network.host(name).run(_serve(name)) for name in ("ps0", "w0")}
     found: list[list[str]] = []
