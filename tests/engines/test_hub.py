@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -18,13 +19,15 @@ from rich.console import Console
 from tests.engines.child_agents import ROOT, ChildAgents, parents_of
 from tests.engines.programs import TRAINS
 from tests.tools import comers
-from tfmini.engines.channel import Channel
-from tfmini.engines.hub import AgentEngine
+from tfmini.cluster import HostPort
+from tfmini.engines.channel import Channel, ChannelError
+from tfmini.engines.hub import AgentEngine, _Place
 from tfmini.engines.invitation import Invitation, connect
 from tfmini.tools.engine import EngineOptions, TaskRequest
 from tfmini.tools.launch import run_cluster
 from tfmini.tools.launch_options import LaunchOptions
 from tfmini.tools.progress_reports import LaunchProgress
+from tfmini.tools.supervision import TaskId
 
 
 @pytest.fixture
@@ -164,3 +167,26 @@ def test_a_ps_lost_with_its_agent_comes_back_elsewhere_and_workers_join(tmp_path
             go.touch()
             _, said = output.end()
     assert "ps/0 was killed by SIGKILL; starting it again (1 of 2)." in said
+
+
+def test_what_is_told_to_one_task_may_end_others(tmp_path: Path) -> None:
+    """The hub learns that an agent is gone when it sends to it; the run then lets other tasks go, which are next."""
+    engine, ended = ChildAgents(EngineOptions()), list[TaskId]()
+    first, second = TaskId("ps", 0), TaskId("worker", 0)
+
+    def gone(*message: object) -> None:
+        raise ChannelError("the connection is closed")
+
+    def end(task: TaskId, returncode: int) -> None:
+        ended.append(task)
+        engine.withdraw(second)
+
+    for task, send in ((first, gone), (second, lambda *message: None)):
+        channel = Mock(fileno=lambda: 3, send=send, unsent=False)
+        engine._places[task] = _Place(channel, HostPort("here", 1), 1, "here")
+    engine._begun, engine._expected = True, {}
+    engine._selector, engine._events = Mock(get_map=dict), Mock(ended=end)
+    engine.signal([first, second], signal.SIGTERM)
+    engine._tell_addresses()
+    engine._take(second)  # its last message was ready before
+    assert ended == [first]

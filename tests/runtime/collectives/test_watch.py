@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import types
 from typing import Any
 
@@ -102,3 +103,24 @@ def test_a_rank_that_is_ahead_has_skipped_nothing(called: dict[int, int], waits_
     Rank(ranks, {1: 1}, (1, 0), missing=[1])
     ranks[1].member.exchanges.clear()
     assert failures(ranks) == []
+
+
+def test_a_member_that_begins_to_wait_while_the_watch_stops_starts_it_again() -> None:
+    """Its start comes after the look at those that wait, and before the watch notes that it has stopped."""
+
+    class Stopping(Rank):
+        lock = threading.RLock()
+
+        def waiting(self) -> list[Member]:
+            starter.start()
+            starter.join(0.2)  # it waits for the lock
+            return []
+
+    rank = Stopping([], {}, (0, 0), [])
+    timers: list[Any] = []
+    rank.watch.call_later = lambda *timer: timers.append(timer)
+    starter = threading.Thread(target=rank.watch.start)
+    rank.watch.start()
+    rank.watch._tick()
+    starter.join(10)
+    assert rank.watch.ticking and len(timers) == 2
