@@ -32,6 +32,21 @@ def get_default_graph() -> Graph:
     return _global_default[0]
 
 
+def graphs_inside_out() -> list[Graph]:
+    """The default graphs of this thread's ``with`` blocks, innermost first, and the process-wide one."""
+    return [*reversed(_stack.graphs), *_global_default] or [get_default_graph()]
+
+
+@contextmanager
+def exactly_default(graph: Graph) -> Iterator[Graph]:
+    """Makes ``graph`` itself the default, also where a function is being traced inside it."""
+    _stack.graphs.append(graph)
+    try:
+        yield graph
+    finally:
+        _stack.graphs.pop()
+
+
 def reset_default_graph() -> None:
     """Forgets the process-wide default graph (``tf.reset_default_graph``).
 

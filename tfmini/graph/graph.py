@@ -8,9 +8,10 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph import default_graph, default_session
+from tfmini.graph.creation_stack import capture_stack
 from tfmini.graph.flow_checks import check_inputs
 from tfmini.graph.graph_scopes import GraphScopes
-from tfmini.graph.operation import Operation, Tensor, capture_stack, op_of
+from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.graph.registry import OPS, OpHandle, R
 from tfmini.shapes import RawShape, format_raw
 
@@ -30,6 +31,7 @@ class Graph(GraphScopes):
         self.seed: int | None = None
         # For the graph of a function: the graph that it is traced in.
         self.outer: Graph | None = None
+        self._is_function = False
         # The number of ops that sessions have sent to a master: a later change of one of them gives a warning.
         self._sent_version = 0
         self._last_loss_reduction: Any = None
@@ -76,6 +78,7 @@ class Graph(GraphScopes):
         if confined:
             check_inputs(op, confined)
         op._stack = capture_stack()
+        op._sites = state.sites
         shapes = _infer_shapes(op, handle, len(output_dtypes)) if output_shapes is None else output_shapes
         op.outputs = [Tensor(op, i, dtype, shapes[i]) for i, dtype in enumerate(output_dtypes)]
         if state.container or state.gradient_map or state.attr_scope:
@@ -142,10 +145,17 @@ class Graph(GraphScopes):
 
     @property
     def building_function(self) -> bool:
-        """Whether this is the graph of a function that is being traced."""
-        return self.outer is not None
+        """Whether this is the graph of a function that is being traced; `tf.init_scope` leaves such graphs."""
+        return self.outer is not None or self._is_function
 
-    _building_function = building_function  # its older name
+    @property
+    def _building_function(self) -> bool:
+        """TensorFlow's private name. It can be set, for a graph that a library makes for a function of its own."""
+        return self.building_function
+
+    @_building_function.setter
+    def _building_function(self, value: bool) -> None:
+        self._is_function = bool(value)
 
     def prevent_feeding(self, tensor: Tensor) -> None:
         """Marks a tensor as one that must not be fed."""

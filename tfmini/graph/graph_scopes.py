@@ -8,15 +8,22 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tfmini.graph.graph_elements import GraphElements
 from tfmini.graph.operation import Operation, Tensor, op_of
-from tfmini.graph.scopes import ControlScope, ScopeState, device_level
+from tfmini.graph.scope_sites import ScopeSite, colocation_site, device_site
+from tfmini.graph.scopes import ControlScope, DeviceLevel, ScopeState, device_level
 
 _VALID_OP_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\-/]*$")
 _VALID_SCOPE_NAME = re.compile(r"^[A-Za-z0-9_.\-/]*$")
+
+
+class _ThreadName(threading.local):
+    """The name scope of one thread."""
+
+    current = ""
 
 
 class GraphScopes(GraphElements):
@@ -26,6 +33,7 @@ class GraphScopes(GraphElements):
         super().__init__()
         self._lock = threading.RLock()
         self._names_in_use: dict[str, int] = {}
+        self.name_scopes = _ThreadName()
         self._state = ScopeState()
         self._local_states: threading.local | None = None
 
@@ -55,34 +63,34 @@ class GraphScopes(GraphElements):
         if name is not None:
             if isinstance(name, bytes):
                 name = name.decode()
-            pattern = _VALID_SCOPE_NAME if self.scopes.name else _VALID_OP_NAME
+            pattern = _VALID_SCOPE_NAME if self.name_scopes.current else _VALID_OP_NAME
             if name and not pattern.match(name):
                 raise ValueError(f"'{name}' is not a valid scope name")
-        state = self.scopes
-        saved = state.name
+        scopes = self.name_scopes
+        saved = scopes.current
         if not name:
-            state.name = ""
+            scopes.current = ""
         elif name[-1] == "/":
-            state.name = name[:-1]
+            scopes.current = name[:-1]
         else:
-            state.name = self.unique_name(name)
+            scopes.current = self.unique_name(name)
         try:
             # "/" is the outermost scope too, but a scope's name ends as it was written.
-            yield state.name + "/" if state.name or name == "/" else ""
+            yield scopes.current + "/" if scopes.current or name == "/" else ""
         finally:
-            state.name = saved
+            scopes.current = saved
 
     def get_name_scope(self) -> str:
-        """Returns the current name scope, without a final ``/``."""
-        return self.scopes.name
+        """Returns the current name scope of this thread, without a final ``/``."""
+        return self.name_scopes.current
 
     @property
     def _name_stack(self) -> str:
-        return self.scopes.name
+        return self.name_scopes.current
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
         """Puts ``name`` into the current name scope and makes it unique, ignoring case, by a numeric suffix."""
-        prefix = self.scopes.name
+        prefix = self.name_scopes.current
         if prefix:
             name = f"{prefix}/{name}"
         key = name.lower()
@@ -101,28 +109,31 @@ class GraphScopes(GraphElements):
                 used[key] = 1
             return f"{name}_{count - 1}"
 
-    @contextmanager
-    def device(self, device_name_or_function: Any) -> Iterator[None]:
+    def device(self, device_name_or_function: Any) -> AbstractContextManager[None]:
         """Requests a device for the ops made inside: a string, `DeviceSpec`, function or None.
 
         Raises:
           ValueError: the string does not parse.
           RuntimeError: device scopes are not left in the reverse order of entering.
         """
-        level = device_level(device_name_or_function)
+        return self._device_scope(device_level(device_name_or_function), device_site(device_name_or_function))
+
+    @contextmanager
+    def _device_scope(self, level: DeviceLevel, site: ScopeSite) -> Iterator[None]:
         state = self.scopes
-        outer = state.devices
+        outer, outer_sites = state.devices, state.sites
         inner = outer + [level]
         state.set_devices(inner)
+        state.sites = ((*outer_sites[0], site), outer_sites[1])
         try:
             yield
         finally:
             if state.devices is not inner:
                 raise RuntimeError("Exiting device scope without proper scope nesting.")
             state.set_devices(outer)
+            state.sites = outer_sites
 
-    @contextmanager
-    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
         """Puts the ops made inside on the device of ``op``, whatever the enclosing device scopes request.
 
         Raises:
@@ -131,18 +142,26 @@ class GraphScopes(GraphElements):
         if op is None and not ignore_existing:
             raise ValueError("Trying to reset colocation (op is None) but ignore_existing is not True")
         anchor = op_of(op)
+        sites = () if anchor is None else (colocation_site(anchor.name),)
+        return self._colocation_scope(anchor, sites, ignore_existing)
+
+    @contextmanager
+    def _colocation_scope(
+        self, anchor: Operation | None, sites: tuple[ScopeSite, ...], ignore_existing: bool
+    ) -> Iterator[None]:
         state = self.scopes
-        saved_devices, saved_colocation = state.devices, state.colocation
+        saved_devices, saved_colocation, saved_sites = state.devices, state.colocation, state.sites
         state.set_devices([])
         if ignore_existing:
             state.colocation = []
         if anchor is not None:
             state.colocation = state.colocation + [anchor]
+        state.sites = ((), sites if ignore_existing else saved_sites[1] + sites)
         try:
             yield
         finally:
             state.set_devices(saved_devices)
-            state.colocation = saved_colocation
+            state.colocation, state.sites = saved_colocation, saved_sites
 
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
         """Makes the ops made inside wait for ``control_inputs``; None cancels those of enclosing scopes.

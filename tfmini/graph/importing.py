@@ -260,7 +260,7 @@ class _Importer:
 
     def _claim_name(self, name: str) -> str:
         """The full name: unlike new names, imported ones are told apart by case."""
-        prefix = self.graph.scopes.name
+        prefix = self.graph.name_scopes.current
         base = full = f"{prefix}/{name}" if prefix else name
         count = 0
         while full in self.graph._ops or full in self._claimed:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
+from tfmini.graph.creation_stack import frames_of, user_frames
 from tfmini.graph.object_reference import ObjectReference
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
 
@@ -15,38 +15,7 @@ if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
     from tfmini.graph.op_def import OpDef
     from tfmini.graph.registry import OpHandle
-
-_STACK_DEPTH = 20
-_HOME = __file__.rsplit("/", 2)[0]
-# Modules that run a script from another program, as `python -m` and `tfmini run` do.
-_BETWEEN = "/absl/app.py"  # `tf.app.run`, if absl is installed
-_LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/script_run.py")
-
-
-def capture_stack() -> tuple[Any, ...]:
-    """Returns the (code, instruction offset) pairs of the callers, innermost first.
-
-    This runs for every op, so line numbers are computed later, if at all.
-    """
-    frames: list[Any] = []
-    frame = sys._getframe(2)
-    for _ in range(_STACK_DEPTH):
-        frames.append(frame.f_code)
-        frames.append(frame.f_lasti)
-        frame = frame.f_back  # type: ignore[assignment]
-        if frame is None:
-            break
-    return tuple(frames)
-
-
-def line_of(code: Any, lasti: int) -> int:
-    """Returns the source line of an instruction offset."""
-    line: int = code.co_firstlineno
-    for start, end, number in code.co_lines():
-        if start <= lasti < end:
-            return int(number or line)
-        line = int(number or line)
-    return line
+    from tfmini.graph.scope_sites import ScopeSite
 
 
 class Operation:
@@ -62,7 +31,7 @@ class Operation:
 
     __slots__ = (
         "graph", "_id", "name", "type", "handle", "attrs", "inputs", "_control_inputs", "outputs",
-        "_device", "_stack", "_control_flow_context", "_original_op", "_dependents", "__weakref__",
+        "_device", "_stack", "_sites", "_control_flow_context", "_original_op", "_dependents", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, graph: Graph, handle: OpHandle, name: str, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
@@ -77,6 +46,7 @@ class Operation:
         self._device = ""
         self._id = -1
         self._stack: tuple[Any, ...] = ()
+        self._sites: tuple[tuple[ScopeSite, ...], tuple[ScopeSite, ...]] = ((), ())
         self._control_flow_context: Any = None
         self._original_op: Operation | None = None
         self._dependents: list[Operation] | None = None
@@ -105,27 +75,26 @@ class Operation:
         """The stack of the call that made the op, outermost first: (file, line, function, text)."""
         import linecache
 
-        found = [(c.co_filename, line_of(c, i), c.co_name) for c, i in zip(self._stack[::2], self._stack[1::2])]
-        return [(f, n, fn, linecache.getline(f, n).strip()) for f, n, fn in reversed(found)]
+        return [(f, n, fn, linecache.getline(f, n).strip()) for f, n, fn in reversed(list(frames_of(self._stack)))]
 
     def creation_stack(self) -> list[tuple[str, int, str]]:
-        """Returns the user's part of the traceback, outermost call first: (file, line, function).
-
-        It starts at the script: frames of tfmini and of the program that runs the script are left out.
-        """
-        found = []
-        for code, lasti in zip(self._stack[::2], self._stack[1::2]):
-            file = code.co_filename
-            if file.endswith(_LAUNCHERS):
-                break  # the frames above belong to the program that runs the script
-            if _HOME not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
-                found.append((file, line_of(code, lasti), code.co_name))
-        return found[::-1]
+        """Returns the user's part of the traceback, outermost call first: (file, line, function)."""
+        return user_frames(self._stack)
 
     def creation_site(self) -> tuple[str, int]:
         """Returns the file and line of the user's call that made this op."""
         stack = self.creation_stack()
         return (stack[-1][0], stack[-1][1]) if stack else ("<unknown>", 0)
+
+    @property
+    def _device_assignments(self) -> list[ScopeSite]:
+        """The device scopes around the op, innermost first (TensorFlow's private name)."""
+        return list(reversed(self._sites[0]))
+
+    @property
+    def _colocation_dict(self) -> dict[str, ScopeSite]:
+        """The colocation scopes around the op, by the name of the op to colocate with (TensorFlow's private name)."""
+        return {site.anchor: site for site in self._sites[1]}
 
     def values(self) -> tuple[Tensor, ...]:
         """The outputs as a tuple."""

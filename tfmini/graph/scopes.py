@@ -1,18 +1,21 @@
 """The scopes for new ops: names, devices, colocation, control dependencies, containers.
 
-A `ScopeState` holds all scope stacks of a graph. All threads share it, as in TensorFlow, until
-``graph.switch_to_thread_local()`` gives each thread a copy.
+A `ScopeState` holds the scope stacks of a graph, but for the name scope, which each thread has for itself
+(``graph.name_scopes``). All threads share it, as in TensorFlow, until ``graph.switch_to_thread_local()`` gives each
+thread a copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tfmini import devices
 
 if TYPE_CHECKING:
     from tfmini.graph.operation import Operation, Tensor
+    from tfmini.graph.scope_sites import ScopeSite
 
 DeviceLevel = str | Callable[[Any], Any] | None
 
@@ -47,14 +50,15 @@ class ControlScope:
 class ScopeState:
     """The scope stacks that apply to the next op."""
 
-    __slots__ = ("name", "devices", "device_text", "colocation", "control", "container", "control_flow_context",
+    __slots__ = ("devices", "sites", "device_text", "colocation", "control", "container", "control_flow_context",
                  "gradient_map", "attr_scope")  # fmt: skip
 
     def __init__(self) -> None:
-        self.name = ""
         self.devices: list[DeviceLevel] = []
         # The merged device if all levels are strings; None if one is a device function.
         self.device_text: str | None = ""
+        # The blocks of devices and of colocations around, for `Operation`; replaced as a whole.
+        self.sites: tuple[tuple[ScopeSite, ...], tuple[ScopeSite, ...]] = ((), ())
         self.colocation: list[Operation] = []
         self.control: list[ControlScope] = []
         self.container = ""
@@ -73,6 +77,16 @@ class ScopeState:
         """Replaces the device stack, and merges its levels if all are strings."""
         self.devices = levels
         self.device_text = _merged_text(levels)
+
+    @contextmanager
+    def with_devices(self, levels: list[DeviceLevel]) -> Iterator[None]:
+        """Replaces the device stack for a ``with`` block."""
+        outer = self.devices
+        self.set_devices(levels)
+        try:
+            yield
+        finally:
+            self.set_devices(outer)
 
     def resolve_device(self, op: Operation) -> None:
         """Applies the device stack to a new op, innermost level first."""

@@ -7,7 +7,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import TracebackType
 from typing import Any
 
-from tfmini.graph.default_graph import get_default_graph, innermost, reset_default_graph
+from tfmini.graph.default_graph import (
+    exactly_default,
+    get_default_graph,
+    graphs_inside_out,
+    innermost,
+    reset_default_graph,
+)
 from tfmini.graph.graph import Graph
 
 __all__ = [
@@ -129,10 +135,20 @@ def control_dependencies(control_inputs: Iterable[Any] | None) -> Any:
 
 @contextmanager
 def init_scope() -> Iterator[None]:
-    """Leaves the enclosing control dependencies, conds and loops, but keeps the name scope (``tf.init_scope``)."""
-    graph = get_default_graph()
-    scope = graph.get_name_scope()
+    """Leaves the enclosing control dependencies, conds, loops and functions (``tf.init_scope``).
+
+    The name scope and the device scopes stay.
+    """
+    graphs = graphs_inside_out()
+    scope = graphs[0].get_name_scope()
+    around = next(i for i, graph in enumerate(graphs) if not graph.building_function or graph is graphs[-1])
+    graph = graphs[around]
     with ExitStack() as stack:
+        if around:
+            stack.enter_context(exactly_default(graph))
+            inner = next((g.scopes.devices for g in graphs[:around] if g.scopes.devices), None)
+            if inner is not None:
+                stack.enter_context(graph.scopes.with_devices(inner))
         stack.enter_context(graph.name_scope(scope + "/") if scope else nullcontext())
         stack.enter_context(graph.control_dependencies(None))
         yield

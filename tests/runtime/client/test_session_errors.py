@@ -149,3 +149,13 @@ def test_an_error_of_a_gradient_names_the_op_that_it_belongs_to() -> None:
     assert "...which was originally created as op 'product', defined at:" in str(error)
     again = type(error)(error.node_def, error.op, "again")
     assert again.op is error.op
+
+
+def test_an_op_that_cannot_be_placed_names_the_scopes_that_request_its_device() -> None:
+    with tf.device("/job:nowhere"), tf.device(lambda op: "/task:1"):
+        value = tf.random_uniform([])
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError) as info:
+        session.run(value)
+    inner, outer = info.value.message.splitlines()[-2:]
+    assert re.fullmatch(rf"A scope around \S+: with tf.device\(<lambda><{__file__}, \d+>\) at {__file__}:\d+\.", inner)
+    assert re.fullmatch(rf"A scope around \S+: with tf.device\(/job:nowhere\) at {__file__}:\d+\.", outer)

@@ -87,14 +87,14 @@ class ControlFlowContext:
 
     def AddOp(self, op: Operation) -> None:
         """Takes a new op into this context. New Switch and Enter ops are named after it."""
-        scopes = self._graph.scopes
-        outer = scopes.name
+        scopes = self._graph.name_scopes
+        outer = scopes.current
         if op.type != "Const":  # A Const has no inputs; it belongs to the op that it is made for.
-            scopes.name = op.name
+            scopes.current = op.name
         try:
             self._add_op(op)
         finally:
-            scopes.name = outer
+            scopes.current = outer
 
     def _add_op(self, op: Operation) -> None:
         raise NotImplementedError

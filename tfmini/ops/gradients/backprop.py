@@ -303,9 +303,9 @@ class _Sweep:
 
     def _differentiate(self, op: Operation, function: Callable[..., Any], sums: list[Any]) -> list[Any]:
         # The name scope is set by hand, because a context manager per op would be slow.
-        scopes = op.graph.scopes
-        outer = scopes.name
-        scopes.name = op.graph.unique_name(op.name + "_grad")
+        scopes = op.graph.name_scopes
+        outer = scopes.current
+        scopes.current = op.graph.unique_name(op.name + "_grad")
         first_new = len(op.graph._order)
         try:
             found = as_list(function(op, *sums))
@@ -318,7 +318,7 @@ class _Sweep:
                 with device(None), colocate_with(None, ignore_existing=True):
                     found = gate_together(found)
         finally:
-            scopes.name = outer
+            scopes.current = outer
         for made in op.graph._order[first_new:]:
             made._original_op = op
         for i, gradient in enumerate(found):

@@ -9,6 +9,7 @@ from tfmini.devices import parse
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
 
+_PLACEMENT = re.compile(r"Cannot (assign a device|colocate)")
 _NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
 _UNINITIALIZED = re.compile(
     r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
@@ -24,6 +25,8 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
     if error.error_code == errors.FAILED_PRECONDITION:
         message += _remedy(error, graph)
+    elif op is not None and _PLACEMENT.match(error.message):
+        message += "".join(f"\nA scope around {name}: {site}." for site in (*op._sites[1], *op._device_assignments))
     found = errors.from_code(
         error.error_code,
         message,
