@@ -20,7 +20,7 @@ GENERATED = "_pb2.py"
 # file -> how many lines it may have
 LONG_FILES = {
     "tfmini/graph/importing.py": 439,
-    "tfmini/graph/operation.py": 406,
+    "tfmini/graph/operation.py": 407,
     "tfmini/ops/array/shape.py": 431,
     "tfmini/ops/array/slicing.py": 412,
     "tfmini/ops/gradients/backprop.py": 402,

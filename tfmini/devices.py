@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 _Fields = tuple[str | None, int | None, int | None, str | None, int | None]
 
@@ -104,23 +104,24 @@ def _read_device_piece(words: list[str], spec: str) -> tuple[str, str]:
 
 
 def _device_field(position: int, doc: str) -> property:
-    def get(self: DeviceSpec) -> Any:
-        return self._fields[position]
+    return property(lambda self: self._fields[position], doc=doc)
 
+
+def _changeable(field: property, position: int) -> property:
     def set_(self: DeviceSpec, value: Any) -> None:
         fields: list[Any] = list(self._fields)
         fields[position] = value
         self._fields = _coerced(tuple(fields))
 
-    return property(get, set_, doc=doc)
+    return field.setter(set_)
 
 
-class DeviceSpec:
-    """A possibly partial device, as users write it (`tf.DeviceSpec`, version 1: mutable).
+class DeviceSpecV2:
+    """A possibly partial device, as users write it (`tf.compat.v2.DeviceSpec`: immutable).
 
     A field may be None, which means "not requested". Values are converted with `str` and `int`, so
     `DeviceSpec(task="3").task == 3`; `int` raises ValueError for other texts. Two specs are equal, and have equal
-    hashes, if their `to_string()` is equal. Do not change a spec while it is a dictionary key.
+    hashes, if their `to_string()` is equal.
     """
 
     __slots__ = ("_fields",)
@@ -147,7 +148,7 @@ class DeviceSpec:
         return _format(*self._fields)
 
     @classmethod
-    def from_string(cls, spec: str | None) -> DeviceSpec:
+    def from_string(cls, spec: str | None) -> Self:
         """Read a device string; None and "" give the empty spec.
 
         Raises:
@@ -155,25 +156,20 @@ class DeviceSpec:
         """
         return cls(*_read_request(spec or ""))
 
-    def parse_from_string(self, spec: str | None) -> DeviceSpec:
-        """Replace all fields of this spec by those of `spec`; return this spec."""
-        self._fields = _read_request(spec or "")
-        return self
+    def parse_from_string(self, spec: str | None) -> Self:
+        """A new spec with the fields of `spec`."""
+        return self.from_string(spec)
 
-    def merge_from(self, dev: DeviceSpec) -> None:
-        """Replace the fields that `dev` sets."""
-        self._fields = _overlay(self._fields, dev._fields)
-
-    def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
+    def make_merged_spec(self, dev: DeviceSpecV2) -> Self:
         """A new spec with the fields that `dev` sets, and otherwise those of this one."""
         return type(self)(*_overlay(self._fields, dev._fields))
 
-    def replace(self, **fields: Any) -> DeviceSpec:
+    def replace(self, **fields: Any) -> Self:
         """A new spec with the named fields changed; None clears a field. An unknown field raises TypeError."""
         return type(self)(**{**dict(zip(_FIELD_NAMES, self._fields, strict=True)), **fields})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeviceSpec) and self.to_string() == other.to_string()
+        return isinstance(other, type(self)) and self.to_string() == other.to_string()
 
     def __hash__(self) -> int:
         return hash(self.to_string())
@@ -184,7 +180,27 @@ class DeviceSpec:
         )
 
 
-def canonical_name(spec: str | DeviceSpec | None) -> str:
+class DeviceSpec(DeviceSpecV2):
+    """The same, mutable (`tf.DeviceSpec`). Do not change a spec while it is a dictionary key."""
+
+    __slots__ = ()
+    job = _changeable(DeviceSpecV2.job, 0)
+    replica = _changeable(DeviceSpecV2.replica, 1)
+    task = _changeable(DeviceSpecV2.task, 2)
+    device_type = _changeable(DeviceSpecV2.device_type, 3)
+    device_index = _changeable(DeviceSpecV2.device_index, 4)
+
+    def parse_from_string(self, spec: str | None) -> Self:
+        """Replace all fields of this spec by those of `spec`; return this spec."""
+        self._fields = _read_request(spec or "")
+        return self
+
+    def merge_from(self, dev: DeviceSpecV2) -> None:
+        """Replace the fields that `dev` sets."""
+        self._fields = _overlay(self._fields, dev._fields)
+
+
+def canonical_name(spec: str | DeviceSpecV2 | None) -> str:
     """The canonical text of a device request; "" for None.
 
     Raises:
@@ -195,7 +211,7 @@ def canonical_name(spec: str | DeviceSpec | None) -> str:
         return _canonical_text(spec)
     if spec is None:
         return ""
-    if isinstance(spec, DeviceSpec):
+    if isinstance(spec, DeviceSpecV2):
         return spec.to_string()
     raise TypeError(f"Expected a device string or a DeviceSpec, got {type(spec).__name__}: {spec!r}")
 
@@ -218,7 +234,7 @@ def merge_device(outer: str, inner: str) -> str:
     return _format(*_overlay(_read_request(outer), _read_request(inner)))
 
 
-def merge_function(spec: str | DeviceSpec | None) -> Callable[[str], str]:
+def merge_function(spec: str | DeviceSpecV2 | None) -> Callable[[str], str]:
     """A function from the device of the outer levels to the device, for one level of the `tf.device` stack.
 
     `spec` is checked and copied now, so a DeviceSpec may be changed afterwards.

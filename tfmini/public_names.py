@@ -239,6 +239,10 @@ NAMES: dict[str, dict[str, str]] = {
             "real_types"
         ),
     },
+    "compat.v2": {
+        "devices": "DeviceSpec=DeviceSpecV2",
+        "graph.scoping": "name_scope=name_scope_v2",
+    },
     "compat.v2.nn": {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
     },

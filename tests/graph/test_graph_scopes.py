@@ -6,6 +6,8 @@ import inspect
 import threading
 from typing import Any
 
+import pytest
+
 import tfmini as tf
 
 
@@ -99,3 +101,13 @@ def test_a_variable_that_a_function_of_a_dataset_makes_is_one_of_the_program() -
         session.run(tf.global_variables_initializer())
         session.run(iterator.initializer)
         assert session.run(iterator.get_next()) == 6.0
+
+
+def test_a_name_scope_of_version_2_can_be_entered_inside_itself() -> None:
+    scope = tf.compat.v2.name_scope("layer")
+    with scope as first, scope as second:
+        assert (first, second) == ("layer/", "layer/layer/")
+    with scope as third:
+        assert third == "layer_1/" and tf.get_default_graph().get_name_scope() == "layer_1"
+    with pytest.raises(ValueError, match="must be a string"):
+        tf.compat.v2.name_scope(None)

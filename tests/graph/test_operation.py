@@ -17,3 +17,16 @@ def test_an_input_can_be_replaced_by_one_of_its_type_and_shape_only() -> None:
         total.op._update_input(0, tf.constant([1, 2]))
     with pytest.raises(tf.errors.OutOfRangeError, match="Input index"):
         total.op._update_input(2, a)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_input_of_another_dtype_is_refused_before_the_step(index: int) -> None:
+    """``_update_input`` itself accepts it, as in TensorFlow, and another update may put it right."""
+    total, text, number = tf.add(tf.constant(1), tf.constant(2), name="total"), tf.constant("x"), tf.constant(5)
+    total.op._update_input(index, text)
+    wrong = rf"Input {index} of node total was passed string from {text.name} incompatible with expected int32\."
+    with tf.Session() as session:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=wrong):
+            session.run(total)
+        total.op._update_input(index, number)
+        assert session.run(total) == (7 if index == 0 else 6)

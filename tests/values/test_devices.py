@@ -8,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import tfmini as tf
 from tests.oracle import Oracle
 from tests.values import oracle_devices
 from tests.values.oracle_devices import answer, described
 from tfmini.cluster import ClusterSpec
 from tfmini.devices import (
     DeviceSpec,
+    DeviceSpecV2,
     ParsedDevice,
     canonical_name,
     device_name,
@@ -321,3 +323,24 @@ def test_tensorflow_agrees(oracle: Oracle) -> None:
         assert answer(lambda p: merge_device(*p), pair) == found, pair
     for jobs, found in zip(asked["clusters"], theirs["clusters"], strict=True):
         assert answer(lambda j: described(ClusterSpec(j)), jobs) == found, jobs
+
+
+def test_a_spec_of_version_2_does_not_change() -> None:
+    spec = DeviceSpecV2(job="ps")
+    with pytest.raises(AttributeError):
+        spec.job = "worker"
+    assert not hasattr(spec, "merge_from")
+    assert spec.parse_from_string("/task:1").to_string() == "/task:1" and spec.to_string() == "/job:ps"
+    assert type(spec.make_merged_spec(DeviceSpec(task=2))) is type(spec.replace(task=2)) is DeviceSpecV2
+
+
+def test_a_spec_of_version_1_changes_and_is_one_of_version_2() -> None:
+    spec = DeviceSpec(job="ps")
+    spec.task = 3
+    assert spec.parse_from_string("/task:1") is spec and (spec.job, spec.task) == (None, 1)
+    spec.merge_from(DeviceSpecV2(job="worker"))
+    assert spec.to_string() == "/job:worker/task:1"
+    assert type(spec.make_merged_spec(DeviceSpecV2(task=2))) is type(spec.replace(task=2)) is DeviceSpec
+    assert isinstance(spec, DeviceSpecV2) and DeviceSpecV2(task=3) == DeviceSpecV2(task=3) != DeviceSpecV2(task=4)
+    with tf.device(DeviceSpecV2(job="ps")):
+        assert tf.no_op().device == "/job:ps"

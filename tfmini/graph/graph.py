@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph import default_graph, default_session
 from tfmini.graph.creation_stack import capture_stack
 from tfmini.graph.flow_checks import check_inputs
@@ -34,6 +35,7 @@ class Graph(GraphScopes):
         self._is_function = False
         # The number of ops that sessions have sent to a master: a later change of one of them gives a warning.
         self._sent_version = 0
+        self._wrong_inputs: dict[tuple[Operation, int], dtypes.DType] = {}
         self._last_loss_reduction: Any = None
         # Objects that live as long as the graph (py_func tokens, the variable store, …), by a key of their module.
         self.attachments: dict[Any, Any] = {}
@@ -176,6 +178,25 @@ class Graph(GraphScopes):
         from tfmini.graph.graph_def import graph_to_graph_def
 
         return graph_to_graph_def(self, from_version, add_shapes)
+
+    def _note_input_type(self, op: Operation, index: int, dtype: dtypes.DType) -> None:
+        """Remembers the dtype that the op was built for if an update of its input has changed it."""
+        wanted = self._wrong_inputs.pop((op, index), dtype.base_dtype)
+        if op.inputs[index].dtype.base_dtype != wanted:
+            self._wrong_inputs[op, index] = wanted
+
+    def check_input_types(self) -> None:
+        """Refuses ops whose inputs were replaced by tensors of another dtype.
+
+        Raises:
+          InvalidArgumentError: names the first of them.
+        """
+        for (op, index), wanted in self._wrong_inputs.items():
+            found = op.inputs[index]
+            raise InvalidArgumentError(None, op, (
+                f"Input {index} of node {op.name} was passed {found.dtype.base_dtype.name} from {found.name}"
+                f" incompatible with expected {wanted.name}."
+            ))  # fmt: skip
 
     def _note_mutation(self, op: Operation, how: str) -> None:
         if op._id <= self._sent_version and op._id > 0:

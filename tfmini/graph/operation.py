@@ -165,6 +165,7 @@ class Operation:
         if old._consumers and self in old._consumers and old not in self.inputs:
             old._consumers.remove(self)
         tensor._add_consumer(self)
+        self.graph._note_input_type(self, index, old.dtype)
         self.graph._note_mutation(self, f"updating input tensor {index}")
 
     def _check_update(self, index: int, tensor: Tensor) -> None:

@@ -147,7 +147,7 @@ def _merged_text(levels: list[DeviceLevel]) -> str | None:
 def _device_text(chosen: Any) -> str:
     if isinstance(chosen, str):
         return devices.canonical_name(chosen)
-    if isinstance(chosen, devices.DeviceSpec):
+    if isinstance(chosen, devices.DeviceSpecV2):
         return chosen.to_string()
     raise TypeError(
         f"Expected binary or unicode string, got {chosen}: a device function must return a device name"

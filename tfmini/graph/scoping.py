@@ -19,7 +19,7 @@ from tfmini.graph.graph import Graph
 __all__ = [
     "DEFAULT_GRAPH_SEED", "add_to_collection", "add_to_collections", "colocate_with", "container",
     "control_dependencies", "device", "get_collection", "get_collection_ref", "get_default_graph",
-    "get_graph_from_inputs", "get_seed", "init_scope", "name_scope", "op_scope", "reset_default_graph",
+    "get_graph_from_inputs", "get_seed", "init_scope", "name_scope", "name_scope_v2", "op_scope", "reset_default_graph",
     "set_random_seed",
 ]  # fmt: skip
 
@@ -83,6 +83,24 @@ class name_scope:
     ) -> None:
         while self._exits:
             self._exits.pop().__exit__(kind, error, trace)
+
+
+class name_scope_v2(name_scope):
+    """The name scope of version 2 (``tf.compat.v2.name_scope``): a name is needed, and it can be entered repeatedly.
+
+    Raises:
+      ValueError: ``name`` is no string.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise ValueError(f"name for name_scope must be a string, but got {name!r}.")
+        super().__init__(name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exits.pop().__exit__(kind, error, trace)
 
 
 def get_graph_from_inputs(values: Iterable[Any], graph: Graph | None = None) -> Graph:

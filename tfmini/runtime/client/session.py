@@ -202,6 +202,7 @@ class BaseSession:
             operations = self._graph._order[self._sent :]
             if not operations:
                 return
+            self._graph.check_input_types()
             if not (self._sent or self._target) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
                 self._master.close()
                 self._target = targets.default_target()
