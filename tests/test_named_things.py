@@ -33,7 +33,7 @@ OTHER_PACKAGES = {
 NO_ATTRIBUTES = {"x", "py", "md", "json", "txt", "html", "toml", "pbtxt", "admitted", "key_secret"}
 # What the documents name because it does not exist, or does so no longer.
 ABSENT = {
-    *("Operation._device_assignments", "Saver._add_collection_def", "nn_conv.py", "session_fetches.py"),
+    *("Saver._add_collection_def", "nn_conv.py", "session_fetches.py"),
     *("tf.random.Generator", "tf.PartitionedVariable", "tf.compat.v1"),  # of TensorFlow, not of its API of 1.15
 }
 
