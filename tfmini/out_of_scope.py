@@ -83,7 +83,6 @@ _NAMES = {
     "contrib.tensorboard": "tf.summary.FileWriter; the projector's configuration is a text file of its own",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
-    "py_function": "tf.py_func, whose function gets numpy arrays: there are no eager tensors",
     "distribute.experimental": "tf.train.replica_device_setter",
     "distribute.CrossDeviceOps": "tf.train.SyncReplicasOptimizer, or tf.contrib.nccl's all_sum for an all-reduce",
     "distribute.HierarchicalCopyAllReduce": "tf.train.SyncReplicasOptimizer",

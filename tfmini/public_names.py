@@ -11,6 +11,7 @@ from __future__ import annotations
 NAMES: dict[str, dict[str, str]] = {
     "": {
         "_version": "COMPILER_VERSION CXX11_ABI_FLAG GIT_VERSION MONOLITHIC_BUILD VERSION=API_VERSION",
+        "compat.py_function": "py_function",
         "compat.behavior": (
             "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
             "disable_v2_behavior disable_v2_tensorshape executing_eagerly"

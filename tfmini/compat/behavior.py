@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tfmini.compat.eager_tensors import EagerGraph
+from tfmini.graph.default_graph import get_default_graph
+
 
 def disable_v2_behavior() -> None:
     """``tf.disable_v2_behavior``: does nothing, tfmini always behaves like TensorFlow 1.x."""
@@ -14,8 +17,8 @@ disable_tensor_equality = disable_v2_behavior
 
 
 def executing_eagerly() -> bool:
-    """``tf.executing_eagerly``: False; ops build a graph that a `Session` runs."""
-    return False
+    """``tf.executing_eagerly``: False, except in a function of `tf.py_function`: ops build a graph for a `Session`."""
+    return isinstance(get_default_graph(), EagerGraph)
 
 
 def control_flow_v2_enabled() -> bool:

@@ -97,11 +97,11 @@ def _bind(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
 def _graph_for(args: tuple[Any, ...]) -> Graph:
     """Returns the graph of the first tensor among the inputs, or the default graph."""
     for value in args:
-        if type(value) is Tensor:
+        if isinstance(value, Tensor):
             return innermost(value.op.graph)
         if type(value) in (list, tuple):
             for item in value:
-                if type(item) is Tensor:
+                if isinstance(item, Tensor):
                     return innermost(item.op.graph)
         elif hasattr(value, "_as_graph_element"):
             return innermost(value.graph)
@@ -116,7 +116,7 @@ def _simple_inputs(
     for arg, value in zip(plan.op_def.inputs, args):
         attr = arg.type_attr
         expected = arg.dtype if attr is None else known.get(attr) or (attrs.get(attr) if attr in given else None)
-        if type(value) is Tensor:
+        if isinstance(value, Tensor):
             if value.op.graph is not graph:
                 value = _captured(graph, value, args)
             if expected is not None and value.dtype is not expected and value.dtype.base_dtype is not expected:
@@ -158,7 +158,7 @@ def _one_input(
     expected = arg.dtype if attr is None else known.get(attr)
     tensor = (
         value
-        if type(value) is Tensor
+        if isinstance(value, Tensor)
         else _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, before)
     )
     if expected is not None and tensor.dtype.base_dtype is not expected:
@@ -233,7 +233,7 @@ def _convert(
     attrs: dict[str, Any], before: list[Tensor],
 ) -> Tensor:  # fmt: skip
     """Converts a Python value to a tensor. A constant that this makes is named ``<op>/<argument>``."""
-    if type(value) is Tensor:
+    if isinstance(value, Tensor):
         return value
     preferred = attrs.get(arg.type_attr) if expected is None and arg.type_attr is not None else None
     with graph.as_default(), graph.name_scope(full_name + "/"):
@@ -279,7 +279,7 @@ def _not_allowed(plan: _Plan, attr: str, got: dtypes.DType) -> TypeError:
 
 
 def _first_tensor(args: tuple[Any, ...]) -> Any:
-    return next((a for a in args if type(a) is Tensor), None)
+    return next((a for a in args if isinstance(a, Tensor)), None)
 
 
 def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:

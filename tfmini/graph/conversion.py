@@ -76,7 +76,7 @@ def internal_convert(
     """Does the same as `convert_to_tensor`; with ``as_ref``, a reference variable gives its reference."""
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
-    if type(value) is Tensor:
+    if isinstance(value, Tensor):
         if dtype is not None and not dtype.is_compatible_with(value.dtype):
             raise ValueError(
                 f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype {value.dtype.name}: {value!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
@@ -23,6 +23,8 @@ _NOUNS = {"eval": "evaluate tensor: the tensor's", "run": "execute operation: th
 
 class Graph(GraphScopes):
     """A dataflow graph. Several threads may add ops; they share the scopes (see `switch_to_thread_local`)."""
+
+    tensor_class: ClassVar[type[Tensor]] = Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +84,8 @@ class Graph(GraphScopes):
         op._stack = capture_stack()
         op._sites = state.sites
         shapes = _infer_shapes(op, handle, len(output_dtypes)) if output_shapes is None else output_shapes
-        op.outputs = [Tensor(op, i, dtype, shapes[i]) for i, dtype in enumerate(output_dtypes)]
+        make = self.tensor_class
+        op.outputs = [make(op, i, dtype, shapes[i]) for i, dtype in enumerate(output_dtypes)]
         if state.container or state.gradient_map or state.attr_scope:
             state.apply_attrs(op)
         if state.control:

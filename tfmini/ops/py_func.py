@@ -1,4 +1,5 @@
-"""Python functions as ops: ``PyFunc``, ``PyFuncStateless``, ``tf.py_func``, ``tf.numpy_function``.
+"""Python functions as ops: ``PyFunc``, ``PyFuncStateless``, ``tf.py_func``, ``tf.numpy_function``,
+and ``EagerPyFunc``, whose functions `tf.py_function` prepares.
 
 A graph holds only a token. The function stays in the process that built the graph, so the op must
 run there. Tokens differ between processes, so a worker never calls a function of another worker that
@@ -24,11 +25,16 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
+from tfmini.graph.scoping import control_dependencies
 from tfmini.graph.shape_functions import unknown_shapes
 
 _SIGNATURE = "(input: Tin) -> output: Tout; token: string; Tin: list(type) >= 0; Tout: list(type) >= 0"
 py_func_op = op("PyFunc" + _SIGNATURE, stateful=True, shape=unknown_shapes)
 py_func_stateless_op = op("PyFuncStateless" + _SIGNATURE, shape=unknown_shapes)
+eager_py_func_op = op(
+    "EagerPyFunc(input: Tin) -> output: Tout; token: string; is_async: bool = false; Tin: list(type) >= 0;"
+    " Tout: list(type) >= 0", stateful=True, shape=unknown_shapes,
+)  # fmt: skip
 py_func_op.not_differentiable()
 py_func_stateless_op.not_differentiable()
 
@@ -95,6 +101,7 @@ def _stateless_kernel(node: Any) -> Callable[..., Any]:
     return lambda values: constant()
 
 
+@eager_py_func_op.kernel_factory("CPU", may_block=True)
 @py_func_op.kernel_factory("CPU", may_block=True)
 def _kernel(node: Any) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
@@ -200,16 +207,41 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
       A tensor for a single type, and a list of tensors for a list of types. For an empty list: the
       operation if stateful, else an empty list. Shapes are unknown: use ``set_shape``.
     """
+    return _made(py_func_op if stateful else py_func_stateless_op, func, inp, Tout, name)
+
+
+def eager_py_func(function: Any, inp: Any, Tout: Any, name: str | None = None) -> Any:
+    """The op of ``tf.py_function``; see `py_func`.
+
+    Args:
+      function: takes and returns arrays. Its method ``backward`` takes the gradients of the results of its latest call,
+        and returns those of the inputs.
+    """
+    return _made(eager_py_func_op, function, inp, Tout, name)
+
+
+@eager_py_func_op.gradient
+def _eager_gradient(op: Any, *upstream: Any) -> list[Any]:
+    function: Any = functions.find(op.attrs["token"].decode())
+    if function is None:  # imported from a GraphDef
+        raise LookupError(f"The function of {op.name} is not in this process, so it has no gradient.")
+    with control_dependencies([op]):
+        found = py_func(function.backward, upstream, [t.dtype.base_dtype for t in op.inputs])
+    for gradient, tensor in zip(found, op.inputs):
+        gradient.set_shape(tensor.shape)
+    return [g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(found, op.inputs)]
+
+
+def _made(handle: Any, function: Callable[..., Any], inp: Any, Tout: Any, name: str | None) -> Any:
     graph = get_default_graph()
-    token = functions.insert(func, graph)
+    token = functions.insert(function, graph)
     is_list = isinstance(Tout, (list, tuple))
     types = [dtypes.as_dtype(t) for t in (Tout if is_list else [Tout])]
-    handle = py_func_op if stateful else py_func_stateless_op
     if not types:
         inputs = [convert_to_tensor(value) for value in inp]
         attrs = {"token": token.encode(), "Tin": [t.dtype.base_dtype for t in inputs], "Tout": []}
         made = create_raw(graph, handle.name, inputs, name, attrs)
-        return made if stateful else []  # As in TensorFlow: there is no effect to run it for.
+        return [] if handle is py_func_stateless_op else made  # As in TensorFlow: no effect to run it for.
     result = handle(list(inp), token=token, Tout=types, name=name)
     outputs: list[Tensor] = list(result)
     return outputs if is_list else outputs[0]

@@ -53,6 +53,7 @@ OURS = r"""
 exchange(tf, op, [f32(2), f32(2)])
 # Their functions are known by names that each implementation makes up; the public function gives them.
 through('PyFunc', tf.py_func(lambda x: x * 2, [f32(2)], tf.float32))
+through('EagerPyFunc', tf.py_function(lambda x: x * 2, [f32(2)], tf.float32))
 through('PyFuncStateless', tf.py_func(lambda x: x * 2, [f32(2)], tf.float32, stateful=False))
 # TensorFlow keeps a value only when the step has ended.
 GetSessionTensor(handle=GetSessionHandle(value=f32(2)), dtype=float32)

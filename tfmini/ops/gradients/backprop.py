@@ -322,7 +322,7 @@ class _Sweep:
         for made in op.graph._order[first_new:]:
             made._original_op = op
         for i, gradient in enumerate(found):
-            if type(gradient) is Tensor:
+            if isinstance(gradient, Tensor):
                 _match_shape(op, i, gradient)
         return found
 
