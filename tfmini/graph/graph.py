@@ -162,6 +162,16 @@ class Graph(GraphScopes):
     def _building_function(self, value: bool) -> None:
         self._is_function = bool(value)
 
+    @property
+    def _variable_creator_stack(self) -> list[Any]:
+        """The functions of ``tf.variable_creator_scope``, outermost first (TensorFlow's private name)."""
+        found: list[Any] = self.attachments.get("variable_creators", [])
+        return found
+
+    @_variable_creator_stack.setter
+    def _variable_creator_stack(self, creators: list[Any]) -> None:
+        self.attachments["variable_creators"] = creators
+
     def prevent_feeding(self, tensor: Tensor) -> None:
         """Marks a tensor as one that must not be fed."""
         self._unfeedable.add(tensor)

@@ -152,3 +152,13 @@ def test_reads_and_assignments_of_the_wrong_type_are_refused() -> None:
         state_resource.read_variable(v.handle, dtype=dtypes.int32)
     with pytest.raises(ValueError, match="handle for variable with wrong dtype. Expected float got int32"):
         state_resource.assign_variable(v.handle, 1)
+
+
+@pytest.mark.parametrize("method", ["assign", "assign_add", "assign_sub"])
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_an_assignment_outside_of_its_graph_belongs_to_the_variables(use_resource: bool, method: str) -> None:
+    with Graph().as_default() as graph:
+        v = Variable(1.0, use_resource=use_resource)
+    with Graph().as_default() as other:
+        assigned = getattr(v, method)(2.0)
+    assert assigned.graph is graph and not other.get_operations()

@@ -11,7 +11,6 @@ from tfmini.graph.default_graph import get_default_graph
 
 # The key of a graph's variable scopes (`variable_scope`); ``.current_scope`` is the current one.
 SCOPES_KEY = "variable_scopes"
-_CREATORS_KEY = "variable_creators"
 _default = [False]
 
 
@@ -59,19 +58,25 @@ def chosen_kind(use_resource: bool | None) -> bool:
 
 @contextmanager
 def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
-    """While it lasts, ``variable_creator(next_creator, **kwargs)`` makes variables (``tf.variable_creator_scope``)."""
-    attachments = get_default_graph().attachments
-    outer = attachments.get(_CREATORS_KEY, [])
-    attachments[_CREATORS_KEY] = [*outer, variable_creator]
+    """While it lasts, ``variable_creator(next_creator, **kwargs)`` makes variables (``tf.variable_creator_scope``).
+
+    Raises:
+      RuntimeError: on leaving, when a scope that was opened inside is still open.
+    """
+    graph = get_default_graph()
+    outer = graph._variable_creator_stack
+    graph._variable_creator_stack = inner = [*outer, variable_creator]
     try:
         yield
     finally:
-        attachments[_CREATORS_KEY] = outer
+        if graph._variable_creator_stack is not inner:
+            raise RuntimeError("Exiting variable_creator_scope without proper nesting.")
+        graph._variable_creator_stack = outer
 
 
 def create_through_scopes(create: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     """Calls the active creators, innermost first, and ``create`` last."""
-    for creator in get_default_graph().attachments.get(_CREATORS_KEY, ()):
+    for creator in get_default_graph()._variable_creator_stack:
         create = _chained(creator, create)
     return create(**kwargs)
 

@@ -108,7 +108,10 @@ class BaseResourceVariable(Variable):
         raise NotImplementedError("ResourceVariable does not implement set_shape(): give its shape when it is made.")
 
     def _after(self, op: Operation, read_value: bool = True) -> Any:
-        return UnreadVariable(self, op) if read_value else op
+        if not read_value:
+            return op
+        with self.graph.as_default():  # the caller's graph may be another one
+            return UnreadVariable(self, op)
 
     def _as_value(self, value: Any) -> Tensor:
         with self.graph.as_default():

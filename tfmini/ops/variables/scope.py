@@ -216,7 +216,7 @@ class variable_scope:
         self._constraint = constraint
         self._reuse = reuse or None  # False means the same as None: an inner scope cannot disable reuse.
         self._auxiliary = auxiliary_name_scope
-        self._stacks: list[ExitStack] = []
+        self._entered: list[tuple[VariableScope, ExitStack]] = []
 
     def __enter__(self) -> VariableScope:
         target = self._name_or_scope
@@ -236,11 +236,15 @@ class variable_scope:
             else:
                 raise TypeError("VariableScope: name_or_scope must be a string or VariableScope.")
             stack.enter_context(_in_force(scope, jumped=isinstance(target, VariableScope)))
-            self._stacks.append(stack.pop_all())
+            self._entered.append((scope, stack.pop_all()))
         return scope
 
     def __exit__(self, *error: object) -> None:
-        self._stacks.pop().__exit__(*error)  # type: ignore[arg-type]
+        scope, stack = self._entered[-1]
+        if _scopes().current_scope is not scope:
+            raise RuntimeError("Improper nesting of variable_scope: one that was opened inside is still open.")
+        self._entered.pop()
+        stack.__exit__(*error)  # type: ignore[arg-type]
 
     def _name_scope(self, name: str) -> AbstractContextManager[str]:
         if name and self._auxiliary:
@@ -271,8 +275,6 @@ def _in_force(scope: VariableScope, jumped: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        if scopes.current_scope is not scope:
-            raise RuntimeError("Improper nesting of variable_scope.")
         if jumped:
             scopes.counts = counts
         else:
