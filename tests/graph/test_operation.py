@@ -30,3 +30,11 @@ def test_an_input_of_another_dtype_is_refused_before_the_step(index: int) -> Non
             session.run(total)
         total.op._update_input(index, number)
         assert session.run(total) == (7 if index == 0 else 6)
+
+
+def test_libraries_may_keep_attributes_of_their_own_at_tensors_and_operations() -> None:
+    tensor = tf.constant(1.0)
+    tensor.aliases = ["one"]
+    tensor.op.layer = "dense"
+    assert tensor.op.outputs[0].aliases == ["one"] and vars(tensor.op) == {"layer": "dense"}
+    assert not hasattr(tf.constant(1.0), "aliases")

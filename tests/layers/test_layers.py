@@ -137,3 +137,14 @@ def test_inputs_and_outputs_may_be_dictionaries() -> None:
     layer = Pair()
     assert run(layer({"a": [[1.0, 2.0]], "b": tf.ones([1, 2])})["sum"]).tolist() == [[2.0, 3.0]]
     assert {name: shape.as_list() for name, shape in layer.shapes.items()} == {"a": [1, 2], "b": [1, 2]}
+
+
+def test_volumes_with_channels_first_are_pooled_with_channels_last() -> None:
+    """As TensorFlow's layer does, whose op on CPUs takes no other layout."""
+    volume = tf.random_uniform([2, 3, 6, 4, 4], seed=1)
+    first = tf.layers.max_pooling3d(volume, 2, 2, data_format="channels_first")
+    last = tf.layers.max_pooling3d(tf.transpose(volume, [0, 2, 3, 4, 1]), 2, 2)
+    assert first.op.type == "Transpose" and first.shape.as_list() == [2, 3, 3, 2, 2]
+    with tf.Session() as session:
+        one, other = session.run([first, tf.transpose(last, [0, 4, 1, 2, 3])])
+    np.testing.assert_array_equal(one, other)

@@ -193,6 +193,7 @@ _OTHERS = {
     "feature_column.feature_column": "tf.feature_column",
     "feature_column.feature_column_lib": "tf.feature_column",
     "keras.datasets": "tf.keras.datasets",
+    "keras.engine.input_spec": "tf.layers",
     "keras.utils": "tf.keras.utils",
     "layers.base": "tf.layers",
     "layers.convolutional": "tf.layers :compat.layers_names",

@@ -17,6 +17,7 @@ from tfmini.layers.spatial_arguments import (
     op_format,
 )
 from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.array.transpose import transpose
 from tfmini.ops.nn.pooling import avg_pool, avg_pool3d, max_pool, max_pool3d
 from tfmini.shapes import TensorShape
 
@@ -56,7 +57,12 @@ class Pooling(Layer):
         return squeeze(self._pooled(images, (*self.pool_size, 1), (*self.strides, 1)), [column])
 
     def _pooled(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        layout = op_format(self.data_format, len(window))
+        if self.rank == 3 and self.data_format == "channels_first":  # as in TensorFlow, whose op on CPUs has none
+            pooled = self._in_layout(transpose(inputs, [0, 2, 3, 4, 1]), window, strides, "NDHWC")
+            return transpose(pooled, [0, 4, 1, 2, 3])
+        return self._in_layout(inputs, window, strides, op_format(self.data_format, len(window)))
+
+    def _in_layout(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...], layout: str) -> Any:
         return type(self).pool(
             inputs, around(window, layout), around(strides, layout), self.padding.upper(), data_format=layout
         )

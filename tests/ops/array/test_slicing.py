@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import tfmini as tf
 
 
@@ -26,3 +28,12 @@ def test_an_index_may_be_an_object_with_a_conversion_function() -> None:
     with tf.Session() as session:
         one, some = session.run([x[Index(1)], x[Index(1) :]])
     assert one == 2 and some.tolist() == [2, 3]
+
+
+def test_a_slice_that_begins_behind_the_end_is_refused_when_it_is_built() -> None:
+    """Its shape had a negative size."""
+    with pytest.raises(ValueError, match="Negative dimension size caused by subtracting 4 from 3"):
+        tf.slice(tf.ones([3]), [4], [-1])
+    with pytest.raises(ValueError, match="Invalid value in tensor used for shape: -2"):
+        tf.slice(tf.ones([3]), [1], [-2])
+    assert tf.slice(tf.ones([3]), [3], [-1]).shape.as_list() == [0]

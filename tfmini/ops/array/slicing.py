@@ -68,7 +68,11 @@ def _partial(tensor: Tensor, rank: int) -> tuple[int | None, ...]:
 def _sliced(dim: int | None, begin: int | None, size: int | None) -> int | None:
     if size is None:
         return None
+    if size < -1:
+        raise ValueError(f"Invalid value in tensor used for shape: {size}")
     if size == -1:
+        if dim is not None and begin is not None and begin > dim:
+            raise ValueError(f"Negative dimension size caused by subtracting {begin} from {dim}")
         return None if dim is None or begin is None else dim - begin
     if dim is not None and begin is not None and begin + size > dim:
         raise ValueError(f"Expected size in [0, {dim - begin}], but got {size}")
