@@ -30,10 +30,9 @@ class Operation:
     """
 
     __slots__ = (
-        "graph", "_id", "name", "type", "handle", "attrs", "inputs", "_control_inputs", "outputs",
-        "_device", "_stack", "_sites", "_control_flow_context", "_original_op", "_dependents", "__weakref__",
-        "__dict__",  # made on first use, for the attributes that libraries set
-    )  # fmt: skip
+        "graph", "_id", "name", "type", "handle", "attrs", "inputs", "_control_inputs", "outputs", "_device",
+        "_stack", "_sites", "_control_flow_context", "_original_op", "_dependents", "__weakref__", "__dict__",
+    )  # fmt: skip  # the dictionary, made on first use, is for attributes that libraries set, such as slim's aliases
 
     def __init__(self, graph: Graph, handle: OpHandle, name: str, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
         self.graph = graph
@@ -232,7 +231,6 @@ class Tensor:
       raw_shape: the static shape as a plain tuple with None for unknown sizes; None for an unknown rank.
     """
 
-    # With a dictionary, which is made on first use, for the attributes that libraries set, such as slim's aliases.
     __slots__ = ("op", "value_index", "dtype", "raw_shape", "_consumers", "handle_data", "__weakref__", "__dict__")
 
     if TYPE_CHECKING:

@@ -57,12 +57,8 @@ def _slice_shape(node: Operation) -> list[RawShape]:
     if before is None:
         return [None]
     starts: list[Any] = [None] * len(before) if begin is None else begin.tolist()
-    counts: list[Any] = list(_partial(node.inputs[2], len(before))) if size is None else size.tolist()
+    counts = constant_value_as_shape(node.inputs[2]) or [None] * len(before) if size is None else size.tolist()
     return [tuple(_sliced(d, b, s) for d, b, s in zip(before, starts, counts))]
-
-
-def _partial(tensor: Tensor, rank: int) -> tuple[int | None, ...]:
-    return constant_value_as_shape(tensor) or (None,) * rank
 
 
 def _sliced(dim: int | None, begin: int | None, size: int | None) -> int | None:
