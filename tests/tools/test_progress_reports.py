@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tfmini import launch_report
 from tfmini.tools.progress_bars import Bars
-from tfmini.tools.progress_reports import LaunchProgress, ReportedWork
+from tfmini.tools.progress_reports import LaunchProgress, ReportedWork, reporter
 from tfmini.tools.supervision import TaskId
 
 TASKS = [TaskId("ps", 0), *(TaskId("worker", i) for i in range(5))]
@@ -145,3 +145,11 @@ def test_a_launch_on_a_terminal_shows_who_is_missing_and_leaves_nothing(tmp_path
     assert b"waiting for the servers of worker/0" in text and b"1 of 2 tasks" in text
     visible = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", text.split(b"waiting for the servers")[-1])
     assert b"[worker/0] trained\r\n" in visible
+
+
+@pytest.mark.parametrize("config", ["garbage", "[]", '{"task": {}}', ""])
+def test_a_senseless_task_config_is_left_to_what_uses_it(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script may not use it, or says itself what is wrong with it."""
+    monkeypatch.setattr(launch_report, "is_launched", lambda: True)
+    assert reporter({"TF_CONFIG": config}) is None
+    assert reporter({"TF_CONFIG": '{"task": {"type": "ps", "index": 0}}'}) is not None

@@ -47,8 +47,13 @@ class ReportedWork:
 
 def reporter(environment: Mapping[str, str] = os.environ) -> Callable[[str, int | None, str], ReportedWork] | None:
     """The listener of a launched task; None if this process is none."""
-    task = tf_config_object(environment).get("task", {})
-    if not launch_report.is_launched() or "type" not in task or "index" not in task:
+    if not launch_report.is_launched():
+        return None
+    try:
+        task = tf_config_object(environment).get("task", {})
+    except ValueError:  # what uses the variable says what is wrong with it
+        return None
+    if "type" not in task or "index" not in task:
         return None
 
     def send(words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -12,10 +13,12 @@ import pytest
 
 import tfmini as tf
 from tfmini.rpc import messages as m
-from tfmini.runtime.client import master_clients
+from tfmini.runtime.client import master_clients, wait_reports
 from tfmini.runtime.client.master_clients import RemoteMaster
 from tfmini.runtime.options import SessionOptions
 from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.tools.ports import reserve_cluster
+from tfmini.tools.supervision import TaskId
 
 
 class Meeting:
@@ -87,3 +90,21 @@ def test_the_operation_timeout_ends_an_extension_if_the_master_is_stopped() -> N
         cluster.kill("worker", 0, signal.SIGSTOP)
         with pytest.raises(tf.errors.DeadlineExceededError, match="ExtendSession to .* had no answer within 0.3 s"):
             session.run(one + 1.0)
+
+
+def test_a_target_without_a_server_is_reported_while_the_session_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cause stands once in the line, and once in the error."""
+    monkeypatch.setattr(wait_reports, "FIRST_S", 0.2)
+    reserved = reserve_cluster([TaskId("worker", 0)])
+    address = reserved.spec.task_address("worker", 0)
+    reserved.close()
+    config = tf.ConfigProto(operation_timeout_in_ms=700)
+    session = tf.Session(f"grpc://{address}", config=config)
+    with caplog.at_level(logging.WARNING, "tfmini"), pytest.raises(tf.errors.UnavailableError) as info:
+        session.run(tf.constant(1.0) + 1.0)
+    assert info.value.message.count("connection refused") == 1 and "Start a tf.train.Server there" in info.value.message
+    (line, *_) = [record.getMessage() for record in caplog.records]
+    assert f"as the server at tcp://{address} cannot be reached (connection refused" in line
+    assert "its session has not been created" in line and "it gives up after 0.7 s" in line

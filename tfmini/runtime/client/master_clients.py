@@ -235,12 +235,8 @@ class RemoteMaster:
             return answer.result(describe=describe)
         except errors.DeadlineExceededError as error:
             if first:
-                text = (
-                    f"{error.message} No server answers at {self._address}"
-                    f" ({self._peer.why or self._peer.state.value})."
-                    " Start a tf.train.Server there, or correct the session's target."
-                )
-                raise errors.UnavailableError.of(text) from None
+                remedy = "Start a tf.train.Server there, or correct the session's target."
+                raise errors.UnavailableError.of(f"{error.message} {remedy}") from None
             raise
         except errors.OpError:
             raise
@@ -288,10 +284,14 @@ class RemoteMaster:
             if self._handle:
                 return False
             request = m.CreateSession(graph, self._config, self._address)
-            reply = self._call(request, self._timeout_s, first=True)
+            reply = self._call(request, self._timeout_s, first=True, describe=self._describe_opening)
             self._version, self._handle = reply.graph_version, reply.session_handle
             self._let_go = hold(self._peer)
             return True
+
+    def _describe_opening(self, told: Told) -> None:
+        why = "has not answered yet" if self._peer.state is State.READY else f"cannot be reached ({self._peer.trouble})"
+        told(f"its session has not been created, as {self._peer} {why}; it gives up after {self._timeout_s:g} s")
 
     def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any:
         return signature

@@ -185,11 +185,10 @@ class Registration:
     def _unreachable(self, part: Part, error: errors.OpError) -> errors.OpError:
         if error.error_code != errors.DEADLINE_EXCEEDED:
             return error
-        text = (
-            f"{part.task} at {part.peer.address} could not be reached ({part.peer.why or part.peer.state.value})."
-            " Start that task, or check its address in the ClusterSpec; tasks that a session does not use need not run."
-        )
-        return errors.DeadlineExceededError.of(f"{error.message} {text}", task=part.task)
+        return errors.DeadlineExceededError.of(
+            f"{error.message} {part.task} at {part.peer.address} could not be reached. Start that task, or check its"
+            " address in the ClusterSpec; tasks that a session does not use need not run.", task=part.task,
+        )  # fmt: skip
 
     def _report(self) -> None:
         with self._lock:
