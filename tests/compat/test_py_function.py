@@ -37,6 +37,25 @@ def test_effects_run_once_and_in_their_order() -> None:
     assert told == [1.0, 10.0]
 
 
+def test_a_value_is_that_of_the_time_when_its_op_was_made() -> None:
+    def function() -> tf.Tensor:
+        variable = tf.get_variable("v", initializer=3.0)
+        before = variable * 2.0
+        variable.assign(5.0)
+        return before + variable
+
+    with tf.Session() as session:
+        assert session.run(tf.py_function(function, [], tf.float32)) == 11.0
+
+
+def test_an_op_that_fails_in_the_function_is_named_and_is_not_the_steps() -> None:
+    x, index = tf.constant([1.0, 2.0]), tf.constant(7, name="GatherV2")
+    y = tf.py_function(lambda x, i: tf.gather(x, i), [x, index], tf.float32, name="looks_up")
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="is not in") as info:
+        session.run(y)
+    assert info.value.op is y.op and "node GatherV2 (defined at" in info.value.message
+
+
 def test_a_session_of_a_server_runs_it() -> None:
     with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
         y = tf.py_function(lambda x: x + 1.0, [tf.constant(2.0)], tf.float32)

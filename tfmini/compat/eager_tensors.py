@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes
+from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scopes import ControlScope
@@ -97,6 +97,7 @@ class EagerGraph(Graph):
     """See the module. One thread uses it at a time."""
 
     tensor_class = EagerTensor
+    prefers_resources = True  # a read of such a variable is an effect, in order with assignments
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +140,10 @@ class EagerGraph(Graph):
     def _run(self, fetches: list[Any]) -> list[Any]:
         if self._session is None:
             self._session = _LocalSession(graph=self, config=ConfigProto(allow_soft_placement=True))
-        return self._session.run(fetches, self._values)  # type: ignore[no-any-return]
+        try:
+            return self._session.run(fetches, self._values)  # type: ignore[no-any-return]
+        except errors.OpError as error:  # its operation is none of the graph whose step runs the function
+            raise errors.from_code(error.error_code, str(error)) from error
 
 
 def _is_fetched(output: Tensor) -> bool:

@@ -25,6 +25,7 @@ class Graph(GraphScopes):
     """A dataflow graph. Several threads may add ops; they share the scopes (see `switch_to_thread_local`)."""
 
     tensor_class: ClassVar[type[Tensor]] = Tensor
+    prefers_resources: ClassVar[bool] = False  # whether variables are resources unless asked for otherwise
 
     def __init__(self) -> None:
         super().__init__()

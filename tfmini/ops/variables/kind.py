@@ -45,7 +45,7 @@ def disable_resource_variables() -> None:
 
 def resource_variables_enabled() -> bool:
     """Whether resource variables are the default (``tf.resource_variables_enabled``)."""
-    return _default[0]
+    return get_default_graph().prefers_resources or _default[0]
 
 
 def chosen_kind(use_resource: bool | None) -> bool:
@@ -53,7 +53,7 @@ def chosen_kind(use_resource: bool | None) -> bool:
     if use_resource is None:
         scopes = get_default_graph().attachments.get(SCOPES_KEY)
         use_resource = None if scopes is None else scopes.current_scope.use_resource
-    return _default[0] if use_resource is None else bool(use_resource)
+    return resource_variables_enabled() if use_resource is None else bool(use_resource)
 
 
 @contextmanager
