@@ -172,7 +172,7 @@ def test_an_update_of_which_a_ps_is_not_sure_is_an_error_that_names_both() -> No
         with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
             op = tf.get_variable("v", initializer=0.0).assign_add(tf.exp(tf.constant(0.0)), name="add")
         cut = Cut(tasks[0], "done")
-        tasks[0].worker.outcomes.of = lambda session, step_id: Outcome(uncertain=frozenset({"add"}))
+        tasks[0].worker.outcomes.of = lambda session, step_id, is_open: Outcome(uncertain=frozenset({"add"}))
         with pytest.raises(tf.errors.UnknownError, match="while /job:ps/replica:0/task:0 made its updates .add"):
             train(worker.target, op, cut)
 
