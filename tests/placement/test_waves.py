@@ -109,3 +109,20 @@ def test_a_value_that_waits_for_an_answer_does_not_hold_up_the_question(target: 
         total = first + second
     with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=20000)) as session:
         assert session.run(total) == 9.0
+
+
+def test_tensors_of_one_message_are_one_arrival() -> None:
+    """A step that updates many variables of a ps sends their gradients in one message, as it got their values."""
+    lines = [line for i in range(20) for line in (f"A{i}=Const", f"B{i}=Read A{i}", f"A{i + 50}=Read B{i}")]
+    nodes, placement = world(*lines)
+    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    there = {parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["B"]}
+    back = {parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["A"]}
+    assert there == back == {0}
+
+
+def test_tensors_of_several_messages_are_several_arrivals() -> None:
+    """What needs the variables of one ps does not wait for those of the other."""
+    nodes, placement = world("A1=Const", "C1=Const", "B1=Read A1", "B2=Add A1 C1", "A2=Read B1", "A3=Read B2")
+    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    assert len({parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["A"]}) == 2

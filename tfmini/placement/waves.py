@@ -6,9 +6,16 @@ both; otherwise the message could wait for an answer to itself. So the *wave* of
 waiting ops that it needs in its own partition, and the sends of one link and one wave form a group. All other ops only
 take time.
 
+Tensors of one message arrive together, so two of them are one arrival: a step that updates a thousand variables sends
+their gradients to a ps in one message, as it got their values. Passes repeat until no two groups become one. No message
+waits for itself: all tensors of a message need the same messages, so from a cycle of messages one could follow needs
+from tensor to tensor for ever, and the graph of tensors has no cycle.
+
 Inside a loop, messages are sent once per iteration. So the sends of a group must be in the same frame and need the same
 arrivals of the *same* iteration. The second condition is necessary because a loop variable needs all arrivals of the
 previous iteration; without it, the first values of an iteration would be grouped with its last ones.
+
+Each arrival is one by itself in a graph with loops.
 
 The sets are bit sets, and a node without a wait of its own shares the set of its input, so a pass is cheap. With loops,
 passes repeat until no set changes.
@@ -35,29 +42,48 @@ def number_groups(parts: dict[str, Nodes], feeds_may_wait: bool = False) -> None
         for node in part.values():
             if node.op == "_Recv" and not node.attrs["client_terminated"]:
                 receivers[node.attrs["tensor_name"]] = node
-    for part in parts.values():
+    merges = not any(map(has_flow, parts.values()))
+    count, before = _number_all(parts, feeds_may_wait, receivers, merges), 0
+    while merges and count != before:
+        count, before = _number_all(parts, feeds_may_wait, receivers, merges), count
+
+
+def _number_all(parts: dict[str, Nodes], feeds_may_wait: bool, receivers: dict[bytes, Node], merges: bool) -> int:
+    """One pass over all partitions; returns the number of groups.
+
+    Args:
+      merges: whether arrivals that have the same group so far count as one.
+    """
+    count = 0
+    for part in sorted(parts.values(), key=len):  # the largest last: the more of its arrivals are one, the less it costs
         sends = [n for n in part.values() if n.op == "_Send" and not n.attrs["client_terminated"]]
         if sends:
             paths = frame_paths(part) if has_flow(part) else {}
-            _number_sends(sends, _waves(part, feeds_may_wait, paths), paths, receivers)
+            count += _number_sends(sends, _waves(part, feeds_may_wait, paths, merges), paths, receivers)
+    return count
 
 
 def _number_sends(
     sends: list[Node], needs: dict[str, Wave], paths: dict[str, FramePath], receivers: dict[bytes, Node]
-) -> None:
+) -> int:
+    """Numbers the groups of a partition; returns how many it has."""
     groups: dict[bytes, dict[tuple[FramePath, Wave], int]] = {}
     for send in sends:
         waves = groups.setdefault(send.attrs["recv_device"], {})
         group = waves.setdefault((paths.get(send.name, ()), needs[send.name]), len(waves))
         send.attrs["_group"] = receivers[send.attrs["tensor_name"]].attrs["_group"] = group
+    return sum(map(len, groups.values()))
 
 
-def _waves(part: Nodes, feeds_may_wait: bool, paths: dict[str, FramePath]) -> dict[str, Wave]:
+def _waves(part: Nodes, feeds_may_wait: bool, paths: dict[str, FramePath], merges: bool) -> dict[str, Wave]:
     """Returns the wave of each node. A node that waits is in its own wave."""
     bits: dict[str, int] = {}
+    messages: dict[object, int] = {}
     for name, node in part.items():
         if _holds_up(node, feeds_may_wait):
-            bits[name] = 1 << len(bits)
+            group = node.attrs.get("_group") if merges else None
+            message = name if group is None else (node.attrs["send_device"], group)
+            bits[name] = messages.setdefault(message, 1 << len(messages))
     needs = _needs(part, bits, paths)
     if not paths:
         return {name: (mask, mask) for name, mask in needs.items()}

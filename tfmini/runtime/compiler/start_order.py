@@ -54,14 +54,15 @@ def _links(lowering: Lowering) -> list[_Link]:
     for name in [name for name in within if name in nodes and nodes[name].op in NEXT_OPS]:
         del within[name]
     links: list[_Link] = []
-    senders: dict[int, list[str]] = {}
+    senders: dict[int, str] = {}
     for name, node in nodes.items():
         edges = [source for source, _ in node.inputs]
         edges += node.controls
         if node.op == "_Send" and "_group" in node.attrs:
-            group = senders.setdefault(node.attrs["_group"], [])
-            edges += group  # they leave in one message, after the inputs of all of them
-            group.append(name)
+            # They leave in one message, after the inputs of all of them: the last one has the unit, the others none.
+            group = senders.get(node.attrs["_group"])
+            edges += [] if group is None else [group]
+            senders[node.attrs["_group"]] = name
         if (name, 0) in alias:
             edges.append(lowering.canonical((name, 0))[0])
         for unit in units.get(name, ()):
