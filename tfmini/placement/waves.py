@@ -55,7 +55,7 @@ def _number_all(parts: dict[str, Nodes], feeds_may_wait: bool, receivers: dict[b
       merges: whether arrivals that have the same group so far count as one.
     """
     count = 0
-    for part in sorted(parts.values(), key=len):  # the largest last: the more of its arrivals are one, the less it costs
+    for part in sorted(parts.values(), key=len):  # the largest last: more of its arrivals are one then
         sends = [n for n in part.values() if n.op == "_Send" and not n.attrs["client_terminated"]]
         if sends:
             paths = frame_paths(part) if has_flow(part) else {}
