@@ -51,9 +51,13 @@ GOALS = {
 }
 
 
-def run_case(command: list[str], name: str) -> dict[str, Any]:
-    """The JSON object that a case prints, from a process of its own."""
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+def run_case(command: list[str], name: str, checkout: Path = HERE.parent) -> dict[str, Any]:
+    """The JSON object that a case prints, from a process of its own.
+
+    Args:
+      checkout: the folder that has the tfmini to measure.
+    """
+    env = {**os.environ, "PYTHONPATH": str(checkout)}
     for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # for old builds; they halve the speed of a current one
         env.pop(variable, None)
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # import times are those of an installed package
@@ -64,9 +68,9 @@ def run_case(command: list[str], name: str) -> dict[str, Any]:
     return answer
 
 
-def measure(python: str, target: str, case: str) -> tuple[float, str]:
+def measure(python: str, target: str, case: str, checkout: Path = HERE.parent) -> tuple[float, str]:
     """One figure from a process of its own."""
-    answer = run_case([python, str(HERE / "cases.py"), "--target", target, case], f"{case} on {target}")
+    answer = run_case([python, str(HERE / "cases.py"), "--target", target, case], f"{case} on {target}", checkout)
     return answer["value"], answer["unit"]
 
 
