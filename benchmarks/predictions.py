@@ -2,9 +2,10 @@
 
     python benchmarks/predictions.py [--profile PROFILE] [--steps N] [--rounds N] [WORKLOAD...]
 
-It calibrates this machine (or reads a profile), runs each workload with all of its processes here, and prints a table
-in Markdown. The calibration knows none of the workloads. The machine should do nothing else: it takes about four
-minutes.
+Each round calibrates this machine (or reads a profile) and runs each workload with all of its processes here. The table
+in Markdown has the medians of the rounds, of the predictions as of the measured times. So a machine whose speed changes
+from minute to minute, as a virtual one does whose neighbours share its cores, has the same speeds in both. The
+calibration knows none of the workloads. The machine should do nothing else: a round takes two and a half minutes.
 """
 
 from __future__ import annotations
@@ -206,34 +207,45 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", metavar="WORKLOAD")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.task:
         cluster, workload, steps = args.rest
         run_task(args.task, json.loads(cluster), Workload(*json.loads(workload)), int(steps))
+    chosen = [w for w in WORKLOADS if not args.rest or str(w) in args.rest]
+    _print_table(chosen, args.profile, args.steps, args.rounds)
+
+
+def _print_table(workloads: list[Workload], profile: str | None, steps: int, rounds: int) -> None:
+    guesses: dict[Workload, list[float]] = {workload: [] for workload in workloads}
+    truths: dict[Workload, list[float]] = {workload: [] for workload in workloads}
+    for _ in range(rounds):
+        here = _profile(profile)
+        for workload in workloads:
+            guesses[workload].append(predicted(here, workload))
+            truths[workload].append(measured(workload, steps))
+    print("| workload | predicted (rounds) | measured (rounds) | error |\n|---|---:|---:|---:|", flush=True)
+    good = 0
+    for workload in workloads:
+        error = statistics.median(guesses[workload]) / statistics.median(truths[workload]) - 1
+        good += abs(error) <= _LIMIT
+        print(f"| {workload} | {_text(guesses[workload])} | {_text(truths[workload])} | {error:+.0%} |", flush=True)
+    print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
+
+
+def _profile(path: str | None) -> Any:
+    """The profile of that file; without one, a new one of this machine, which is printed as a comment."""
     from tfmini.simulation.calibration import calibrate
     from tfmini.simulation.profile import format_profile, read_profile
 
-    profile = read_profile(args.profile) if args.profile else calibrate()
-    if not args.profile:
-        print(format_profile(profile), file=sys.stderr)
-    _print_table(profile, [w for w in WORKLOADS if not args.rest or str(w) in args.rest], args.steps, args.rounds)
+    if path:
+        return read_profile(path)
+    found = calibrate()
+    print(format_profile(found), file=sys.stderr)
+    return found
 
 
-def _print_table(profile: Any, workloads: list[Workload], steps: int, rounds: int) -> None:
-    """Each workload is measured ``rounds`` times, all of them in turn."""
-    truths: dict[Workload, list[float]] = {workload: [] for workload in workloads}
-    for _ in range(rounds):
-        for workload in workloads:
-            truths[workload].append(measured(workload, steps))
-    print("| workload | predicted | measured (runs) | error |\n|---|---:|---:|---:|", flush=True)
-    good = 0
-    for workload, seconds in truths.items():
-        guess, truth = predicted(profile, workload), statistics.median(seconds)
-        error = guess / truth - 1
-        good += abs(error) <= _LIMIT
-        runs = f"{1e3 * truth:.3f} ms ({1e3 * min(seconds):.3f} to {1e3 * max(seconds):.3f})"
-        print(f"| {workload} | {1e3 * guess:.3f} ms | {runs} | {error:+.0%} |", flush=True)
-    print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
+def _text(seconds: list[float]) -> str:
+    return f"{1e3 * statistics.median(seconds):.3f} ms ({1e3 * min(seconds):.3f} to {1e3 * max(seconds):.3f})"
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from tfmini.simulation.profile import Profile
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _CANDIDATES_S = tuple(i * 10e-6 for i in range(41))
-_STEPS, _ROUNDS = 60, 2
+_STEPS, _ROUNDS = 60, 3
 
 
 def stall_s(profile: Profile) -> float:
@@ -35,7 +36,7 @@ def stall_s(profile: Profile) -> float:
     """
     found = {name: _inspected(name) for name in TRAINED}
     rounds = [{name: measured_s(name, CORES) for name in TRAINED} for _ in range(_ROUNDS)]
-    measured = {name: min(each[name] for each in rounds) for name in TRAINED}  # the other was disturbed
+    measured = {name: statistics.median(each[name] for each in rounds) for name in TRAINED}
 
     def error(candidate: float) -> float:
         machine = replace(profile.machine, cores=min(CORES, profile.machine.cores), stall_s=candidate)
