@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = os.path.abspath(__file__)
 
@@ -127,8 +127,19 @@ class Ranks:
             process.wait()
 
 
-def compare(pythons: dict[str, str], ranks: int, nbytes: int, rounds: int) -> str:
-    """A line of the table."""
+class Figures(NamedTuple):
+    """Of one target: seconds of each round, and by how many megabytes a rank has grown at most."""
+
+    seconds: list[float]
+    grown_mb: float
+
+
+def measure(pythons: dict[str, str], ranks: int, nbytes: int, rounds: int) -> dict[str, Figures]:
+    """Measures targets in turn.
+
+    Args:
+      pythons: target -> the Python that runs it.
+    """
     steps = 100 if nbytes <= 1 << 17 else 20 if nbytes <= 1 << 22 else 4
     targets: dict[str, Ranks] = {}
     try:
@@ -140,18 +151,27 @@ def compare(pythons: dict[str, str], ranks: int, nbytes: int, rounds: int) -> st
         for _ in range(rounds):
             for target, processes in targets.items():
                 times[target].append(processes.measure(steps))
-        cells = [f"{ranks} | {nbytes:,}"]
-        for target, processes in targets.items():
-            cells.append(f"{1e3 * statistics.median(times[target]):.2f} ({processes.grown_mb:.0f})")
-        for other in ("gloo", "tensorflow"):
-            for ours in ("tfmini", "tfmini-tcp"):
-                if other in times and ours in times:
-                    ratio = statistics.median(a / b for a, b in zip(times[ours], times[other]))
-                    cells.append(f"{ratio:.2f}")
-        return "| " + " | ".join(cells) + " |"
+        return {target: Figures(times[target], processes.grown_mb) for target, processes in targets.items()}
     finally:
         for processes in targets.values():
             processes.end()
+
+
+def ratio(ours: Figures, theirs: Figures) -> float:
+    """The median of the rounds' ratios."""
+    return statistics.median(a / b for a, b in zip(ours.seconds, theirs.seconds))
+
+
+def row(pythons: dict[str, str], ranks: int, nbytes: int, rounds: int) -> str:
+    """A line of the table."""
+    found = measure(pythons, ranks, nbytes, rounds)
+    cells = [f"{ranks} | {nbytes:,}"]
+    cells += [f"{1e3 * statistics.median(each.seconds):.2f} ({each.grown_mb:.0f})" for each in found.values()]
+    for other in ("gloo", "tensorflow"):
+        for ours in ("tfmini", "tfmini-tcp"):
+            if other in found and ours in found:
+                cells.append(f"{ratio(found[ours], found[other]):.2f}")
+    return "| " + " | ".join(cells) + " |"
 
 
 def main() -> None:
@@ -175,7 +195,7 @@ def main() -> None:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     for ranks in map(int, args.ranks.split(",")):
         for nbytes in map(int, args.sizes.split(",")):
-            print(compare(pythons, ranks, nbytes, args.rounds), flush=True)
+            print(row(pythons, ranks, nbytes, args.rounds), flush=True)
 
 
 if __name__ == "__main__":

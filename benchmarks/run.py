@@ -1,9 +1,10 @@
 """Runs the benchmark cases on tfmini and on real TensorFlow in turn and prints ratios.
 
-    python benchmarks/run.py [--rounds 3] [--oracle PYTHON] [CASE …]
+    python benchmarks/run.py [--rounds 3] [--oracle PYTHON] [--torch PYTHON] [CASE …]
 
 ``--oracle`` or ``TFMINI_ORACLE`` names TensorFlow's Python. Each figure is the median of the rounds. The two
-targets alternate, so that other load on the machine affects both.
+targets alternate, so that other load on the machine affects both. The rows of all-reduces are beside gloo, of the torch
+whose Python ``--torch`` or ``TFMINI_TORCH`` names; without one they are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import all_reduce
 
 HERE = Path(__file__).resolve().parent
 # case -> the largest ratio of tfmini's figure to TensorFlow's that is the goal.
@@ -50,6 +53,16 @@ GOALS = {
     "restore_500_mb": 1.5,
 }
 
+LARGE = 64 << 20  # bytes that each rank reduces
+# case -> target of `all_reduce`, ranks, and the largest ratio to gloo's time that is the goal
+REDUCTIONS = {
+    "all_reduce_shared_2_ranks": ("tfmini", 2, 0.25),
+    "all_reduce_shared_4_ranks": ("tfmini", 4, 0.25),
+    "all_reduce_tcp_2_ranks": ("tfmini-tcp", 2, 0.7),
+    "all_reduce_tcp_4_ranks": ("tfmini-tcp", 4, 0.7),
+}
+TCP_MEMORY_MB = 70  # the goal for what a rank over tcp grows by
+
 
 def run_case(command: list[str], name: str, checkout: Path = HERE.parent) -> dict[str, Any]:
     """The JSON object that a case prints, from a process of its own.
@@ -74,28 +87,70 @@ def measure(python: str, target: str, case: str, checkout: Path = HERE.parent) -
     return answer["value"], answer["unit"]
 
 
+def compare(case: str, oracle: str, rounds: int) -> str:
+    """A row of the table: tfmini beside TensorFlow."""
+    ours, theirs = [], []
+    for _ in range(rounds):
+        value, unit = measure(sys.executable, "tfmini", case)
+        ours.append(value)
+        theirs.append(measure(oracle, "tensorflow", case)[0])
+    a, b = statistics.median(ours), statistics.median(theirs)
+    return _row(case, f"{a:,.1f} {unit}", f"{b:,.1f} {unit}", a / b, GOALS[case])
+
+
+def compare_with_gloo(case: str, torch: str, rounds: int) -> str:
+    """A row, or two: an all-reduce beside gloo's, and over tcp the memory that it takes."""
+    target, ranks, goal = REDUCTIONS[case]
+    found = all_reduce.measure({target: sys.executable, "gloo": torch}, ranks, LARGE, max(7, rounds))
+    ours, theirs = (found[name] for name in (target, "gloo"))
+    texts = [f"{1e3 * statistics.median(each.seconds):,.1f} ms" for each in (ours, theirs)]
+    rows = [_row(case, *texts, all_reduce.ratio(ours, theirs), goal)]
+    if target == "tfmini-tcp":
+        met = "yes" if ours.grown_mb <= TCP_MEMORY_MB else "NO"
+        rows.append(
+            f"| {case}_memory | {ours.grown_mb:.0f} MB | {theirs.grown_mb:.0f} MB | | {TCP_MEMORY_MB} MB | {met} |"
+        )
+    return "\n".join(rows)
+
+
+def _row(case: str, ours: str, theirs: str, ratio: float, goal: float) -> str:
+    return f"| {case} | {ours} | {theirs} | {ratio:.3f} | {goal:.3f} | {'yes' if ratio <= goal else 'NO'} |"
+
+
+_KERNEL = """
+import numpy, threadpoolctl
+for each in threadpoolctl.threadpool_info():
+    if "architecture" in each:
+        print(f"numpy multiplies with {each['internal_api']} {each['version']}, {each['architecture']}.")
+"""
+
+
+def kernels() -> str:
+    """What multiplies in numpy here: a kernel for another processor halves the speed of products."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    return subprocess.run([sys.executable, "-c", _KERNEL], env=env, capture_output=True, text=True, check=True).stdout
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--oracle", default=os.environ.get("TFMINI_ORACLE", ""))
-    parser.add_argument("cases", nargs="*", default=[])
-    args = parser.parse_args()
-    unknown = set(args.cases) - set(GOALS)
+    parser.add_argument("--torch", default=os.environ.get("TFMINI_TORCH", ""))
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    args = parser.parse_intermixed_args()
+    unknown = set(args.cases) - set(GOALS) - set(REDUCTIONS)
     if unknown:
-        parser.error(f"unknown cases {sorted(unknown)}; there are {', '.join(GOALS)}")
+        parser.error(f"unknown cases {sorted(unknown)}; there are {', '.join([*GOALS, *REDUCTIONS])}")
     if not args.oracle:
         parser.error("no TensorFlow: give --oracle PYTHON or set TFMINI_ORACLE")
-    print("| case | tfmini | TensorFlow | ratio | goal | met |\n|---|---:|---:|---:|---:|---|")
-    for case in args.cases or GOALS:
-        ours, theirs = [], []
-        for _ in range(args.rounds):
-            value, unit = measure(sys.executable, "tfmini", case)
-            ours.append(value)
-            theirs.append(measure(args.oracle, "tensorflow", case)[0])
-        a, b = statistics.median(ours), statistics.median(theirs)
-        met = "yes" if a / b <= GOALS[case] else "NO"
-        row = f"| {case} | {a:,.1f} {unit} | {b:,.1f} {unit} | {a / b:.3f} | {GOALS[case]:.3f} | {met} |"
-        print(row, flush=True)
+    chosen = args.cases or [*GOALS, *REDUCTIONS]
+    print(kernels())
+    print("| case | tfmini | other | ratio | goal | met |\n|---|---:|---:|---:|---:|---|")
+    for case in chosen:
+        if case in GOALS:
+            print(compare(case, args.oracle, args.rounds), flush=True)
+        elif args.torch:
+            print(compare_with_gloo(case, args.torch, args.rounds), flush=True)
 
 
 if __name__ == "__main__":
