@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from clusters import between_graph, cluster_of, load, median, resident_mb
-from models import batch, chain, cnn, embedding, lstm, mlp, sum_of_squares
+from models import batch, chain, cnn, embedding, lstm, mlp, sum_of_squares, towers
 
 # ---- one process ----------------------------------------------------------------------------
 
@@ -96,6 +96,14 @@ def case_sparse_embedding_step(target: str) -> tuple[float, str]:
     ids, train = embedding(tf)
     rng = np.random.RandomState(0)
     return _local_step(tf, train, {ids: rng.randint(0, 50_000, 512)}, 200) * 1e6, "us"
+
+
+def case_two_devices_step(target: str) -> tuple[float, str]:
+    tf = load(target)
+    total, feeds = towers(tf, 2)
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        session.run(tf.global_variables_initializer())
+        return median(lambda: session.run(total, feeds), 60) * 1e3, "ms"
 
 
 # ---- clusters -------------------------------------------------------------------------------

@@ -56,6 +56,20 @@ def cnn(tf: Any) -> tuple[Any, Any, Any]:
     return x, y, train
 
 
+def towers(tf: Any, devices: int) -> tuple[Any, Any]:
+    """(sum of all gradients, feeds) of networks with three layers, one on each CPU device, for 64 rows each."""
+    sums, feeds = [], {}
+    for i in range(devices):
+        with tf.device(f"/cpu:{i}"):
+            x = h = tf.placeholder(tf.float32, [64, 1024])
+            weights = [tf.Variable(tf.truncated_normal([1024, 1024], stddev=0.03, seed=layer)) for layer in range(3)]
+            for w in weights:
+                h = tf.nn.relu(tf.matmul(h, w))
+            sums += [tf.reduce_sum(each) for each in tf.gradients(tf.reduce_mean(tf.square(h)), weights)]
+            feeds[x] = batch(64, 1024)[0]
+    return tf.add_n(sums), feeds
+
+
 def embedding(tf: Any, rows: int = 50_000, width: int = 64) -> tuple[Any, Any]:
     """(ids, train op) of a table of which a step reads and updates a few rows."""
     ids = tf.placeholder(tf.int64, [None])

@@ -31,6 +31,7 @@ GOALS = {
     "mlp_1024_step": 0.75,
     "mlp_100_step": 0.6,
     "cnn_step": 1.0,
+    "two_devices_step": 1.0,
     "sparse_embedding_step": 0.35,
     "unrolled_lstm_step": 0.8,
     "dynamic_rnn_step": 1.0,
