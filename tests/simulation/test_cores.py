@@ -34,6 +34,16 @@ def test_threads_share_the_cores_equally() -> None:
     assert _ends(1, [1.0, 3.0], threads=2) == pytest.approx([2.0, 4.0])
 
 
+def test_more_threads_than_cores_take_longer_for_all() -> None:
+    events = Events()
+    machine = Cores(events, 2, overload=1.5)
+    ends: list[float] = []
+    for seconds in (1.0, 1.0, 4.0):
+        machine.run(seconds, lambda: ends.append(events.now()))
+    events.run()
+    assert ends == pytest.approx([2.25, 2.25, 5.25])  # three share 2 / 1.5 cores, then the last has one of its own
+
+
 def test_a_thread_runs_one_job_at_a_time() -> None:
     assert _ends(2, [1.0, 2.0], threads=1) == pytest.approx([1.0, 3.0])
 

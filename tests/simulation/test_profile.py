@@ -48,6 +48,7 @@ def test_a_rate_is_a_link_with_the_costs_of_tcp() -> None:
     [
         ("cores = 2", "coers = 2", "machines.plain has the unknown field 'coers'"),
         ("cores = 2", "cores = 0", "at least 1"),
+        ("cores = 2", "overload = 0.5", "machines.plain.overload .* at least 1"),
         ("cores = 2", "threads = 0", "machines.plain.threads must be at least 1"),
         ("step_us = 100", "step_us = 'x'", "machines.plain.step_us must be a number"),
         ("[1000, 2], [1000000, 100]", "[1000, 2], [1000, 3]", "ascending"),

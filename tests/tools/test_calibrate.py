@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tfmini.simulation import calibration, calibration_cluster, calibration_crowd, calibration_stall, calibration_tasks
+from tfmini.simulation import calibration, calibration_cluster, calibration_crowd, calibration_tasks, calibration_turns
 from tfmini.simulation.calibration_models import dense, table
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.cli import main
@@ -21,15 +21,15 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(calibration_crowd, "_STEPS", 5)
     monkeypatch.setattr(calibration_crowd, "_LONG_STEPS", 3)
     monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
-    monkeypatch.setattr(calibration_stall, "TRAINED", {"short": calibration_tasks.TRAINED["short"]})
-    monkeypatch.setattr(calibration_stall, "_ROUNDS", 1)
+    monkeypatch.setattr(calibration_turns, "TRAINED", {"short": calibration_tasks.TRAINED["short"]})
+    monkeypatch.setattr(calibration_turns, "_ROUNDS", 1)
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
     assert done.exit_code == 0, done.output
     found = read_profile(path)
     machine = found.machines["mine"]
     assert machine.cores >= 1 and machine.segment_s > 0 and machine.crowded_s >= 0 and machine.stall_s >= 0
-    assert machine.beside >= 1
+    assert machine.beside >= 1 and machine.overload >= 1
     assert found.local.reduce_s_per_byte > 0
     assert {"matmul", "elementwise", "rows", "MatMul"} <= set(machine.kernels)
     assert all(seconds > 0 for curve in machine.kernels.values() for _, seconds in curve.points)

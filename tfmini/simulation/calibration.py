@@ -24,8 +24,8 @@ from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
 from tfmini.simulation.calibration_crowd import beside, crowded_wake_s
 from tfmini.simulation.calibration_models import MODELS, Model
-from tfmini.simulation.calibration_stall import stall_s
 from tfmini.simulation.calibration_tasks import REDUCED, measured_s
+from tfmini.simulation.calibration_turns import fitted
 from tfmini.simulation.kernel_costs import CLASSES, class_of, with_bounds, work_of
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
 
@@ -65,7 +65,7 @@ def calibrate(name: str = "here") -> Profile:
     machine = replace(_machine(name, kernels, steps), crowded_s=crowded_s, beside=slower)
     profile = Profile({name: machine}, {"local": local, "tcp": tcp})
     with work("measuring more tasks than cores"):
-        return replace(profile, machines={name: replace(machine, stall_s=stall_s(profile))})
+        return replace(profile, machines={name: fitted(profile)})
 
 
 def _reduce_s_per_byte() -> float:

@@ -27,9 +27,9 @@ _SECONDS, _WARM_UP = 1.0, 20
 _TASK = "import sys; from tfmini.simulation.calibration_tasks import run_task; run_task(*sys.argv[1:])"
 
 
-def training(name: str, task: int) -> tuple[Any, dict[Any, Any]]:
+def training(name: str, task: int, ps: int) -> tuple[Any, dict[Any, Any]]:
     """The training op of a worker in the default graph, and what it feeds."""
-    with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device=f"/job:worker/task:{task}")):
+    with tf.device(tf.train.replica_device_setter(ps_tasks=ps, worker_device=f"/job:worker/task:{task}")):
         return TRAINED[name](tf)
 
 
@@ -39,16 +39,16 @@ def _reducing(name: str, task: int, ranks: int) -> tuple[Any, dict[Any, Any]]:
         return tf.collective_ops.all_reduce(value.value(), ranks, 1, 1, "Add", "Id").op, {}
 
 
-def measured_s(name: str, workers: int) -> float:
-    """Median seconds of a step of ``workers``, which a ps serves where they train.
+def measured_s(name: str, workers: int, ps: int = 0) -> float:
+    """Median seconds of a step of ``workers``.
 
     Args:
       name: in `TRAINED` or `REDUCED`.
+      ps: how many serve those that train.
 
     Raises:
       RuntimeError: the processes did not start.
     """
-    ps = 1 if name in TRAINED else 0
     addresses = free_addresses(ps + workers)
     cluster = json.dumps({"worker": addresses[ps:], **({"ps": addresses[:ps]} if ps else {})})
     processes = [_start(f"worker:{i}", cluster, name) for i in range(workers)]
@@ -92,7 +92,8 @@ def run_task(task: str, cluster: str, name: str, seconds: str) -> None:
     if job == "ps":
         server.join()
     reduces = name in REDUCED
-    op, feeds = _reducing(name, int(index), len(spec["worker"])) if reduces else training(name, int(index))
+    count = len(spec["worker"] if reduces else spec["ps"])
+    op, feeds = (_reducing if reduces else training)(name, int(index), count)
     is_chief = index == "0" or reduces
     with tf.train.MonitoredTrainingSession(server.target, is_chief, log_step_count_steps=None) as session:
 

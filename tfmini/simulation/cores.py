@@ -45,12 +45,16 @@ class Events:
 class Cores:
     """The cores of one machine: threads share them equally, none has more than one.
 
+    Args:
+      overload: how many times longer all threads take while there are more of them than cores: they take turns, and
+        each finds less of its data in the caches.
+
     Attributes:
       busy_s: seconds of CPU that threads have used.
     """
 
-    def __init__(self, clock: Clock, count: int) -> None:
-        self._clock, self._count = clock, count
+    def __init__(self, clock: Clock, count: int, overload: float = 1.0) -> None:
+        self._clock, self._count, self._shared = clock, count, count / overload
         self._running: list[tuple[float, int, Call]] = []  # by the progress at which each ends
         self._progress = 0.0  # seconds of CPU that a thread would have got that ran since the start
         self._at = 0.0
@@ -76,7 +80,8 @@ class Cores:
         return 0 < len(self._running) < self._count
 
     def _rate(self) -> float:
-        return min(1.0, self._count / len(self._running))
+        running = len(self._running)
+        return 1.0 if running <= self._count else self._shared / running
 
     def _advance(self) -> None:
         now = self._clock.now()

@@ -72,7 +72,7 @@ class World:
         self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster, clock)
         self._spread = 0.0
         self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()), self._exchange)
-        self.cores = {host: Cores(clock, machine.cores) for host, machine in cluster.machines.items()}
+        self.cores = {host: Cores(clock, machine.cores, machine.overload) for host, machine in cluster.machines.items()}
         self.tasks = {
             task: Task(clock, self.cores[host], cluster.machines[host].threads) for task, host in cluster.hosts.items()
         }

@@ -13,6 +13,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     wake_us = 90.0        # what a segment takes longer after its task has waited: caches have cooled down
     crowded_us = 120.0    # the same where a machine has more tasks than cores: other tasks have used the caches
     beside = 1.05         # how many times longer segments of 3 ms and more take while other cores compute
+    overload = 1.1        # how many times longer threads take while more of them than cores want to run
     stall_us = 80.0       # how long, on such a machine, a task that wakes up waits for a core though one is idle
 
     [machines.here.kernels]  # op type or class of ops -> points [work, microseconds], in the order of work
@@ -86,7 +87,7 @@ class Machine:
       cores: how many threads run at full speed at once.
       memory_bytes: 0: unknown.
       step_s, part_s, start_s, segment_s, wake_s, crowded_s: seconds of CPU; see the module.
-      stall_s: seconds. ``beside``: a factor; see the module.
+      stall_s: seconds. ``beside``, ``overload``: factors; see the module.
       kernels: op type or class of ops -> seconds by work.
       threads: of each task, that handle messages and run what these make ready.
     """
@@ -102,6 +103,7 @@ class Machine:
     crowded_s: float = 0.0
     stall_s: float = 0.0
     beside: float = 1.0
+    overload: float = 1.0
     kernels: Mapping[str, Curve] = field(default_factory=dict)
     threads: int = 1
 
@@ -172,7 +174,7 @@ class Profile:
 
 _MACHINE_KEYS = (
     "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "crowded_us",
-    "stall_us", "beside", "kernels",
+    "stall_us", "beside", "overload", "kernels",
 )  # fmt: skip
 _LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us", "reduce_us_per_mb")
 
@@ -209,8 +211,8 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
     kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
     memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
-    beside = _number(f"{where}.beside", row.get("beside", 1.0))
-    return Machine(name, cores, memory_bytes, **costs, beside=beside, kernels=kernels, threads=threads)
+    factors = {key: _factor(f"{where}.{key}", row.get(key, 1.0)) for key in ("beside", "overload")}
+    return Machine(name, cores, memory_bytes, **costs, **factors, kernels=kernels, threads=threads)
 
 
 def _link(name: str, row: Mapping[str, Any]) -> Link:
@@ -245,6 +247,13 @@ def _count(where: str, value: Any) -> int:
     found = round(_number(where, value))
     if found < 1:
         raise ProfileError(f"{where} must be at least 1.")
+    return found
+
+
+def _factor(where: str, value: Any) -> float:
+    found = _number(where, value)
+    if found < 1:
+        raise ProfileError(f"{where} says how many times longer something takes; it must be at least 1.")
     return found
 
 
@@ -286,7 +295,8 @@ def _machine_lines(machine: Machine) -> list[str]:
         f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
         f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
         f"wake_us = {machine.wake_s / _US:.6g}", f"crowded_us = {machine.crowded_s / _US:.6g}",
-        f"stall_us = {machine.stall_s / _US:.6g}", f"beside = {machine.beside:.6g}", "", f"[{table}.kernels]",
+        f"stall_us = {machine.stall_s / _US:.6g}", f"beside = {machine.beside:.6g}",
+        f"overload = {machine.overload:.6g}", "", f"[{table}.kernels]",
     ]  # fmt: skip
     for kind, curve in machine.kernels.items():
         points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)
