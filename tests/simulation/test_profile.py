@@ -39,8 +39,9 @@ def test_a_rate_is_a_link_with_the_costs_of_tcp() -> None:
     assert (link.bytes_per_s, link.latency_s) == pytest.approx((1.25e9, 50e-6))
     assert plain().link("tcp").bytes_per_s == 1e9
     assert plain().local.bytes_per_s == math.inf
-    with pytest.raises(ProfileError, match="no link 'fast'"):
-        plain().link("fast")
+    for name in ("fast", "0Gbit", "1.2.3Gbit"):
+        with pytest.raises(ProfileError, match=f"no link '{name}'"):
+            plain().link(name)
 
 
 @pytest.mark.parametrize(

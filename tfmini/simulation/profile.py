@@ -51,7 +51,7 @@ from pathlib import Path
 from typing import Any
 
 _US = 1e-6
-_RATE = re.compile(r"([\d.]+)\s*([GM])(?:bit)?(?:/s|ps)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([GM])(?:bit)?(?:/s|ps)?", re.IGNORECASE)
 _LOCAL, _TCP = "local", "tcp"
 LARGE = 64 << 10  # bytes of a large message; see `rpc.lane_wire`
 
@@ -161,7 +161,7 @@ class Profile:
         if name in self.links:
             return self.links[name]
         found = _RATE.fullmatch(name.strip())
-        if found is None:
+        if found is None or not float(found[1]):
             known = ", ".join(self.links)
             raise ProfileError(f"The profile has no link {name!r} (it has {known}), and it is no rate such as 10Gbit.")
         bits = float(found[1]) * (1e9 if found[2].upper() == "G" else 1e6)
