@@ -21,6 +21,7 @@ import msgpack
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.collector import collector_at_rest
 from tfmini.dtypes import DType
 from tfmini.rpc.connection_messages import HANDSHAKE
 from tfmini.rpc.records import (
@@ -174,10 +175,12 @@ def _unpack(parts: Sequence[Any], used: list[int]) -> Any:
     if cls is not None and len(head) > cls.header_limit:
         raise RemoteProtocolError(f"a header of {len(head)} bytes is too long for {cls.__name__}")
     containers = _Containers(len(head) // _BYTES_PER_CONTAINER)
-    return msgpack.unpackb(
-        head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used), list_hook=containers.count,
-        object_hook=containers.count, max_array_len=_ITEMS_LIMIT, max_map_len=_ITEMS_LIMIT,
-    )  # fmt: skip
+    with collector_at_rest():
+        return msgpack.unpackb(
+            head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used),
+            list_hook=containers.count, object_hook=containers.count, max_array_len=_ITEMS_LIMIT,
+            max_map_len=_ITEMS_LIMIT,
+        )  # fmt: skip
 
 
 def _kind_of(head: Any) -> type[Message] | None:

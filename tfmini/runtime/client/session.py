@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
+from tfmini.collector import collector_at_rest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
@@ -209,7 +210,9 @@ class BaseSession:
                 self._master = self._connect()
             try:
                 as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
-                self._master.extend([as_node(op) for op in operations])
+                with collector_at_rest():
+                    nodes = [as_node(op) for op in operations]
+                self._master.extend(nodes)
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
