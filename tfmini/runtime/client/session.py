@@ -13,11 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
-from tfmini.collector import collector_at_rest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
-from tfmini.graph.node import node_of
+from tfmini.graph.node import node_of, nodes_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
@@ -210,9 +209,7 @@ class BaseSession:
                 self._master = self._connect()
             try:
                 as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
-                with collector_at_rest():
-                    nodes = [as_node(op) for op in operations]
-                self._master.extend(nodes)
+                self._master.extend(nodes_of(operations, as_node))
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
