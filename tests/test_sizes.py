@@ -23,7 +23,6 @@ LONG_FILES = {
     "tfmini/graph/operation.py": 407,
     "tfmini/ops/array/shape.py": 431,
     "tfmini/ops/array/slicing.py": 412,
-    "tfmini/ops/gradients/backprop.py": 402,
     "tfmini/ops/math/elementwise.py": 421,
     "tfmini/ops/sparse/math.py": 448,
     "tfmini/ops/variables/base.py": 404,

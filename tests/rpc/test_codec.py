@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from tfmini import dtypes
 from tfmini.rpc import connection_messages as connection
 from tfmini.rpc import messages as m
-from tfmini.rpc.codec import HANDSHAKE_LIMIT, INLINE_LIMIT, decode, encode
+from tfmini.rpc.codec import HANDSHAKE_LIMIT, decode, encode
 from tfmini.rpc.records import (
     PROTOCOL_VERSION,
     REGISTRY,
@@ -28,6 +28,7 @@ from tfmini.rpc.records import (
     VersionMismatchError,
     message,
 )
+from tfmini.rpc.tensor_wire import INLINE_LIMIT
 from tfmini.shapes import TensorShape
 
 NUMERIC = [

@@ -49,7 +49,7 @@ class Loop:
 
 def has_flow(nodes: Nodes) -> bool:
     """Whether the graph has conditionals or loops."""
-    return any(node.op in FLOW_OPS for node in nodes.values())
+    return not FLOW_OPS.isdisjoint({node.op for node in nodes.values()})
 
 
 def frame_paths(nodes: Nodes) -> dict[str, FramePath]:

@@ -6,9 +6,10 @@ graph pass is a function from such a dictionary to a new one. It does not change
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tfmini.collector import collector_at_rest
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.registry import OPS, OpHandle
 from tfmini.graph.wire_checks import check_node
@@ -187,3 +188,9 @@ def node_of(operation: Operation) -> Node:
         [op.name for op in operation._control_inputs],
         operation.attrs,
     )
+
+
+def nodes_of(operations: Iterable[Operation], convert: Callable[[Operation], Node] = node_of) -> list[Node]:
+    """Converts many operations."""
+    with collector_at_rest():
+        return [convert(operation) for operation in operations]

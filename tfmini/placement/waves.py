@@ -43,8 +43,9 @@ def number_groups(parts: dict[str, Nodes], feeds_may_wait: bool = False) -> None
             if node.op == "_Recv" and not node.attrs["client_terminated"]:
                 receivers[node.attrs["tensor_name"]] = node
     merges = not any(map(has_flow, parts.values()))
+    links = {(recv.attrs["send_device"], recv.attrs["recv_device"]) for recv in receivers.values()}
     count, before = _number_all(parts, feeds_may_wait, receivers, merges), 0
-    while merges and count != before:
+    while merges and count not in (before, len(links)):  # one group per link: none can become one with another
         count, before = _number_all(parts, feeds_may_wait, receivers, merges), count
 
 

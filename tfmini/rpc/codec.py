@@ -2,13 +2,8 @@
 
 `encode` gives a list of one-dimensional byte buffers: frame 0 (msgpack) and the raw frames of
 the larger tensors, which are the arrays' own memory. `decode` gives arrays that are read-only
-views of the parts (transports deliver read-only parts). A tensor is described in frame 0 by
-``[dtype enum, payload, size, size, ...]``, where the payload is
-
-* an int: the index of the raw frame; of a string tensor that is a uint64 length per element, row by
-  row, and then the elements;
-* bytes: the elements themselves, for small tensors (a frame costs more than copying 2 KB);
-* a list of bytes: the elements of a small string tensor, row by row.
+views of the parts (transports deliver read-only parts). How frame 0
+describes a tensor, stands in `tensor_wire`.
 
 `encode` raises LocalProtocolError and `decode` RemoteProtocolError, and nothing else.
 
@@ -19,7 +14,6 @@ containers per byte as a graph needs. Large tensors travel in frames of their ow
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Union
 
@@ -27,6 +21,7 @@ import msgpack
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.collector import collector_at_rest
 from tfmini.dtypes import DType
 from tfmini.rpc.connection_messages import HANDSHAKE
 from tfmini.rpc.records import (
@@ -37,11 +32,11 @@ from tfmini.rpc.records import (
     RemoteProtocolError,
     VersionMismatchError,
 )
+from tfmini.rpc.tensor_wire import describe, describe_tensors, restore, restore_tensors
 from tfmini.shapes import TensorShape
 
 Part = Union[bytes, memoryview, "np.ndarray[Any, Any]"]
 
-INLINE_LIMIT = 2048  # bytes; tensors up to this size travel inside frame 0
 MESSAGE_LIMIT = 16 << 30  # bytes of all parts together
 HANDSHAKE_LIMIT = 64 << 10  # bytes of a message from an unauthenticated peer
 _HANDSHAKE_ITEMS = 16  # entries of a list in such a message
@@ -51,12 +46,6 @@ _COUNTED_FROM = 1 << 20
 _BYTES_PER_CONTAINER = 6
 
 _EXT_TENSOR, _EXT_DTYPE, _EXT_SHAPE = 1, 2, 3
-_STRING = dtypes.string.as_datatype_enum
-_LENGTH = np.dtype(np.uint64)
-
-# Filled on the first use of a type: hashing a numpy dtype is far cheaper than dtypes.as_dtype.
-_enum_of: dict[Any, int] = {}
-_numpy_of: dict[int, np.dtype[Any]] = {}
 
 # Idle packers, reused because each allocates 256 KB. A thread takes one out while it packs.
 _packers: list[msgpack.Packer] = []
@@ -75,7 +64,7 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
     """
     frames: list[Any] = [None]
     try:
-        header = message.pack(request_id, _describe_tensors, frames)
+        header = message.pack(request_id, describe_tensors, frames)
         if message.has_structure:
             frames[0] = msgpack.Packer(default=lambda value: _extend(value, frames)).pack(header)
         else:
@@ -96,79 +85,10 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
     return frames
 
 
-def _describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[Any]]:
-    described = []
-    for value in values:
-        if type(value) is np.ndarray and value.nbytes <= INLINE_LIMIT:
-            enum = _enum_of.get(value.dtype)
-            if enum is not None and enum != _STRING:  # inlined, since this is the usual case
-                described.append([enum, value.tobytes(), *value.shape])
-                continue
-        described.append(_describe(value, frames))
-    return described
-
-
-def _describe(value: Any, frames: list[Any]) -> list[Any]:
-    if isinstance(value, bytes):  # a rank-0 string; as an array it would lose trailing zero bytes
-        return _describe_strings([bytes(value)], (), frames)
-    if type(value) is not np.ndarray:
-        value = np.asarray(value)
-    enum = _enum_of.get(value.dtype)
-    if enum is None:
-        value, enum = _register_dtype(value)
-    if enum == _STRING:
-        return _describe_strings(_string_elements(value), value.shape, frames)
-    if value.nbytes <= INLINE_LIMIT:
-        return [enum, value.tobytes(), *value.shape]
-    if not value.flags.c_contiguous:
-        shape, value = value.shape, np.ascontiguousarray(value)
-    else:
-        shape = value.shape
-    # memoryview.cast does not know the buffer formats of bfloat16 and complex.
-    frames.append(value.reshape(-1).view(np.uint8).data)
-    return [enum, len(frames) - 1, *shape]
-
-
-def _register_dtype(value: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
-    """Registers the dtype of ``value``; returns the value in native byte order and the type number."""
-    if value.dtype.kind in "SU":
-        return value.astype(np.object_), _STRING
-    if not value.dtype.isnative:
-        value = value.astype(value.dtype.newbyteorder("="))
-    dtype = dtypes.as_dtype(value.dtype)
-    if value.dtype.kind != "O" or dtype is dtypes.string:
-        _enum_of[value.dtype] = dtype.as_datatype_enum
-    return value, dtype.as_datatype_enum
-
-
-def _describe_strings(items: list[bytes], shape: tuple[int, ...], frames: list[Any]) -> list[Any]:
-    if len(items) <= INLINE_LIMIT // 8 and sum(map(len, items)) <= INLINE_LIMIT:
-        return [_STRING, items, *shape]
-    lengths = np.fromiter(map(len, items), _LENGTH, len(items))
-    frames.append(b"".join((lengths.tobytes(), *items)))
-    return [_STRING, len(frames) - 1, *shape]
-
-
-def _string_elements(value: np.ndarray[Any, Any]) -> list[bytes]:
-    items = value.reshape(-1).tolist()
-    for i, item in enumerate(items):
-        if type(item) is not bytes:
-            items[i] = _as_bytes(item)
-    return items
-
-
-def _as_bytes(item: Any) -> bytes:
-    if isinstance(item, str):
-        return item.encode()
-    if isinstance(item, bytes):
-        return bytes(item)
-    raise TypeError(f"a string tensor holds {type(item).__name__} ({item!r:.80}), not bytes")
-
-
 def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
     """msgpack's hook for types that it does not know."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return msgpack.ExtType(_EXT_TENSOR, msgpack.packb(_describe(value, frames)))
+        return msgpack.ExtType(_EXT_TENSOR, msgpack.packb(describe(value, frames)))
     if isinstance(value, DType):
         return msgpack.ExtType(_EXT_DTYPE, bytes([value.as_datatype_enum]))
     if isinstance(value, TensorShape):
@@ -217,7 +137,7 @@ def decode(parts: Sequence[Any], handshake: bool = False) -> tuple[Message, int]
             raise RemoteProtocolError(
                 f"{cls.__name__} has {cls.width - 3} fields, got {len(header) - 3}", request_id
             )
-        message = cls.unpack(header, _restore_tensors, parts, used)
+        message = cls.unpack(header, restore_tensors, parts, used)
         if len(used) != len(parts) - 1:
             raise RemoteProtocolError(
                 f"{cls.__name__} uses {len(used)} of {len(parts) - 1} frames", request_id
@@ -255,10 +175,12 @@ def _unpack(parts: Sequence[Any], used: list[int]) -> Any:
     if cls is not None and len(head) > cls.header_limit:
         raise RemoteProtocolError(f"a header of {len(head)} bytes is too long for {cls.__name__}")
     containers = _Containers(len(head) // _BYTES_PER_CONTAINER)
-    return msgpack.unpackb(
-        head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used), list_hook=containers.count,
-        object_hook=containers.count, max_array_len=_ITEMS_LIMIT, max_map_len=_ITEMS_LIMIT,
-    )  # fmt: skip
+    with collector_at_rest():
+        return msgpack.unpackb(
+            head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used),
+            list_hook=containers.count, object_hook=containers.count, max_array_len=_ITEMS_LIMIT,
+            max_map_len=_ITEMS_LIMIT,
+        )  # fmt: skip
 
 
 def _kind_of(head: Any) -> type[Message] | None:
@@ -285,13 +207,9 @@ class _Containers:
         return container
 
 
-def _restore_tensors(entries: Any, parts: Sequence[Any], used: list[int]) -> tuple[np.ndarray[Any, Any], ...]:
-    return tuple([_restore(entry, parts, used) for entry in entries])
-
-
 def _restore_ext(code: int, data: bytes, parts: Sequence[Any], used: list[int]) -> Any:
     if code == _EXT_TENSOR:
-        return _restore(msgpack.unpackb(data, max_array_len=len(data)), parts, used)
+        return restore(msgpack.unpackb(data, max_array_len=len(data)), parts, used)
     if code == _EXT_DTYPE and len(data) == 1:
         return dtypes.DType(data[0])
     if code == _EXT_SHAPE:
@@ -301,66 +219,3 @@ def _restore_ext(code: int, data: bytes, parts: Sequence[Any], used: list[int]) 
 
 def _refuse_ext(code: int, data: bytes) -> Any:
     raise ValueError(f"unknown extension {code}")
-
-
-def _restore(entry: Any, parts: Sequence[Any], used: list[int]) -> np.ndarray[Any, Any]:
-    if type(entry) is not list or len(entry) < 2 or type(entry[0]) is not int:
-        raise ValueError(f"a tensor is described by {entry!r:.80}")
-    enum, payload, *shape = entry
-    for size in shape:
-        if type(size) is not int or size < 0:
-            raise ValueError(f"a tensor's shape is {shape!r:.80}")
-    if type(payload) is int:
-        if not 0 < payload < len(parts):
-            raise ValueError(f"frame {payload} of {len(parts)}")
-        used.append(payload)
-        payload = parts[payload]
-        if enum == _STRING:
-            payload = _split_strings(payload, math.prod(shape))
-    elif type(payload) is not bytes and type(payload) is not list:
-        raise ValueError(f"a tensor's payload is {type(payload).__name__}")
-    if type(payload) is list:
-        return _restore_strings(enum, payload, shape)
-    dtype = _numpy_of.get(enum)
-    if dtype is None:
-        dtype = _numpy_dtype(enum)
-    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, payload)  # raises if the buffer is too small
-    if array.nbytes != len(payload):
-        raise ValueError(f"{len(payload)} bytes cannot be a {dtype} tensor of shape {shape}")
-    return array
-
-
-def _split_strings(frame: Any, count: int) -> list[bytes]:
-    """Splits the frame of a string tensor into its elements."""
-    start = 8 * count
-    if start > len(frame):
-        raise ValueError(f"{len(frame)} bytes cannot hold {count} strings")
-    ends = np.frombuffer(frame, _LENGTH, count).cumsum().tolist()
-    # Every end is checked, since the sum may have overflowed.
-    items, body, begin = [], memoryview(frame)[start:], 0
-    for end in ends:
-        if not begin <= end <= len(body):
-            raise ValueError("a string reaches beyond its frame")
-        items.append(bytes(body[begin:end]))
-        begin = end
-    if begin != len(body):
-        raise ValueError(f"{len(body) - begin} bytes too many in a frame of strings")
-    return items
-
-
-def _numpy_dtype(enum: Any) -> np.dtype[Any]:
-    dtype = dtypes.DType(enum)
-    if dtype.numpy.hasobject or dtype is not dtype.base_dtype:
-        raise ValueError(f"{dtype.name} has no raw bytes")
-    _numpy_of[enum] = dtype.numpy
-    return dtype.numpy
-
-
-def _restore_strings(enum: Any, items: list[Any], shape: list[int]) -> np.ndarray[Any, Any]:
-    if enum != _STRING or math.prod(shape) != len(items) or not all(type(item) is bytes for item in items):
-        raise ValueError(f"{len(items)} elements cannot be a string tensor of shape {shape}")
-    array = np.empty(len(items), np.object_)
-    array[:] = items
-    array = array.reshape(shape)
-    array.flags.writeable = False
-    return array

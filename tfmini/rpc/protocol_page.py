@@ -9,7 +9,7 @@ import inspect
 import sys
 from typing import Any
 
-from tfmini.rpc import codec, messages, status_messages  # noqa: F401 - the kinds register themselves
+from tfmini.rpc import codec, messages, status_messages, tensor_wire  # noqa: F401 - the kinds register themselves
 from tfmini.rpc.connection_messages import CONNECTION, HANDSHAKE
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
 from tfmini.rpc.zmq_pieces import PIECE_BYTES
@@ -35,9 +35,10 @@ request id; the reply, or a Status in its place, has the same id. One-way messag
 | tensors | a list of `[type, payload, size, size, …]`: TensorFlow's number of the type; the payload; the shape |
 | structure | any nest of lists, maps and scalars; extension 1 is a tensor as above, 2 a type, 3 a shape |
 
-A payload is bytes (the elements, little-endian, row by row, up to {codec.INLINE_LIMIT} bytes), a list of bytes (few
-and short strings), or the number of the frame that holds the elements; such a frame of strings is a
-uint64 length per element and then the elements.
+A payload is bytes (the elements, little-endian, row by row, up to {tensor_wire.INLINE_LIMIT} bytes), a list of
+bytes (few and short strings), or the number of the frame that holds the elements; such a frame of strings is
+a uint64 length per element and then the elements. `[-type, bytes, count, size, …]` are that many tensors of
+one type and shape that follow each other, none below {tensor_wire.STACKED_LEAST} bytes.
 
 The connecting side sends Hello first. Until the handshake is complete, a peer may send only {{handshake}}, of at
 most {codec.HANDSHAKE_LIMIT >> 10} KiB. A peer of another version is refused with a Goodbye that names both versions.

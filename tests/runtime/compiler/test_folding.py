@@ -12,6 +12,17 @@ from tfmini.graph.node import Node, node_of
 from tfmini.runtime.compiler import folding
 from tfmini.runtime.compiler.folding import INPUT_BYTES, Folding
 from tfmini.runtime.compiler.kernel_calls import op_facts
+from tfmini.runtime.compiler.loops import lower_loop
+from tfmini.runtime.compiler.lowering import Compilation, Lowering
+from tfmini.runtime.resources import ResourceManager
+
+
+def program_lowering(nodes: list[Node]) -> Lowering:
+    """The nodes of a task, lowered."""
+    shared = Compilation(lambda device: "", ResourceManager(""), "CPU", [], True, lower_loop)
+    lowering = Lowering(shared, {node.name: node for node in nodes}, {})
+    lowering.run()
+    return lowering
 
 
 def fold(tensor: Any, *values: Any, again: int = 1) -> tuple[bool, dict[Any, Any]]:
@@ -81,3 +92,48 @@ def test_large_constants_of_equal_shape_are_folded() -> None:
 def test_what_is_not_folded_runs_in_the_step() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         assert session.run(tf.fill(tf.constant([4000, 4000]), np.int8(1))).sum() == 16_000_000
+
+
+def gated() -> tuple[Any, Any, Any]:
+    """A variable, an assignment of 5 to it, and a folded value that waits for the assignment."""
+    v = tf.Variable(0.0)
+    with tf.control_dependencies([v.assign(5.0)]):
+        one = tf.identity(tf.constant(1.0))
+    return v, one, -one
+
+
+def test_nodes_of_constants_behind_control_edges_are_folded() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        v, one, minus = gated()
+        nodes = [node_of(op) for op in tf.get_default_graph().get_operations()]
+        lowering = program_lowering(nodes)
+        assert lowering.constants[minus.op.name, 0] == -1.0
+        assert not {one.op.name, minus.op.name} & {unit.node.name for unit in lowering.units}
+        session.run(v.initializer)
+        assert session.run(minus) == -1.0
+        assert session.run(v) == 5.0  # a fetch of a folded node runs what is behind it
+
+
+@pytest.mark.parametrize("devices", ["/cpu:0 /cpu:0", "/cpu:0 /cpu:1", "/cpu:1 /cpu:0"])
+def test_what_waits_for_a_folded_node_waits_for_what_is_behind_it(devices: str) -> None:
+    first, second = devices.split()
+    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        with tf.device(first):
+            v, _, minus = gated()
+        with tf.device(second), tf.control_dependencies([tf.identity(minus)]):
+            behind = tf.no_op()
+        with tf.device(first), tf.control_dependencies([behind]):
+            late = v.read_value()
+        session.run(v.initializer)
+        assert session.run(late) == 5.0
+
+
+def test_gated_gradients_of_constants_are_folded() -> None:
+    """An optimizer gates the gradients of a sum of losses, which are constants until they meet the variables."""
+    with tf.Graph().as_default():
+        loss = tf.add_n([tf.reduce_sum(tf.Variable(tf.ones([3]))) for _ in range(4)])
+        tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+        nodes = [node_of(op) for op in tf.get_default_graph().get_operations()]
+        assert any(node.controls and node.op == "Identity" for node in nodes)
+        computed = {unit.node.op for unit in program_lowering(nodes).units}
+        assert "ApplyGradientDescent" in computed and not computed & {"Reshape", "BroadcastTo", "Tile", "Fill"}

@@ -13,14 +13,14 @@ the families import this module.
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.collector import collector_at_rest
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import GRADIENTS
@@ -82,7 +82,7 @@ def gradients(
         sweep = _Sweep(targets, sources, stops, settings)
         for y, seed in zip(targets, seeds):
             sweep.add(y, seed)
-        with _collector_at_rest():
+        with collector_at_rest():
             sweep.run()
     sweep.control_flow.finish()
     return [sweep.result(x, unconnected) for x in sources]
@@ -151,18 +151,6 @@ def _warn_of_integers(targets: list[Tensor]) -> None:
                 " got %r",
                 y.dtype,
             )
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Pauses Python's cycle collector, which took a third of the time: the new ops are all kept."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class ControlFlowGradients:

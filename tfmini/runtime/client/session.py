@@ -16,7 +16,7 @@ from tfmini import errors
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
-from tfmini.graph.node import node_of
+from tfmini.graph.node import node_of, nodes_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
@@ -209,7 +209,7 @@ class BaseSession:
                 self._master = self._connect()
             try:
                 as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
-                self._master.extend([as_node(op) for op in operations])
+                self._master.extend(nodes_of(operations, as_node))
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)

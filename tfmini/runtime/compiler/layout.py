@@ -161,13 +161,17 @@ class _Layout:
             return found
         nodes = lowering.nodes
         computed = {unit.node.name for unit in lowering.units if unit.form is not Form.SEND}
+        behind: dict[str, set[int]] = {}  # many units read the same constants and wait for the same nodes
         for unit in lowering.units:
             mine = found[index[unit.wave]]
-            sources = [e[0] for e in unit.reads()] + list(unit.node.controls)
+            sources = [e[0] for e in unit.reads()]
+            sources += unit.node.controls
             if unit.form is Form.SEND:  # a control edge is sent as a constant that waits
                 sources += [c for name in sources if name in nodes for c in nodes[name].controls]
             for source in sources:
-                mine.update(self._segments_behind(source, computed))
+                if source not in behind:
+                    behind[source] = self._segments_behind(source, computed)
+                mine |= behind[source]
         for key, wave in lowering.arrival_waves.items():
             for _, (name, _) in lowering.arrivals[key]:
                 for control in nodes[name].controls:
@@ -179,6 +183,9 @@ class _Layout:
     def _segments_behind(self, name: str, computed: set[str]) -> set[int]:
         """The segments that compute or receive the value of a name, seen through nodes without code."""
         lowering, index = self.lowering, self.index
+        first = lowering.nodes.get(name)
+        if (name in computed or name in lowering.arrival_nodes) and (first is None or first.op not in NEXT_OPS):
+            return {index[lowering.waves[name]]}
         found: set[int] = set()
         stack, seen = [name], {name}
         while stack:

@@ -354,8 +354,10 @@ class Lowering:
         derefs = self._derefs(node, facts, inputs)
         for position in facts.reference_outputs:
             self.references.add((node.name, position))
+        # Also behind control edges, as a Const with some: what waits for the node waits for what is behind it. Else the
+        # gradients that `tf.gradients` gates, of a sum say, would be computed in every step.
         if (
-            self.compilation.fold and facts.foldable and inputs and not node.controls
+            self.compilation.fold and facts.foldable and inputs and not (node.controls and facts.kernel.may_block)
             and self.compilation.folding.folds(node, facts, inputs)
         ):  # fmt: skip
             return

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tfmini import errors
+from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.omission import omit
 from tfmini.placement.decision import Decision
@@ -85,7 +86,7 @@ class MasterSession:
           FailedPreconditionError: when the session is closed.
         """
         self._check_open()
-        with self._lock:
+        with self._lock, collector_at_rest():
             for node in nodes:
                 if node.name in self.nodes:
                     text = (
@@ -187,7 +188,7 @@ class MasterSession:
 
     def _build(self, signature: _Signature, omitted: frozenset[str]) -> Plan:
         feeds, fetches, targets = signature
-        with self._lock:
+        with self._lock, collector_at_rest():
             incarnations = {d.name: d.incarnation for d in self.master.devices(())}
             return build_plan(
                 omit(self.nodes, omitted) if omitted else self.nodes, self.placement, feeds, fetches, targets,

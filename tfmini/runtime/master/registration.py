@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.collector import collector_at_rest
 from tfmini.rpc.messages import CreateWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.master.plan import Part, Plan
@@ -59,21 +60,33 @@ class Registration:
         self._timers: list[Any] = []
 
     def start(self) -> None:
-        """Sends the requests; a plan without remote parts is done at once."""
+        """Sends the requests; a plan without remote parts is done at once.
+
+        The requests leave first, so that the other tasks compile their parts while this one compiles its own.
+        """
         master = self.session.master
         remote = [p for p in self.plan.parts if p.task != master.task]
         self._left = len(remote) + 1
         try:
-            self._register_local()
             for part in remote:
                 part.peer = master.peer(part.task)
         except errors.OpError as error:
             self._finish(error)
             return
-        if remote and master.reactor is not None:
-            self._progress = master.reactor.call_later(_PROGRESS_S, self._report)
         for part in remote:
             self._open_session(part)
+        try:
+            self._register_local()
+        except errors.OpError as error:
+            self._finish(error)
+            return
+        except BaseException as error:  # even Ctrl-C: the other tasks must not keep their parts
+            self._finish(errors.InternalError.of(f"{type(error).__name__}: {error}"))
+            raise
+        if self.is_over:  # another task has failed meanwhile, and this one's part may have been too late to withdraw
+            self._withdraw_local()
+        elif remote and master.reactor is not None:
+            self._progress = master.reactor.call_later(_PROGRESS_S, self._report)
         self._one_done()
 
     def _register_local(self) -> None:
@@ -151,9 +164,10 @@ class Registration:
         part.incarnation = incarnation
         self._limit_time(part)
         try:
-            request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
-            # Without a deadline of its own: an answer that comes late must be heard, to withdraw the graph.
-            part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
+            with collector_at_rest():
+                request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
+                # Without a deadline of its own: an answer that comes late must be heard, to withdraw the graph.
+                part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
         except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting
             text = f"the part of {part.task} cannot be sent: {type(error).__name__}: {error}"
             self._finish(errors.InternalError.of(text))
@@ -250,10 +264,14 @@ class Registration:
     def _withdraw(self) -> None:
         """Lets the tasks forget the parts of a plan that will not be run."""
         for part in self.plan.parts:
+            if part.graph is None and part.graph_handle:
+                self._deregister(part)
+        self._withdraw_local()
+
+    def _withdraw_local(self) -> None:
+        for part in self.plan.parts:
             if part.graph is not None:
                 self.session.master.worker.deregister_graph(part.graph.handle)
-            elif part.graph_handle:
-                self._deregister(part)
 
     def _deregister(self, part: Part) -> None:
         _deregister_all([(part.peer, part.graph_handle, part.incarnation)])

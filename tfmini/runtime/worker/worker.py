@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import errors
+from tfmini.collector import collector_at_rest
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
@@ -139,17 +140,13 @@ class Worker:
             raise errors.AbortedError.of(
                 f'Session handle is not found: {session_handle}. Possibly this worker ("{self.task}") just restarted.',
             )
-        program = compile_program(
-            nodes,
-            task_of=task_of_device,
-            resources=session.resources,
-            feeds=options.get("feeds", ()),
-            fetches=options.get("fetches", ()),
-            fold_constants=options.get("fold_constants", True),
-            traced=options.get("traced", False),
-            kernels=session.kernels,
-            threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
-        )
+        with collector_at_rest():
+            program = compile_program(
+                nodes, task_of=task_of_device, resources=session.resources,
+                feeds=options.get("feeds", ()), fetches=options.get("fetches", ()),
+                fold_constants=options.get("fold_constants", True), traced=options.get("traced", False),
+                kernels=session.kernels, threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
+            )  # fmt: skip
         graph = RegisteredGraph(
             self.process.randbits(63) | 1, session_handle, program, session.resources, session.task or self.task,
             choose_driver(program, for_client and is_whole, self.reactor is not None), for_client,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
+from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
@@ -86,7 +87,8 @@ class _WorkerService:
 
     def _register(self, request: m.RegisterGraph, respond: Any) -> None:
         try:
-            nodes = [Node.from_wire(fields) for fields in request.graph]
+            with collector_at_rest():
+                nodes = [Node.from_wire(fields) for fields in request.graph]
             graph = self.worker.register_graph(request.session_handle, nodes, request.options)
         except errors.OpError as error:
             respond(error)

@@ -1,0 +1,78 @@
+"""The pause of Python's cycle collector."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tfmini.collector import collector_at_rest
+
+
+@pytest.fixture(autouse=True)
+def enabled() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.enable()
+    yield
+    if not was_enabled:
+        gc.disable()
+
+
+def test_the_collector_rests_inside_the_outermost_block() -> None:
+    with collector_at_rest():
+        with collector_at_rest():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_an_error_ends_the_pause() -> None:
+    with pytest.raises(KeyError), collector_at_rest():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    with collector_at_rest():
+        pass
+    assert not gc.isenabled()
+
+
+def test_the_last_of_several_threads_ends_the_pause() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with collector_at_rest():
+            begun.set()
+            end.wait(60)
+
+    thread = threading.Thread(target=hold)
+    with collector_at_rest():
+        thread.start()
+        assert begun.wait(60)
+    assert not gc.isenabled()
+    end.set()
+    thread.join(60)
+    assert gc.isenabled()
+
+
+def test_objects_of_a_long_pause_are_old() -> None:
+    with collector_at_rest():
+        made = [[] for _ in range(200_000)]  # type: ignore[var-annotated]
+    assert gc.get_count()[0] < 100_000
+    old = {id(thing) for thing in gc.get_objects(generation=2)}
+    assert all(id(thing) in old for thing in made[:10])
+    assert not gc.get_freeze_count()
+
+
+def test_frozen_objects_stay_frozen() -> None:
+    gc.freeze()
+    try:
+        with collector_at_rest():
+            made = [[] for _ in range(200_000)]  # type: ignore[var-annotated]
+        assert gc.get_freeze_count() and made
+    finally:
+        gc.unfreeze()
