@@ -4,7 +4,7 @@ A graph is compiled in the thread that answers other tasks, and its nodes may co
 result is known before it is computed: from the op's shape function, or else from the sizes of the inputs.
 
 A node behind control edges is folded as well, as a Const with some is a constant: it leaves no code, and what waits for
-it waits for what is behind it. Else each step would compute the gradients that `tf.gradients` gates, those of a sum say.
+it waits for what is behind it. Else each step would compute the gradients that `tf.gradients` gates, as of a sum.
 """
 
 from __future__ import annotations
