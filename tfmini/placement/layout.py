@@ -120,16 +120,21 @@ class _Arranging:
         self._change(pair.dst, pair.recv, {"_group": group})
 
     def _change(self, device: str, name: str, attrs: dict[str, Any]) -> None:
-        node = self.parts[device][name]
-        self.parts[device][name] = node.replace(attrs={**node.attrs, **attrs})
+        node = self.parts[device][name]  # `replace` takes three times as long
+        self.parts[device][name] = Node(name, node.op, node.device, node.inputs, node.controls, {**node.attrs, **attrs})
 
     def _consumers(self, device: str, name: str) -> list[Node]:
         if not hasattr(self, "_uses"):
-            self._uses: dict[tuple[str, str], list[Node]] = {}
+            ends = {(p.dst, p.recv) for p in self.partitions.pairs}
+            ends.update((p.src, p.source[0]) for p in self.partitions.pairs)
+            self._uses: dict[tuple[str, str], list[Node]] = {end: [] for end in ends}
             for where, nodes in self.partitions.parts.items():
+                crossing = {name for device, name in ends if device == where}
                 for node in nodes.values():
-                    for source in {s for s, _ in node.inputs} | set(node.controls):
-                        self._uses.setdefault((where, source), []).append(node)
+                    sources = {s for s, _ in node.inputs if s in crossing}
+                    sources.update(s for s in node.controls if s in crossing)
+                    for source in sources:
+                        self._uses[where, source].append(node)
         return self._uses.get((device, name), [])
 
     def _drop_if_unused(self, device: str, name: str) -> None:

@@ -60,7 +60,8 @@ def _number_all(parts: dict[str, Nodes], feeds_may_wait: bool, receivers: dict[b
         sends = [n for n in part.values() if n.op == "_Send" and not n.attrs["client_terminated"]]
         if sends:
             paths = frame_paths(part) if has_flow(part) else {}
-            count += _number_sends(sends, _waves(part, feeds_may_wait, paths, merges), paths, receivers)
+            names = [send.name for send in sends]
+            count += _number_sends(sends, _waves(part, names, feeds_may_wait, paths, merges), paths, receivers)
     return count
 
 
@@ -76,26 +77,27 @@ def _number_sends(
     return sum(map(len, groups.values()))
 
 
-def _waves(part: Nodes, feeds_may_wait: bool, paths: dict[str, FramePath], merges: bool) -> dict[str, Wave]:
-    """Returns the wave of each node. A node that waits is in its own wave."""
+def _waves(
+    part: Nodes, names: list[str], feeds_may_wait: bool, paths: dict[str, FramePath], merges: bool
+) -> dict[str, Wave]:
+    """Returns the waves of the nodes of these names. A node that waits is in its own wave."""
     bits: dict[str, int] = {}
     messages: dict[object, int] = {}
+    waiting_ops = {op for op in {node.op for node in part.values()} if op != "_Send" and may_wait(op)}
     for name, node in part.items():
-        if _holds_up(node, feeds_may_wait):
+        if node.op == "_Recv":
+            holds_up = feeds_may_wait or not node.attrs["client_terminated"]
+        else:
+            holds_up = node.op in waiting_ops
+        if holds_up:
             group = node.attrs.get("_group") if merges else None
             message = name if group is None else (node.attrs["send_device"], group)
             bits[name] = messages.setdefault(message, 1 << len(messages))
     needs = _needs(part, bits, paths)
     if not paths:
-        return {name: (mask, mask) for name, mask in needs.items()}
-    once = {name: _begun(node, part) for name, node in part.items()}
-    return {name: (mask, needs[name]) for name, mask in _needs(once, bits, paths).items()}
-
-
-def _holds_up(node: Node, feeds_may_wait: bool) -> bool:
-    if node.op == "_Recv":
-        return feeds_may_wait or not node.attrs["client_terminated"]
-    return node.op != "_Send" and may_wait(node.op)
+        return {name: (needs[name], needs[name]) for name in names}
+    begun = _needs({name: _begun(node, part) for name, node in part.items()}, bits, paths)
+    return {name: (begun[name], needs[name]) for name in names}
 
 
 def _begun(node: Node, part: Nodes) -> Node:

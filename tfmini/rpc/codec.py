@@ -47,6 +47,7 @@ _BYTES_PER_CONTAINER = 6
 
 _EXT_TENSOR, _EXT_DTYPE, _EXT_SHAPE = 1, 2, 3
 
+_dtype_extensions: dict[DType, msgpack.ExtType] = {}
 # Idle packers, reused because each allocates 256 KB. A thread takes one out while it packs.
 _packers: list[msgpack.Packer] = []
 
@@ -87,10 +88,13 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
 
 def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
     """msgpack's hook for types that it does not know."""
+    if type(value) is DType:  # most attrs of a graph, and there are few types
+        made = _dtype_extensions.get(value)
+        if made is None:
+            made = _dtype_extensions[value] = msgpack.ExtType(_EXT_DTYPE, bytes([value.as_datatype_enum]))
+        return made
     if isinstance(value, (np.ndarray, np.generic)):
         return msgpack.ExtType(_EXT_TENSOR, msgpack.packb(describe(value, frames)))
-    if isinstance(value, DType):
-        return msgpack.ExtType(_EXT_DTYPE, bytes([value.as_datatype_enum]))
     if isinstance(value, TensorShape):
         return msgpack.ExtType(_EXT_SHAPE, msgpack.packb(value.raw))
     raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r:.80}")

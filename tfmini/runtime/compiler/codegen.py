@@ -320,7 +320,10 @@ class BlockWriter:
     # ---- values -----------------------------------------------------------------------------
 
     def value(self, endpoint: Endpoint, deref: bool) -> str:
-        """The text for a value; a value in a slot is loaded once, unless a guard may skip the load."""
+        """The text for a value; a value in a slot is loaded once, unless a guard may skip the load.
+
+        The only use of a value reads the slot itself: with many variables, loads were half of the lines to compile.
+        """
         context = self.context
         state = context.states.get(endpoint)
         if state is not None:
@@ -330,7 +333,7 @@ class BlockWriter:
         name = self.local.get(endpoint)
         if name is None:
             name = f"s[{context.slots[endpoint]}]"
-            if not self.open:
+            if not self.open and self.uses.get(endpoint) != 1:
                 self.local[endpoint] = self._new_local()
                 self.emit(f"{self.local[endpoint]} = {name}")
                 name = self.local[endpoint]

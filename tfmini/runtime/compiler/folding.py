@@ -2,6 +2,9 @@
 
 A graph is compiled in the thread that answers other tasks, and its nodes may come from any client. So the size of a
 result is known before it is computed: from the op's shape function, or else from the sizes of the inputs.
+
+A node behind control edges is folded as well, as a Const with some is a constant: it leaves no code, and what waits for
+it waits for what is behind it. Else each step would compute the gradients that `tf.gradients` gates, as of a sum.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ class Folding:
             if kernel_checks.ENABLED:
                 function = kernel_checks.checked(function, facts.kernel, node)
             with np.errstate(all="ignore"):
-                result = function(*grouped(list_lengths(facts.op_def, node), values))
+                result = function(*(values if facts.flat else grouped(list_lengths(facts.op_def, node), values)))
         except Exception:  # noqa: BLE001 - any error belongs to the step that runs the node
             return False
         outputs = (result,) if facts.single else result

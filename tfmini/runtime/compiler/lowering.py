@@ -354,12 +354,8 @@ class Lowering:
         derefs = self._derefs(node, facts, inputs)
         for position in facts.reference_outputs:
             self.references.add((node.name, position))
-        # Also behind control edges, as a Const with some: what waits for the node waits for what is behind it. Else the
-        # gradients that `tf.gradients` gates, of a sum say, would be computed in every step.
-        if (
-            self.compilation.fold and facts.foldable and inputs and not (node.controls and facts.kernel.may_block)
-            and self.compilation.folding.folds(node, facts, inputs)
-        ):  # fmt: skip
+        foldable = facts.foldable and inputs and not (node.controls and facts.kernel.may_block)
+        if foldable and self.compilation.fold and self.compilation.folding.folds(node, facts, inputs):
             return
         if self._is_copy(node, facts, inputs, derefs):
             return

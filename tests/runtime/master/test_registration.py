@@ -1,0 +1,107 @@
+"""The parts of a plan are sent to other tasks before this task compiles its own; a failure withdraws all of them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tfmini import errors
+from tfmini.rpc.messages import DeregisterGraph, RegisterGraph, RegisterGraphReply
+from tfmini.runtime.master.registration import Registration
+
+HERE, THERE = "/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0"
+
+
+class World:
+    """A registration with a part here and one on another task; ``log`` has what happens, in order.
+
+    Args:
+      compile: what compiling the local part does; it may call ``answer``.
+    """
+
+    def __init__(self, compile: Callable[[World], Any] = lambda world: None) -> None:  # noqa: A002
+        self.log: list[str] = []
+        self.outcomes: list[errors.OpError | None] = []
+        self.answer: Callable[[Any], None] = lambda answer: None
+        self._compile = compile
+        peer = types.SimpleNamespace(call=self._call, incarnation=3, address="there", why="", state=None)
+        worker = types.SimpleNamespace(
+            now=lambda: 0.0, incarnation=1, register_graph=self._register,
+            deregister_graph=lambda handle: self.log.append(f"forget {handle} here"),
+        )  # fmt: skip
+        master = types.SimpleNamespace(
+            task=HERE, worker=worker, reactor=None, peer=lambda task: peer, open_local_session=lambda session: None
+        )
+        options = types.SimpleNamespace(fold_constants=True, operation_timeout_s=None)
+        session: Any = types.SimpleNamespace(
+            master=master, handle="s", options=options, in_process=True, registered_tasks={THERE: 3}
+        )
+        self.parts = [self._part(HERE), self._part(THERE)]
+        plan: Any = types.SimpleNamespace(parts=self.parts, traced=False, local=None)
+        self.registration = Registration(session, plan, self.outcomes.append)
+
+    @staticmethod
+    def _part(task: str) -> Any:
+        return types.SimpleNamespace(
+            task=task, nodes=[], feeds=[], fetches=[], graph=None, peer=None, graph_handle=0, incarnation=0
+        )
+
+    def _register(self, *_: Any) -> Any:
+        self.log.append("compile here")
+        self._compile(self)
+        return types.SimpleNamespace(handle=5, driver=types.SimpleNamespace(is_blocking=False))
+
+    def _call(self, request: Any, on_reply: Callable[[Any], None], **_: Any) -> None:
+        if isinstance(request, RegisterGraph):
+            self.log.append("ask the other task")
+            self.answer = on_reply
+        elif isinstance(request, DeregisterGraph):
+            self.log.append(f"forget {request.graph_handle} there")
+
+
+def test_the_other_tasks_compile_at_the_same_time() -> None:
+    world = World()
+    world.registration.start()
+    assert world.log == ["ask the other task", "compile here"]
+    assert world.outcomes == []
+    world.answer(RegisterGraphReply(7))
+    assert world.outcomes == [None] and world.parts[1].graph_handle == 7
+
+
+def test_an_answer_that_comes_before_the_own_part_is_compiled_does_not_end_the_registration() -> None:
+    world = World(lambda world: (world.answer(RegisterGraphReply(7)), world.log.append(str(world.outcomes))))
+    world.registration.start()
+    assert world.log[-1] == "[]" and world.outcomes == [None]
+
+
+def test_a_part_that_cannot_be_compiled_here_is_withdrawn_there() -> None:
+    def fail(world: World) -> None:
+        raise errors.InvalidArgumentError.of("no kernel")
+
+    world = World(fail)
+    world.registration.start()
+    assert [error.message for error in world.outcomes if error] == ["no kernel"]
+    world.answer(RegisterGraphReply(7))
+    assert world.log[-1] == "forget 7 there" and len(world.outcomes) == 1
+
+
+def test_an_interruption_of_the_compiler_is_a_failure() -> None:
+    def interrupt(world: World) -> None:
+        raise KeyboardInterrupt
+
+    world = World(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        world.registration.start()
+    assert isinstance(world.outcomes[0], errors.InternalError)
+    world.answer(RegisterGraphReply(7))
+    assert world.log[-1] == "forget 7 there" and len(world.outcomes) == 1
+
+
+def test_a_failure_there_while_this_task_compiles_withdraws_the_part_here() -> None:
+    world = World(lambda world: world.answer(errors.UnavailableError.of("gone")))
+    world.registration.start()
+    assert [error.message for error in world.outcomes if error] == ["gone"]
+    assert world.log[-1] == "forget 5 here"
