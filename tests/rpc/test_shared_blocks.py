@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -95,6 +96,74 @@ def test_idle_blocks_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPa
     for pool in pools:
         pool.close()
     assert not any(pool.owned_bytes for pool in pools)
+
+
+def test_large_blocks_stay_warm() -> None:
+    """However large a tensor is, the next step finds its block, within the share of the machine's memory."""
+    pool = BlockPool()
+    block = pool.take(shared_blocks.TOTAL_LIMIT // 2)  # its pages do not exist before it is filled
+    assert block is not None and pool.give_back(block.id) == []
+    assert pool.take(shared_blocks.TOTAL_LIMIT // 2) is block
+    pool.close()
+
+
+def test_idle_blocks_are_bounded_when_they_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks may be in use beyond the limit of a process. They do not stay when they return."""
+    monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 8 << 20)
+    monkeypatch.setattr(shared_blocks, "_MUCH_IDLE", 1 << 20)
+    pools = [BlockPool() for _ in range(3)]
+    lent = [(pool, block) for pool in pools for _ in range(3) if (block := pool.take(2 << 20)) is not None]
+    assert sum(pool.lent_bytes for pool in pools) == 18 << 20
+    for pool, block in lent:
+        pool.give_back(block.id)
+    assert 0 < sum(pool.owned_bytes for pool in pools) <= 8 << 20
+    for pool in pools:
+        pool.close()
+
+
+def test_blocks_that_no_message_uses_are_given_back() -> None:
+    shed: list[int] = []
+    pool = BlockPool(on_shed=shed.extend)
+    blocks = [block for _ in range(3) if (block := pool.take(1 << 20)) is not None]
+    for block in blocks:
+        pool.give_back(block.id)
+    assert pool.age() and not shed
+    used = pool.take(1 << 20)
+    assert used is blocks[2]  # the latest one: the others grow old
+    pool.give_back(used.id)
+    assert pool.age() and shed == [blocks[0].id, blocks[1].id]
+    assert not pool.age() and pool.owned_bytes == 0
+    pool.close()
+
+
+class _Later:
+    """A reactor whose calls of later the test makes."""
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], None]] = []
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        call()
+
+    def call_later(self, delay: float, call: Any, *args: Any) -> Any:
+        self.later.append(lambda: call(*args))
+        return SimpleNamespace(cancel=lambda: None)
+
+
+def test_both_sides_let_go_of_what_no_message_uses() -> None:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reactor = _Later()
+    sender = LaneMemory(mine, cast(Any, reactor), lambda: receiver.read_notes(sender.pop_notes()))
+    receiver = LaneMemory(theirs, cast(Any, _AtOnce()), lambda: sender.read_notes(receiver.pop_notes()))
+    block = sender.share([bytes(1 << 20)])
+    assert block is not None and sender.send_descriptor(block)
+    receiver.borrow(block.id)
+    assert sender.statistics()["idle_blocks"] == 1 and block.id in receiver._cache
+    while reactor.later:
+        reactor.later.pop()()
+    assert sender.statistics()["idle_blocks"] == 0 and block.id not in receiver._cache
+    sender.close()
+    receiver.close()
 
 
 def test_without_descriptors_a_block_says_what_to_do() -> None:

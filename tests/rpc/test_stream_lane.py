@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc import stream_lane
+from tfmini.rpc import receive_buffers, stream_lane
 from tfmini.rpc.connection_messages import Heartbeat
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.kept_memory import KEEP_S
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.membership import LOST_AFTER_S, TICK_S
 from tfmini.rpc.peer import State
@@ -237,6 +239,26 @@ def test_the_environment_can_switch_streams_off(monkeypatch: Any) -> None:
     assert not stream_lane.streams_wanted()
     monkeypatch.delenv("TFMINI_STREAM")
     assert stream_lane.streams_wanted()
+
+
+def test_idle_buffers_are_given_back(monkeypatch: Any) -> None:
+    now, later = [100.0], []
+    monkeypatch.setattr(receive_buffers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pool = ReceiveBuffers()
+    pool.call_later = lambda delay, call: later.append(call)
+    held, _ = pool.take(1 << 20)
+    pool.take(2 << 20)  # nothing keeps it
+    assert pool.idle_bytes == 2 << 20 and len(later) == 1
+    now[0] += KEEP_S + 1
+    later.pop()()
+    assert pool.idle_bytes == 0 and len(later) == 1  # one buffer is in use
+    del held, _
+    assert pool.idle_bytes == 1 << 20
+    now[0] += KEEP_S + 1
+    later.pop()()
+    assert pool.idle_bytes == 0 and not later
+    pool.take(1 << 20)
+    assert later  # once more
 
 
 def test_numpy_views_of_a_buffer_keep_it() -> None:

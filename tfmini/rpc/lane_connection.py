@@ -25,7 +25,7 @@ from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.lane_memory import LaneMemory
 from tfmini.rpc.lane_wire import SHARE_FROM, SINGLE
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.receive_buffers import memory_for
+from tfmini.rpc.receive_buffers import RECEIVE_BUFFERS, memory_for
 from tfmini.rpc.send_queue import SendQueue
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
@@ -65,6 +65,7 @@ class LaneConnection(Connection):
         self._has_borrowed = False
         self.kind = "stream lane" if fd_sock is None else "local lane"
         sock.setblocking(False)
+        RECEIVE_BUFFERS.call_later = reactor.call_later
         if fd_sock is not None:
             self.peer_pid = peer_credentials(sock)[0]
         not_for_children(self)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.rpc.descriptors import at_limit, has_room
+from tfmini.rpc.kept_memory import KEEP_S
 from tfmini.rpc.lane_wire import FLAG, PLACE
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
@@ -37,6 +38,7 @@ class LaneMemory:
         self._pool = BlockPool(on_shed=self._on_shed)
         self._cache = BlockCache(self._on_free)
         self._timer: Any = None
+        self._ageing: Any = None  # the timer of `_age`, while there are idle blocks
         self._closed = False
         self._freed_bytes = 0  # since the last notes, about: threads may miss each other's
         self.notes: collections.deque[int] = collections.deque()
@@ -118,6 +120,14 @@ class LaneMemory:
                 self.notes.extend(block_id | FLAG for block_id in self._pool.give_back(note))
             except KeyError:
                 raise ValueError(f"block {note} was returned but not lent") from None
+        if notes and self._ageing is None and not self._closed:
+            self._ageing = self._reactor.call_later(KEEP_S, self._age)
+
+    def _age(self) -> None:
+        """Gives back what no message uses any more, as long as there is something to give back."""
+        self._ageing = None
+        if self._pool.age() and not self._closed:
+            self._ageing = self._reactor.call_later(KEEP_S, self._age)
 
     def _on_free(self, block_id: int, nbytes: int) -> None:
         """Notes that the last view of a transfer is gone. See `BlockCache`: this must not lock."""
@@ -143,8 +153,9 @@ class LaneMemory:
     def close(self) -> None:
         """Releases the blocks, mappings and socket; transfers in use stay valid."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._ageing):
+            if timer is not None:
+                timer.cancel()
         self._sock.close()
         self._pool.close()
         self._cache.close()

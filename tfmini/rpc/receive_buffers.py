@@ -2,22 +2,22 @@
 
 Faulting in fresh pages costs more than receiving into them (64 MB over loopback tcp: 85 ms into
 fresh memory, 35 ms into warm memory). So a buffer returns to the pool when the last view of its
-message is gone, as blocks of shared memory do.
+message is gone, as blocks of shared memory do. It stays as long as blocks do, see `kept_memory`.
 """
 
 from __future__ import annotations
 
 import collections
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tfmini.rpc.kept_memory import KEEP_S, kept_limit
 from tfmini.rpc.shared_blocks import Loan, lend, size_class
 
 POOL_FROM = 1 << 20  # bytes; for smaller messages the allocator reuses warm memory
-IDLE_LIMIT = 256 << 20  # bytes of idle buffers in the process
-_KEEP_S = 30.0  # an idle buffer that is older is dropped when another one returns
 
 
 class _Buffer:
@@ -31,10 +31,19 @@ class _Buffer:
 
 
 class ReceiveBuffers:
-    """A pool of buffers. Thread-safe without a lock, since a buffer may return inside a garbage collection."""
+    """A pool of buffers. Thread-safe without a lock, since a buffer may return inside a garbage collection.
 
-    def __init__(self, idle_limit: int = IDLE_LIMIT) -> None:
-        self._idle_limit = idle_limit
+    Args:
+      idle_limit: bytes of idle buffers; None: `kept_limit`.
+
+    Attributes:
+      call_later: (seconds, function): the clock of the latest connection; None: idle buffers stay until others return.
+    """
+
+    def __init__(self, idle_limit: int | None = None) -> None:
+        self._idle_limit = kept_limit() if idle_limit is None else idle_limit
+        self.call_later: Callable[..., Any] | None = None
+        self._sweep_at = 0.0  # when `_sweep` will have been called; later: its clock was closed before
         self._idle: collections.deque[_Buffer] = collections.deque()  # oldest first
         self._loans: dict[int, Loan] = {}  # by id(): a weak reference's hash is that of its array
 
@@ -54,7 +63,18 @@ class ReceiveBuffers:
         memory = memoryview(buffer.raw)
         owner, loan = lend(memory, nbytes, buffer, self._freed)
         self._loans[id(loan)] = loan
+        if self.call_later is not None and (now := time.monotonic()) > self._sweep_at:
+            self._sweep_at = now + 2 * KEEP_S
+            self.call_later(KEEP_S, self._sweep)
         return memory[:nbytes], owner
+
+    def _sweep(self) -> None:
+        """Gives back what has been idle for long, and comes again while there are buffers."""
+        self._sweep_at = 0.0
+        self._drop_old(time.monotonic())
+        if self.call_later is not None and (self._idle or self._loans):
+            self._sweep_at = time.monotonic() + 2 * KEEP_S
+            self.call_later(KEEP_S, self._sweep)
 
     def _find(self, capacity: int) -> _Buffer | None:
         for buffer in reversed(tuple(self._idle)):
@@ -71,8 +91,11 @@ class ReceiveBuffers:
         buffer: _Buffer = loan.item
         buffer.idle_since = now = time.monotonic()
         self._idle.append(buffer)
+        self._drop_old(now)
+
+    def _drop_old(self, now: float) -> None:
         try:
-            while self._idle[0].idle_since < now - _KEEP_S or self.idle_bytes > self._idle_limit:
+            while self._idle[0].idle_since < now - KEEP_S or self.idle_bytes > self._idle_limit:
                 self._idle.popleft()
         except IndexError:  # the pool is empty
             return

@@ -7,6 +7,10 @@ transfer is one read-only numpy array over the mapping, and the parts are views 
 view is gone, the receiver returns the block's id to the sender. Blocks are sealed against resizing, so
 a faulty sender cannot cause a SIGBUS in the receiver.
 
+Idle blocks stay warm for the next step, whatever their size, within a share of the machine's memory; a block that no
+message has used for a while is dropped (`kept_memory`). With a fixed limit of bytes, a larger tensor would take new
+memory in every step, which makes it 7 times as slow per byte.
+
 Python's mmap keeps a descriptor per mapping, so the number of blocks is bounded, too.
 """
 
@@ -24,14 +28,16 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.rpc.kept_memory import kept_limit
+
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if hasattr(fcntl, "F_SEAL_SHRINK") else 0x2 | 0x4
 _ADD_SEALS = getattr(fcntl, "F_ADD_SEALS", 1033)
 _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
-IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
-TOTAL_LIMIT = 2 << 30  # bytes of a process's blocks, idle and lent, beyond which idle ones are dropped
+TOTAL_LIMIT = kept_limit()  # bytes of a process's blocks, idle and lent, beyond which idle ones are dropped
 LENT_LIMIT, TOTAL_LENT_LIMIT = 2 << 30, 16 << 30  # bytes in use by a receiver, by all; beyond, no more blocks are made
+_MUCH_IDLE, _LARGE = 256 << 20, 1 << 20  # bytes: a pool with more idle ones looks at all pools when a large one returns
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
 LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
@@ -53,7 +59,7 @@ class Block:
     seconds, in which no heartbeat could be sent).
     """
 
-    __slots__ = ("_is_fresh", "bytes", "capacity", "fd", "id")
+    __slots__ = ("_is_fresh", "bytes", "capacity", "fd", "id", "is_unused")
 
     def __init__(self, id: int, capacity: int) -> None:
         self.id = id
@@ -68,6 +74,7 @@ class Block:
             raise
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)
         self._is_fresh = True
+        self.is_unused = False  # since the last `BlockPool.age`
 
     def fill(self, parts: Sequence[Any]) -> None:
         """Copies the parts into the block, each to the next multiple of 64.
@@ -105,7 +112,7 @@ _pools: weakref.WeakValueDictionary[int, BlockPool] = weakref.WeakValueDictionar
 def _limit_total() -> bool:
     """Drops idle blocks of the connections that use theirs least, beyond the process's limit.
 
-    Called when a block is made, which takes much longer; a block that is used again costs nothing here.
+    Called when a block is made or a large one returns, which takes much longer; other messages cost nothing here.
     Returns whether the blocks in use are below their own limit.
     """
     pools = [pool for ref in _pools.valuerefs() if (pool := ref()) is not None]
@@ -124,15 +131,16 @@ class BlockPool:
     """A sender's blocks for one connection. Thread-safe.
 
     Args:
-      on_shed: gets the ids of blocks that were dropped for the sake of other connections.
+      idle_limit: bytes of its idle blocks; None: `TOTAL_LIMIT`.
+      on_shed: gets the ids of blocks that were dropped for the sake of other connections, or by `age`.
 
     Attributes:
       owned_bytes: of all its blocks.
       uses: how many blocks came back since blocks were dropped for the sake of other connections.
     """
 
-    def __init__(self, idle_limit: int = IDLE_LIMIT, on_shed: Callable[[list[int]], None] | None = None) -> None:
-        self._idle_limit = idle_limit
+    def __init__(self, idle_limit: int | None = None, on_shed: Callable[[list[int]], None] | None = None) -> None:
+        self._idle_limit = TOTAL_LIMIT if idle_limit is None else idle_limit
         self._on_shed = on_shed
         self._lock = threading.Lock()
         self._serial = itertools.count(1)
@@ -151,6 +159,7 @@ class BlockPool:
                 if block.capacity == capacity:
                     del self._idle[block.id]
                     self._idle_bytes -= capacity
+                    block.is_unused = False
                     self._lent[block.id] = block
                     return block
             is_full = self.lent_bytes > LENT_LIMIT or len(self._lent) + len(self._idle) >= BLOCK_LIMIT
@@ -188,6 +197,9 @@ class BlockPool:
             self._idle_bytes += block.capacity
             while self._idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
                 dropped.append(self._drop_oldest())
+            is_much = self._idle_bytes > _MUCH_IDLE and block.capacity >= _LARGE
+        if is_much:
+            _limit_total()
         return dropped
 
     def _drop_oldest(self) -> int:
@@ -208,6 +220,20 @@ class BlockPool:
         if dropped and self._on_shed is not None:
             self._on_shed(dropped)
         return freed
+
+    def age(self) -> bool:
+        """Drops the blocks that no message has used since the last call of this; returns whether idle ones are left."""
+        dropped = []
+        with self._lock:
+            # The latest used are taken first, so those that are never needed at the same time grow old.
+            while self._idle and next(iter(self._idle.values())).is_unused:
+                dropped.append(self._drop_oldest())
+            for block in self._idle.values():
+                block.is_unused = True
+            has_idle = bool(self._idle)
+        if dropped and self._on_shed is not None:
+            self._on_shed(dropped)
+        return has_idle
 
     def discard(self, block_id: int) -> None:
         """Drops a lent block that was not sent."""
