@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 _FLOAT32 = 3  # dnnl_f32
 _ANY_LAYOUT = 1  # dnnl_format_tag_any: oneDNN chooses
 _CPU, _IN_ORDER = 1, 1
-_USER_SCRATCHPAD = 1
+USER_SCRATCHPAD = 1
 FORWARD_TRAINING, DIRECT, MAX = 64, 1, 0x1FF  # dnnl_forward_training, dnnl_convolution_direct, dnnl_pooling_max
 # Arguments of a primitive, and the queries for their layouts.
 SOURCE, RESULT, WEIGHTS, SCRATCHPAD = 1, 17, 33, 80
@@ -163,7 +163,7 @@ class Library:
         check(self.slow.dnnl_stream_create(ctypes.byref(self.stream), self.engine, _IN_ORDER))
         check(self.quick.dnnl_primitive_attr_create(ctypes.byref(self.attributes)))
         # A scratchpad of the library's own could serve one thread only.
-        check(self.quick.dnnl_primitive_attr_set_scratchpad_mode(self.attributes, _USER_SCRATCHPAD))
+        check(self.quick.dnnl_primitive_attr_set_scratchpad_mode(self.attributes, USER_SCRATCHPAD))
 
     @staticmethod
     def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

@@ -8,10 +8,14 @@ dense ops run it on blocks that stay in the processor's cache, and the sparse op
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from tfmini.numerics import onednn_updates
+from tfmini.numerics.onednn_elementwise import accepts
 
 Array = Any
 Rule = Callable[..., None]
@@ -21,6 +25,8 @@ Rule = Callable[..., None]
 BLOCK_ELEMENTS = 32 * 1024
 # Up to this size, whole arrays are faster than blocks.
 WHOLE_ELEMENTS = 4 * BLOCK_ELEMENTS
+# From this size on, the rules that oneDNN has are faster there, with one thread as well.
+ONEDNN_ELEMENTS = WHOLE_ELEMENTS
 
 
 def run_blockwise(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequence[Any]) -> None:
@@ -31,6 +37,8 @@ def run_blockwise(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Seque
     """
     var = arrays[0]
     size = var.size
+    if size >= ONEDNN_ELEMENTS and _run_by_onednn(rule, arrays, grad, hyper):
+        return
     if size <= WHOLE_ELEMENTS:
         rule(*arrays, grad, np.empty_like(var), *hyper)
         return
@@ -41,6 +49,16 @@ def run_blockwise(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Seque
         block = slice(start, start + BLOCK_ELEMENTS)
         parts = [a[block] for a in flat]
         rule(*parts, scratch[: parts[0].size], *hyper)
+
+
+def _run_by_onednn(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequence[Any]) -> bool:
+    """Applies a rule by oneDNN; returns False, having done nothing, where that isn't possible."""
+    plain, attrs = (rule.func, rule.keywords) if isinstance(rule, functools.partial) else (rule, {})
+    found = _ONEDNN_RULES.get(plain)
+    if found is None or not accepts(*arrays, grad):
+        return False
+    found(*arrays, grad, *hyper, **attrs)
+    return True
 
 
 def gradient_descent(var: Array, grad: Array, t: Array, lr: Any) -> None:
@@ -93,9 +111,7 @@ def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, 
         np.subtract(var, t, out=var)
 
 
-def keras_momentum(
-    var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, *, use_nesterov: bool
-) -> None:
+def keras_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, *, use_nesterov: bool) -> None:
     """accum = mu * accum - lr * grad; var += accum, or with ``use_nesterov`` mu * accum - lr * grad"""
     np.multiply(grad, lr, out=t)
     np.multiply(accum, mu, out=accum)
@@ -116,9 +132,7 @@ def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, *, update_
     _descend_by_quotient(var, grad, t, lr)
 
 
-def adagrad_v2(
-    var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any, *, update_slots: bool
-) -> None:
+def adagrad_v2(var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any, *, update_slots: bool) -> None:
     """`adagrad` with sqrt(accum) + epsilon in place of sqrt(accum)."""
     if update_slots:
         _add_square(accum, grad, t)
@@ -366,3 +380,13 @@ def power_sign(var: Array, m: Array, grad: Array, t: Array, lr: Any, logbase: An
     np.exp(t, out=t)
     np.multiply(t, grad, out=t)
     _descend(var, t, lr)
+
+
+_ONEDNN_RULES: dict[Rule, Rule] = {
+    gradient_descent: onednn_updates.gradient_descent,
+    momentum: onednn_updates.momentum,
+    adagrad: onednn_updates.adagrad,
+    adagrad_v2: onednn_updates.adagrad_v2,
+    adam: onednn_updates.adam,
+    rms_prop: onednn_updates.rms_prop,
+}
