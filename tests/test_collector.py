@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 
@@ -76,3 +77,27 @@ def test_frozen_objects_stay_frozen() -> None:
         assert gc.get_freeze_count() and made
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_keep_the_pause_of_a_thread_that_it_lacks() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with collector_at_rest():
+            begun.set()
+            end.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert begun.wait(60)
+    child = os.fork()
+    if not child:
+        is_enabled = gc.isenabled()
+        with collector_at_rest():
+            rests = not gc.isenabled()
+        os._exit(0 if is_enabled and rests and gc.isenabled() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    end.set()
+    thread.join(60)
+    assert gc.isenabled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ def collector_at_rest() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _pauses -= 1
+            _pauses = max(0, _pauses - 1)  # 0 in a child that was forked inside the block
             if not _pauses and _was_enabled:
                 _call_old()
                 gc.enable()
@@ -45,3 +46,15 @@ def _call_old() -> None:
     if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
         gc.freeze()  # two moves of whole lists: there is no function that moves them directly
         gc.unfreeze()
+
+
+def _after_fork() -> None:
+    """Ends the pauses of the parent's other threads, which do not run in the child."""
+    global _lock, _pauses
+    _lock = threading.RLock()
+    if _pauses and _was_enabled:
+        gc.enable()
+    _pauses = 0
+
+
+os.register_at_fork(after_in_child=_after_fork)

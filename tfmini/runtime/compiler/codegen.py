@@ -225,6 +225,8 @@ class BlockWriter:
     def _wanted(self, unit: Unit) -> tuple[int, ...]:
         """The outputs that somebody takes."""
         name, uses, slots = unit.node.name, self.uses, self.context.slots
+        if unit.outputs == 1:
+            return (0,) if uses.get((name, 0)) or (name, 0) in slots else ()
         named = range(unit.outputs) if unit.outputs <= _FEW_OUTPUTS else sorted(self._named(name))
         return tuple(i for i in named if i < unit.outputs and (uses.get((name, i)) or (name, i) in slots))
 

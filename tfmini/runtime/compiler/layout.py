@@ -133,11 +133,13 @@ class _Layout:
         for unit in lowering.units:
             makers.setdefault(unit.node.name, []).append(unit)
         for unit in lowering.units:
+            block = unit.block
             for endpoint in unit.reads():
-                name, index = endpoint
-                blocks = [maker.block for maker in makers.get(name, ()) if index < maker.outputs]
-                if blocks and blocks[-1] != unit.block:
-                    lowering.slot_for(endpoint)
+                for maker in reversed(makers.get(endpoint[0], ())):
+                    if endpoint[1] < maker.outputs:
+                        if maker.block != block:
+                            lowering.slot_for(endpoint)
+                        break
         for endpoint in lowering.kept:
             lowering.slot_for(endpoint)
 

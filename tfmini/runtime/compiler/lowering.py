@@ -438,7 +438,7 @@ class Lowering:
                 facts = op_facts(node.op, self.compilation.device_type)
                 if facts is not None and facts.foldable and not facts.reference_outputs and node.op not in _CHECKS:
                     continue
-            taken.update(e[0] for e in unit.reads())
+            taken.update([e[0] for e in unit.reads()])
             kept.append(unit)
         kept.reverse()
         self.units = kept

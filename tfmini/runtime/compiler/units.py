@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -56,11 +55,9 @@ class Unit:
     function: str = ""
     updates: tuple[str, ...] = ()
 
-    def reads(self) -> Iterator[Endpoint]:
-        """Every value that its text names: inputs, and the values of its conditions."""
-        yield from self.inputs
-        for endpoint, _ in self.guard:
-            yield endpoint
-        for way in self.ways:
-            for endpoint, _ in way:
-                yield endpoint
+    def reads(self) -> list[Endpoint]:
+        """Every value that its text names: inputs, and the values of its conditions. The caller must not change it."""
+        if not self.guard and not self.ways:
+            return self.inputs
+        conditions = [self.guard, *self.ways]
+        return [*self.inputs, *(endpoint for condition in conditions for endpoint, _ in condition)]
