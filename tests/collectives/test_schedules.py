@@ -63,6 +63,22 @@ def test_ring_and_direct_agree_on_all_ranks(size, count, dtype, merge, final, pi
             np.testing.assert_allclose(result.astype(float), expected.astype(float), rtol=1e-2)
 
 
+def test_the_result_takes_memory_when_the_others_have_begun() -> None:
+    """Before, the memory of the run before may still be in use, and this run would need a second one."""
+    taken: list[int] = []
+
+    def memory() -> tuple[np.ndarray, np.ndarray]:
+        taken.append(1)
+        return (np.empty(8, np.float32),) * 2
+
+    mine, other = (schedules.RingReduce(r, 2, np.full(8, r + 1, np.float32), "Add", "Id", 2, memory) for r in (0, 1))
+    mine.begin()
+    assert not taken
+    for send in other.begin():
+        mine.receive(1, send.tag, send.values)
+    assert taken == [1]
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 @pytest.mark.parametrize("count", [100, 100_003, 1_500_000])
 def test_messages_and_bytes_are_those_of_the_cost_model(size: int, count: int) -> None:

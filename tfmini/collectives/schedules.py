@@ -17,6 +17,7 @@ import numpy as np
 
 Array = Any
 Merge = Callable[..., Array]
+Memory = Callable[[], tuple[Array, Array]]
 
 MERGES: dict[str, Merge] = {"Add": np.add, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum}
 
@@ -118,25 +119,28 @@ class RingReduce:
     at rank c - 1. In the second phase it goes round the ring once more. Each rank sends 2·(N−1)/N of the tensor.
 
     Args:
-      out: one-dimensional memory of the value's size and dtype for the result, and the view of it to send and return.
+      memory: returns one-dimensional memory of the value's size and dtype for the result, and the view of it to send
+        and return. It is called when the first message arrives: until the ranks have begun, the last messages of the
+        run before may still be queued, and their memory is that of its result. So one of these is enough, not two.
     """
 
     def __init__(
         self, rank: int, size: int, value: Array, merge: str, final: str, pieces: int | None = None,
-        out: tuple[Array, Array] | None = None,
+        memory: Memory | None = None,
     ) -> None:  # fmt: skip
         self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
         self._shape = value.shape
         self._mine = np.ascontiguousarray(value).reshape(-1)
-        self._out: Array
-        self._view: Array
-        self._out, self._view = out or (np.empty_like(self._mine),) * 2
+        self._out: Array = None
+        self._view: Array = None
+        self._memory = memory or (lambda: (np.empty_like(self._mine),) * 2)
         self._pieces = pieces or piece_count(self._mine.nbytes, size)
         self._left = 2 * (size - 1) * self._pieces
         self._begun = min(self._pieces, PIECES_AHEAD)
         self._next = (rank + 1) % size
         self.done = self._left == 0
         if self.done:
+            self._out, self._view = self._memory()
             self._out[...] = self._mine  # the mean of one value is the value
 
     def _span(self, chunk: int, piece: int) -> slice:
@@ -155,6 +159,8 @@ class RingReduce:
 
     def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
         step, piece = divmod(tag, self._pieces)
+        if self._out is None:
+            self._out, self._view = self._memory()
         self._left -= 1
         self.done = self._left == 0
         last = self._size - 1
@@ -279,7 +285,7 @@ def piece_count(nbytes: int, size: int) -> int:
 
 def all_reduce(
     rank: int, size: int, value: Array, merge: str, final: str, pieces: int = 1,
-    out: tuple[Array, Array] | None = None,
+    memory: Memory | None = None,
 ) -> Schedule:  # fmt: skip
     """Returns the schedule of an all-reduce: direct for small tensors, otherwise the ring.
 
@@ -287,8 +293,8 @@ def all_reduce(
       merge: ``Add``, ``Mul``, ``Min`` or ``Max``.
       final: ``Id``, or ``Div`` to divide by the number of ranks.
       pieces: the minimum number of pieces of each chunk.
-      out: see `RingReduce`.
+      memory: see `RingReduce`.
     """
     if value.nbytes <= DIRECT_LIMIT // max(1, size - 1) or size == 1:
         return DirectReduce(rank, size, value, merge, final)
-    return RingReduce(rank, size, value, merge, final, max(pieces, piece_count(value.nbytes, size)), out)
+    return RingReduce(rank, size, value, merge, final, max(pieces, piece_count(value.nbytes, size)), memory)

@@ -10,7 +10,9 @@ import numpy as np
 
 import tfmini as tf
 from tfmini import errors
+from tfmini.collectives import schedules
 from tfmini.rpc import messages as m
+from tfmini.runtime.collectives import calls
 from tfmini.runtime.collectives.calls import BEGINS
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.collectives.groups import UNTOLD_MS
@@ -206,4 +208,19 @@ def test_a_restarted_member_joins_at_the_step_of_the_others() -> None:
     assert [answer.value.tolist() for answer in both(executor, 2, 12)] == [[2.0, 2.0]] * 2
     end_life(executor, finished_by_one=False)
     assert {life.finished for life in executor._past.of.values()} == {2}
+    executor.close()
+
+
+def test_without_memory_for_the_result_the_group_ends(monkeypatch: Any) -> None:
+    """The result of a ring gets its memory when data arrive, from nobody who could be told of the failure."""
+
+    def no_memory(value: Any) -> Any:
+        raise MemoryError("no more")
+
+    executor = CollectiveExecutor(TASK, current_process())
+    monkeypatch.setattr(calls, "result_memory", no_memory)
+    monkeypatch.setattr(schedules, "DIRECT_LIMIT", 0)
+    answers = [call(executor, index, 2) for index in range(2)]
+    for answer in answers:
+        assert isinstance(answer.error, errors.ResourceExhaustedError) and "no more" in answer.error.message
     executor.close()

@@ -153,8 +153,8 @@ def _described(node: Node, reduction: tuple[str, str] | None, pieces: int) -> st
 def _reduce(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     assert call.about.reduction is not None
     merge, final = call.about.reduction
-    out = result_memory(call.value)
-    return schedules.all_reduce(rank, len(members), call.value, merge, final, call.about.pieces, out)
+    value, pieces = call.value, call.about.pieces
+    return schedules.all_reduce(rank, len(members), value, merge, final, pieces, lambda: result_memory(value))
 
 
 def result_memory(value: Any) -> tuple[Any, Any]:

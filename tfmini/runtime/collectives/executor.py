@@ -268,10 +268,11 @@ class CollectiveExecutor:
                 sends = exchange.schedule.receive(message.sender, message.tag, message.values[0])
                 self.traffic.data(member, exchange, sends)
                 finished = exchange.finish()
-        except (ValueError, IndexError) as error:  # data that does not fit: no other code would end the exchange
+        except (ValueError, IndexError, MemoryError) as error:  # it does not fit: no other code would end the exchange
             text = f"{member.who(member.rank)} cannot use the data that {member.who(message.sender)} sent for"
             text = f"{text} {exchange.call.describe()}: {error}"
-            self.fail(member, errors.InvalidArgumentError.of(text), tell=True)
+            kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InvalidArgumentError
+            self.fail(member, kind.of(text), tell=True)
             return
         self._post(member, exchange, sends)
         if finished:
