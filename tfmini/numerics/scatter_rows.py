@@ -57,6 +57,14 @@ def check_nd_indices(indices: Any, shape: tuple[int, ...]) -> None:
         raise InvalidArgumentError.of(f"{place} = [{row}] does not index into shape {format_raw(shape)}")
 
 
+def first_positions(numbers: Any, size: int) -> Any:
+    """For each element of a vector of integers in ``[0, size)``, the position of the first element equal to it."""
+    first = np.empty(size, np.intp)
+    # Stored backwards, so that the first of several positions is stored last.
+    first[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
+    return first[numbers]
+
+
 def scatter_rows(operation: str, rows: Any, indices: Any, updates: Any) -> None:
     """``rows[i] = operation(rows[i], update)`` for each pair of ``indices`` and ``updates``, in order.
 

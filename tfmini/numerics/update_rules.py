@@ -27,6 +27,9 @@ BLOCK_ELEMENTS = 32 * 1024
 WHOLE_ELEMENTS = 4 * BLOCK_ELEMENTS
 # From this size on, the rules that oneDNN has are faster there, with one thread as well.
 ONEDNN_ELEMENTS = WHOLE_ELEMENTS
+# It gets at most this many at once, so that the scratch memory, which a thread keeps, has 4 MB and not the size of the
+# largest variable.
+ONEDNN_BLOCK = 1 << 20
 
 
 def run_blockwise(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequence[Any]) -> None:
@@ -57,7 +60,9 @@ def _run_by_onednn(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequ
     found = _ONEDNN_RULES.get(plain)
     if found is None or not accepts(*arrays, grad):
         return False
-    found(*arrays, grad, *hyper, **attrs)
+    flat = [a.reshape(-1) for a in (*arrays, grad)]
+    for start in range(0, grad.size, ONEDNN_BLOCK):
+        found(*[a[start : start + ONEDNN_BLOCK] for a in flat], *hyper, **attrs)
     return True
 
 

@@ -34,3 +34,22 @@ def test_runs_of_one_row_and_of_several_are_summed_alike(segments: int, dtype: t
     assert total.dtype == dtype and (total == wanted["sum"]).all()
     there = np.isin(np.arange(segments), ids)
     assert (most[there] == wanted["max"][there]).all()
+
+
+@pytest.mark.parametrize("name,ufunc,empty", [("sum", np.add, 0), ("max", np.maximum, np.finfo(np.float32).min)])
+@pytest.mark.parametrize("repeated", [0, 1, 5, 60])
+def test_unsorted_segments_of_one_row_and_of_several_are_reduced_alike(
+    name: str, ufunc: np.ufunc, empty: float, repeated: int
+) -> None:
+    random = np.random.default_rng(repeated)
+    ids = random.permutation(np.concatenate([np.arange(50), random.integers(0, 70, repeated), [-1]]))
+    data = random.integers(-9, 9, (ids.size, 3)).astype(np.float32)  # sums are exact in any order
+    data[0], data[1] = np.nan, np.inf
+    wanted = np.full((70, 3), empty, np.float32)
+    seen: set[int] = set()
+    for i, row in zip(ids.tolist(), data):
+        if i >= 0:
+            wanted[i] = ufunc(wanted[i], row) if i in seen else row
+            seen.add(i)
+    op = getattr(tf, f"unsorted_segment_{name}")
+    np.testing.assert_array_equal(run(op(data, ids, 70)), wanted)

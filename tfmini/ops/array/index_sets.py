@@ -11,6 +11,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape, with_rank
@@ -43,20 +44,28 @@ def _unique_shape(node: Operation) -> list[RawShape]:
     return [(None,), length, (None,)][: 2 if node.type == "Unique" else 3]
 
 
-def _first_seen(x: Any) -> tuple[Any, Any, Any]:
-    """Distinct elements in order of first appearance, the position of each element among them, and their counts."""
-    values, first, numbers, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+# Integers below this, or below four times their number, are found in a table instead of sorted.
+_TABLE = 1 << 17
+
+
+def _first_seen(x: Any) -> tuple[Any, Any]:
+    """Distinct elements in order of first appearance, and the position of each element among them."""
+    if x.dtype.kind in "iu" and x.size and x.min() >= 0 and (most := int(x.max())) < max(_TABLE, 4 * x.size):
+        seen = first_positions(x, most + 1)
+        is_first = seen == np.arange(x.size)
+        return x[is_first], (np.cumsum(is_first) - 1)[seen]
+    values, first, numbers = np.unique(x, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
-    return values[order], place[numbers.reshape(-1)], counts[order]
+    return values[order], place[numbers.reshape(-1)]
 
 
 @_unique.kernel("CPU")
 def _unique_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     if x.ndim != 1:
         refuse("unique expects a 1D vector.")
-    values, numbers, _ = _first_seen(x)
+    values, numbers = _first_seen(x)
     return values, numbers.astype(out_idx.numpy)
 
 
@@ -64,7 +73,8 @@ def _unique_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
 def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     if x.ndim != 1:
         refuse("unique expects a 1D vector.")
-    values, numbers, counts = _first_seen(x)
+    values, numbers = _first_seen(x)
+    counts = np.bincount(numbers, minlength=len(values))
     return values, numbers.astype(out_idx.numpy), counts.astype(out_idx.numpy)
 
 

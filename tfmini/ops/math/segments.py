@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -171,6 +172,14 @@ def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     if ids.size and ids.min() < 0:  # Rows of negative ids are dropped.
         kept = ids >= 0
         rows, ids = rows[kept], ids[kept]
+    if 2 * len(out) >= ids.size > 0:
+        repeated = first_positions(ids, len(out)) != np.arange(ids.size)
+        if 4 * np.count_nonzero(repeated) < ids.size:  # most segments have one row, which is copied
+            out[ids] = rows
+            again = np.zeros(len(out), np.bool_)
+            again[ids[repeated]] = True
+            kept = again[ids]
+            rows, ids = rows[kept], ids[kept]
     if np.any(ids[1:] < ids[:-1]):
         order = np.argsort(ids, kind="stable")
         rows, ids = rows[order], ids[order]
