@@ -126,13 +126,13 @@ class Thread:
         """Queues a job; with a delay, the thread is idle and gets a core so much later."""
         if delay_s:
             self._free -= 1
-            self._clock.call_later(delay_s, self._go_on, job)
+            self._clock.call_later(delay_s, self._reached, None, job)
             return
         self._jobs.append(job)
         self._next()
 
     def _next(self) -> None:
-        if self._free and self._jobs:
+        while self._free and self._jobs:
             self._free -= 1
             self._go_on(self._jobs.popleft())
 
@@ -146,9 +146,9 @@ class Thread:
                 then()
         self.ended = self._clock.now()
         self._free += 1
-        self._next()
 
     def _reached(self, then: Call | None, job: Iterator[Piece]) -> None:
         if then is not None:
             then()
         self._go_on(job)
+        self._next()

@@ -147,7 +147,7 @@ class Worker:
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
             traced=options.get("traced", False),
-            kernels=session.kernels,
+            kernels=session.kernels, model=self.process.kernel_model,
             threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
         )
         graph = RegisteredGraph(
