@@ -100,8 +100,31 @@ class Cores:
         done()
 
 
-Piece = tuple[float, Call | None]
-"""Seconds of CPU, and what happens after them."""
+class Lock:
+    """A lock that threads wait for without a core, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._waiting: deque[Call] = deque()
+
+    def acquire(self, then: Call) -> bool:
+        """Takes the lock; False: somebody has it, and ``then`` is called when it has been taken."""
+        if self._is_held:
+            self._waiting.append(then)
+            return False
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        """Gives it to the next thread."""
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._is_held = False
+
+
+Piece = tuple[float | Lock, Call | None]
+"""Seconds of CPU, or a lock to take; and what happens after that."""
 
 
 class Thread:
@@ -138,7 +161,10 @@ class Thread:
 
     def _go_on(self, job: Iterator[Piece]) -> None:
         for seconds, then in job:
-            if seconds > 0:
+            if isinstance(seconds, Lock):
+                if not seconds.acquire(partial(self._reached, then, job)):
+                    return
+            elif seconds > 0:
                 self.busy_s += seconds
                 self._cores.run(seconds, partial(self._reached, then, job))
                 return

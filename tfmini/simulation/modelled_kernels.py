@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tfmini.simulation.timed_network import TimedNetwork
 
 _COLLECTIVES = ops_with("collective")
+_WRITES = ops_with("writes")
+_LOCKED_S = 1e-3  # an update as long as that keeps others from the variable; shorter ones hardly meet
 _HAPPENS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP, Form.LOOP})
 
 
@@ -72,6 +74,12 @@ class KernelTimes:
         if host is not None and host.recording is not None:
             host.recording.charge(seconds * host.recording.factor, label)
 
+    def charge_locked(self, seconds: float, label: str, variable: str) -> None:
+        """The same, of an op that holds the lock of a variable meanwhile."""
+        host = self.host
+        if host is not None and host.recording is not None:
+            host.recording.charge_locked(seconds * host.recording.factor, label, variable)
+
     @property
     def host(self) -> TimedHost | None:
         """The task whose code runs."""
@@ -89,6 +97,10 @@ class KernelTimes:
         name, index = inputs[0]
         found = self._nodes.get(name)
         return None if found is None else phantom(output_dtypes(found)[index], self._shapes.get((name, index)))
+
+    def variable_of(self, node: Node) -> str:
+        """The variable that an op writes."""
+        return self._nodes[node.name].inputs[0][0]
 
     def variable(self, name: str) -> Any:
         """A phantom of a variable's value."""
@@ -124,6 +136,13 @@ class _TimesWriter(BlockWriter):
 
     def _take(self, unit: Unit) -> None:
         seconds = self._model.seconds(unit)
+        if seconds >= _LOCKED_S and unit.node.op in _WRITES:
+            self._spend()
+            self.context.namespace["charge_locked"] = self._model.charge_locked
+            variable = self._model.variable_of(unit.node)
+            names = f"{self._name(unit.node.name)}, {self._name(variable)}"
+            self.emit(f"charge_locked({seconds!r}, {names})")
+            return
         self._seconds += seconds
         if seconds > self._longest:
             self._longest, self._label = seconds, unit.node.name
@@ -132,8 +151,14 @@ class _TimesWriter(BlockWriter):
         if self._seconds:
             namespace = self.context.namespace
             namespace["charge"] = self._model.charge
-            self.emit(f"charge({self._seconds!r}, {self._label!r})")
+            self.emit(f"charge({self._seconds!r}, {self._name(self._label)})")
         self._seconds, self._label, self._longest = 0.0, "", 0.0
+
+    def _name(self, value: Any) -> str:
+        """The namespace's name for a value: nothing that comes from a graph becomes source."""
+        name = f"t{len(self.context.namespace)}"
+        self.context.namespace[name] = value
+        return name
 
     def close_guard(self) -> None:
         self._spend()
@@ -162,9 +187,7 @@ class _TimesWriter(BlockWriter):
             return super()._begin(unit)
         else:
             kernel, arguments = _answering(self._model.outputs(node)), ""
-        name = f"k{len(self.context.namespace)}"
-        self.context.namespace[name] = kernel
-        return f"step.begin({self._key(unit)}, {name}, ({arguments}))"
+        return f"step.begin({self._key(unit)}, {self._name(kernel)}, ({arguments}))"
 
 
 def _adding_nothing(kernel: Callable[..., Any]) -> Callable[..., Any]:

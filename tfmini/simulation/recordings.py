@@ -16,11 +16,12 @@ Effect = Callable[[Event], None]
 
 
 class RecordedPiece(NamedTuple):
-    """Seconds of CPU, the op or message that takes most of them, and what happens then."""
+    """Seconds of CPU, the op or message that takes most of them, what happens then, and the lock that it holds."""
 
     seconds: float
     label: str
     effect: Effect | None
+    lock: str = ""
 
 
 class Recording:
@@ -52,6 +53,12 @@ class Recording:
         if self._seconds or effect is not None:
             self.pieces.append(RecordedPiece(self._seconds, self._label, effect))
         self._seconds, self._label, self._longest = 0.0, "", 0.0
+
+    def charge_locked(self, seconds: float, label: str, lock: str) -> None:
+        """Spends seconds of CPU while it holds a lock of the task."""
+        self.then(None)
+        self.elapsed += seconds
+        self.pieces.append(RecordedPiece(seconds, label, None, lock))
 
     def take(self) -> list[RecordedPiece]:
         """The pieces so far, which are no longer in it."""

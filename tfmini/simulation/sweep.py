@@ -14,8 +14,8 @@ from tfmini.simulation.profile import Profile
 from tfmini.simulation.runtime_model import RuntimeModel
 from tfmini.simulation.waits import COLLECTIVES
 
-# Of the graphs of all workers. Ten steps of so many take about 15 s of CPU, seven to twenty times as long as by the event
-# graph.
+# Of the graphs of all workers. Ten steps of so many take the runtime about 15 s of CPU. The event graph is seven to
+# twenty times as fast.
 MOST_OPS = 100_000
 _HALF = 0.5  # of the throughput that as many workers alone would have
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 from _thread import get_ident
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.process import set_current_process
-from tfmini.simulation.cores import Cores, Piece, Thread
+from tfmini.simulation.cores import Cores, Lock, Piece, Thread
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.profile import Machine
 from tfmini.simulation.recordings import RecordedPiece, Recording
@@ -47,6 +48,7 @@ class TimedHost(SimulatedHost):
         self.machine, self.cores, self.is_crowded = machine, cores, is_crowded
         self.main, self._pool_threads = Thread(network, cores, machine.threads), Thread(network, cores, _POOL)
         self.latest: Event | None = None
+        self._locks: dict[str, Lock] = defaultdict(Lock)
         self._is_cold = False
         self.recording: Recording | None = None
         self.now = self._now
@@ -127,13 +129,17 @@ class TimedHost(SimulatedHost):
         return recording.take()
 
     def _played(self, pieces: list[RecordedPiece], ready: float, cause: Event | None) -> Iterator[Piece]:
-        for seconds, label, effect in pieces:
+        for seconds, label, effect, lock in pieces:
+            if lock:
+                yield self._locks[lock], None
             latest, now = self.latest, self.network.now()
             if latest is not None and now > ready and latest.end > ready:
                 cause = latest  # the thread was busy when the work became ready
             event = Event(label, self.name, now, cause)
             yield seconds, None
             event.end = ready = self.network.now()
+            if lock:
+                self._locks[lock].release()
             if seconds:
                 self.latest = event
             else:  # what takes no time is no part of the path
