@@ -7,6 +7,7 @@ the begin of an op that answers later, or the end of the segment.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from tfmini.simulation.deciding import Deciding, Shapes
 from tfmini.simulation.kernel_costs import KernelCosts
 from tfmini.simulation.phantoms import as_phantom, phantom
 from tfmini.simulation.profile import Machine
+from tfmini.simulation.shared_programs import SharedPrograms
 
 if TYPE_CHECKING:
     from tfmini.simulation.timed_host import TimedHost
@@ -40,15 +42,16 @@ class KernelTimes:
     Args:
       nodes, shapes: the whole graph.
       collectives: the kernels of collectives.
+      programs: those that replicas share.
     """
 
     def __init__(
         self, network: TimedNetwork, machine: Machine, nodes: Nodes, shapes: Shapes, costs: KernelCosts,
-        deciding: Deciding, collectives: CollectiveKernels,
+        deciding: Deciding, collectives: CollectiveKernels, programs: SharedPrograms,
     ) -> None:  # fmt: skip
         self.network, self.machine, self.deciding = network, machine, deciding
         self._nodes, self._shapes, self._costs = nodes, shapes, costs
-        self.collectives = collectives
+        self.collectives, self._programs = collectives, programs
 
     def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
         return _TimesWriter(self, context, units)
@@ -56,6 +59,9 @@ class KernelTimes:
     def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:
         seconds = sum(map(self.seconds, units)) + (self.machine.segment_s if units else 0.0)
         return _TimedSegment(self, segment, seconds)
+
+    def known(self, nodes: Sequence[Node]) -> Program | None:
+        return self._programs.program(nodes)
 
     def program(self, program: Program, nodes: Sequence[Node]) -> Program:
         for node in nodes:
@@ -219,6 +225,12 @@ class _TimedSegment(Segment):
         self._model, self._function = model, segment.run
         self._overhead_s = model.machine.segment_s if seconds else 0.0
         self.run = self._run
+
+    def with_text(self, moved: Callable[[Any], Any]) -> Segment:
+        """The segment with another function."""
+        found = copy.copy(self)
+        found._function, found.run = moved(self._function), found._run
+        return found
 
     def _run(self, step: Any, slots: list[Any]) -> None:
         host = self._model.host

@@ -24,8 +24,12 @@ from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.inspection.findings import Inspection
 from tfmini.rpc.waiter import Waiter
+from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.master_clients import DirectMaster
-from tfmini.runtime.master.plan import endpoint_of
+from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.master.plan import Part, Plan, endpoint_of
+from tfmini.runtime.master.registration import Registration
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.server import Server
@@ -37,8 +41,10 @@ from tfmini.simulation.modelled_kernels import KernelTimes
 from tfmini.simulation.phantoms import phantom
 from tfmini.simulation.prediction import Event, Prediction
 from tfmini.simulation.profile import Machine, Profile
+from tfmini.simulation.shared_programs import SharedPrograms
 from tfmini.simulation.timed_host import TimedHost
 from tfmini.simulation.timed_network import TimedNetwork
+from tfmini.simulation.waits import COLLECTIVES
 
 _PORT = 2222
 _IDLE_S = 20.13  # virtual seconds without work after which steps wait for ever; no multiple of a heartbeat's
@@ -83,6 +89,8 @@ class _Simulation:
         self._deciding = Deciding(found.nodes, found.shapes, steps)
         self.network = TimedNetwork(model.cluster, self._kernel_times, model.seed)
         self._collectives = CollectiveKernels(self.network)
+        self.programs = SharedPrograms(task_of_device(found.master))
+        self._replicas: list[Waiter] = []
         self._addresses = _addresses(model.cluster)
         self._ends: list[tuple[int, float, float, Event]] = []
         self._left = 0
@@ -95,7 +103,9 @@ class _Simulation:
     def _kernel_times(self, network: TimedNetwork, machine: Machine) -> KernelTimes:
         found = self._found
         costs = KernelCosts(machine, found.nodes, found.shapes, self._model.profile.ops)
-        return KernelTimes(network, machine, found.nodes, found.shapes, costs, self._deciding, self._collectives)
+        return KernelTimes(
+            network, machine, found.nodes, found.shapes, costs, self._deciding, self._collectives, self.programs
+        )
 
     # ---- the run ----------------------------------------------------------------------------
 
@@ -112,7 +122,8 @@ class _Simulation:
             self._left = len(clients)
             for client in clients:
                 network.timed_host(client.task).spawn(self._guarded, client.run)
-            self._wait(lambda: self._ready == len(clients))
+            expected = len(clients) + (self._update is not None)
+            self._wait(lambda: self._ready == expected)
             self._start_clocks()
             self._wait(lambda: self._left == 0)
         finally:
@@ -158,6 +169,33 @@ class _Simulation:
         for waiter in self._begin:
             waiter.set()
 
+    @property
+    def shares_programs(self) -> bool:
+        """Whether replicas may share programs. Members of a collective may not: they differ by more than sends."""
+        return not any(node.op in COLLECTIVES for node in self._found.nodes.values())
+
+    def first_plan(self) -> Waiter:
+        """What a replica waits for."""
+        waiter = Waiter()
+        if self.programs.plan is not None:
+            waiter.set()
+        self._replicas.append(waiter)
+        return waiter
+
+    def planned(self, client: int, plan: Plan) -> None:
+        """A client has registered its plan."""
+        if client == 0:
+            self.programs.keep(plan, {part.task: self._program_of(part) for part in plan.parts})
+            for waiter in self._replicas:
+                waiter.set()
+
+    def _program_of(self, part: Part) -> Program:
+        if part.graph is not None:
+            return part.graph.program
+        [(_, server)] = self.network.timed_host(part.task).servers.values()
+        graph: RegisteredGraph = server.worker.graph(part.graph_handle)
+        return graph.program
+
     def over(self, client: int, began: float, last: Event | None) -> None:
         """A client has run a step."""
         now = self.network.now()
@@ -194,9 +232,15 @@ class _Client:
         found = simulation._found
         [(_, server)] = host.servers.values()
         master = DirectMaster(server.master, SessionOptions(connect_timeout_s=1e6))
-        master.extend([self._own(node) for node in simulation._nodes])
-        self._initialize(master, found)
-        plan = master.prepare((found.feeds, found.fetches, found.targets))
+        if self._index == 0 or not simulation.shares_programs:
+            master.extend([self._own(node) for node in simulation._nodes])
+            plan = master.prepare((found.feeds, found.fetches, found.targets))
+            self._initialize(master, found)
+            simulation.planned(self._index, plan)
+        else:
+            host.drive(simulation.first_plan())
+            plan = self._registered(server, master)
+            self._initialize(master, found, is_new=True)
         values = [_fed(found, name) for name in found.feeds]
         if self._index == 0 and simulation._update is not None:
             host.spawn(simulation._guarded, lambda: self._run_updates(host, master))
@@ -207,6 +251,14 @@ class _Client:
             self._step(host, master, plan, values)
             simulation.over(self._index, began, host.latest)
         simulation.finished()
+
+    def _registered(self, server: Server, master: DirectMaster) -> Plan:
+        """The first worker's plan, registered for this one."""
+        plan = self._simulation.programs.replica(self.task)
+        answer: Answer[None] = Answer(server.master.reactor)
+        Registration(master.session, plan, answer.done).start()
+        answer.result()
+        return plan
 
     def _step(self, host: TimedHost, master: DirectMaster, plan: Any, values: list[Any]) -> None:
         if len(plan.parts) > 1 or plan.parts[0].task != self.task:
@@ -219,6 +271,7 @@ class _Client:
     def _run_updates(self, host: TimedHost, master: DirectMaster) -> None:
         """The chief's thread: applies the mean of the workers' gradients, again and again."""
         plan = master.prepare(((), (), (self._simulation._update or "",)))
+        host.drive(self._simulation.ready())
         while not self._simulation.is_over:
             self._step(host, master, plan, [])
 
@@ -231,13 +284,20 @@ class _Client:
             return node.replace(device=own + node.device[len(template) :])
         return node
 
-    def _initialize(self, master: DirectMaster, found: Inspection) -> None:
-        """Gives the variables that decide their first values: the chief all of them, others those on their own task."""
+    def _initialize(self, master: DirectMaster, found: Inspection, is_new: bool = False) -> None:
+        """Gives the variables that decide their first values: the chief all of them, others those on their own task.
+
+        Args:
+          is_new: the session does not have the graph yet.
+        """
         names = []
         for variable in self._simulation._deciding.variables():
             device = found.placement[variable].device
             if self._index == 0 or task_of_device(device) in self._renamed:
                 names += _initializer(found.nodes, variable)
+        if names and is_new:
+            needed = closure(found.nodes, names)
+            master.extend([self._own(node) for node in self._simulation._nodes if node.name in needed])
         if names:
             master.run(master.prepare(((), (), tuple(names))), [], None)
 
@@ -249,6 +309,18 @@ def _initializer(nodes: Nodes, variable: str) -> list[str]:
         return [usual.name]
     found = (n.name for n in nodes.values() if n.op in _INITIALIZERS and n.inputs[0][0] == variable)
     return [name for name, _ in zip(found, range(1))]
+
+
+def closure(nodes: Nodes, names: Sequence[str]) -> set[str]:
+    """The ops of these names, and all that they need."""
+    found, stack = set(names), list(names)
+    while stack:
+        node = nodes[stack.pop()]
+        for source in (*(name for name, _ in node.inputs), *node.controls):
+            if source not in found:
+                found.add(source)
+                stack.append(source)
+    return found
 
 
 def _fed(found: Inspection, tensor: str) -> Any:

@@ -28,6 +28,10 @@ class KernelModel(Protocol):
         """The segment of these units, which knows how long it takes."""
         ...
 
+    def known(self, nodes: Sequence[Node]) -> Program | None:
+        """A program that need not be compiled; None: compile these nodes."""
+        ...
+
     def program(self, program: Program, nodes: Sequence[Node]) -> Program:
         """A compiled program."""
         ...

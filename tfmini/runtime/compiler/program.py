@@ -108,6 +108,8 @@ def compile_program(
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
+    if model is not None and (known := model.known(nodes)) is not None:
+        return known
     trace = TraceTable() if traced else None
     shared = Compilation(
         task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels, model
