@@ -75,7 +75,7 @@ class SimulatedHost(Process):
         return self.network.heap.add(self.now() + max(0.0, delay), self._call, (call, args))
 
     def drive(self, waiter: Waiter, deadline: float | None = None) -> bool:
-        """Drives the whole network until the waiter is done; see `SimulatedNetwork.drive`."""
+        """Drives the whole network until the waiter is done; see `VirtualNetwork.drive`."""
         return waiter.done or self.network.drive(waiter, deadline, self)
 
     def wake(self) -> None:
