@@ -42,6 +42,6 @@ def test_the_knee_is_where_the_link_of_the_ps_is_full() -> None:
 def test_large_sweeps_are_by_the_event_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3))
     assert all(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3, fast=True))
-    monkeypatch.setattr(sweep_module, "MOST_OPS", 2 * len(_inspected(1).nodes))
+    monkeypatch.setattr(sweep_module, "MOST_STEPS", 6)
     assert not any(point.is_fast for point in sweep([2], _inspected, plain(), steps=3))
     assert all(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3))

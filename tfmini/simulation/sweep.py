@@ -14,9 +14,8 @@ from tfmini.simulation.profile import Profile
 from tfmini.simulation.runtime_model import RuntimeModel
 from tfmini.simulation.waits import COLLECTIVES
 
-# Of the graphs of all workers. Ten steps of so many take the runtime about 15 s of CPU. The event graph is seven to
-# twenty times as fast.
-MOST_OPS = 100_000
+# Of all workers together. With two ps they take the runtime about 20 s of CPU, and the event graph a fifth of it or less.
+MOST_STEPS = 5000
 _HALF = 0.5  # of the throughput that as many workers alone would have
 
 
@@ -71,12 +70,12 @@ def sweep(
       inspected: number of workers -> the graph of one of them in a cluster of so many.
       link: between machines, one for each task; "": all tasks are on one machine.
       steps, seed: see `StepModel`.
-      fast: by the event graph. So are runs of more ops than the runtime can simulate in half a minute or so.
+      fast: by the event graph. So are runs of more steps than the runtime can simulate in half a minute or so.
     """
-    graphs = [inspected(count) for count in counts]
-    fast = fast or sum(count * len(found.nodes) for count, found in zip(counts, graphs)) > MOST_OPS
+    fast = fast or steps * sum(counts) > MOST_STEPS
     points = []
-    for count, found in zip(counts, graphs):
+    for count in counts:
+        found = inspected(count)
         tasks = tasks_of(found)
         cluster = Cluster.on_own_machines(tasks, profile, link) if link else Cluster.on_one_machine(tasks, profile)
         model = (StepModel if fast else RuntimeModel)(found, cluster, profile, count, steps, seed)
