@@ -14,7 +14,7 @@ from tfmini.simulation.profile import Profile
 from tfmini.simulation.runtime_model import RuntimeModel
 from tfmini.simulation.waits import COLLECTIVES
 
-# Of all workers together. With two ps they take the runtime about 20 s of CPU, and the event graph a fifth of it or less.
+# Of all workers together. With two ps they take the runtime about 20 s of CPU, the event graph a fifth of it or less.
 MOST_STEPS = 5000
 _HALF = 0.5  # of the throughput that as many workers alone would have
 
