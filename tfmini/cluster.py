@@ -7,6 +7,7 @@ TensorFlow; a server calls the stricter `check_server_cluster` before it binds.
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 import os
@@ -209,6 +210,7 @@ class HostPort(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_address(address: str) -> HostPort:
     """Split `host:port` or `[ipv6]:port`.
 

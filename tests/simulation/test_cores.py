@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfmini.simulation.cores import Cores, Events, Piece, Thread
+from tfmini.simulation.cores import Cores, Events, Lock, Piece, Thread
 
 
 def _ends(cores: int, jobs: list[float], threads: int) -> list[float]:
@@ -93,3 +93,33 @@ def test_a_delayed_job_gets_its_core_later_and_the_next_one_waits_for_it() -> No
     events.run()
     assert ends == [("first", 1.5), ("second", 2.5), ("other", 5.0)]
     assert thread.busy_s == 2.0
+
+
+def test_a_lock_lets_one_thread_run_after_the_other() -> None:
+    events, ends = Events(), []
+    cores, lock = Cores(events, 4), Lock()
+    threads = Thread(events, cores, 3)
+
+    def job(name: str) -> Iterator[Piece]:
+        yield lock, None
+        yield 2.0, lock.release
+        yield 1.0, lambda: ends.append((name, events.now()))
+
+    for name in "abc":
+        threads.submit(job(name))
+    events.run()
+    assert ends == [("a", 3.0), ("b", 5.0), ("c", 7.0)]
+    assert threads.is_idle
+
+
+def test_many_jobs_without_work_need_no_stack() -> None:
+    events, done = Events(), []
+    thread = Thread(events, Cores(events, 1))
+
+    def job(number: int) -> Iterator[Piece]:
+        yield 1.0 if number == 0 else 0.0, lambda: done.append(number)
+
+    for number in range(5000):
+        thread.submit(job(number))
+    events.run()
+    assert done == list(range(5000))

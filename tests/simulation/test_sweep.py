@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+import tfmini.simulation.sweep as sweep_module
 from tests.simulation.profiles import plain
 from tfmini.simulation.sweep import knee, mode_of, sweep, worker_counts
 
@@ -36,3 +37,11 @@ def test_the_knee_is_where_the_link_of_the_ps_is_full() -> None:
     assert "/job:ps/replica:0/task:0" in name
     assert share > 0.8
     assert mode_of(_inspected(1)) == "async"
+
+
+def test_large_sweeps_are_by_the_event_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3))
+    assert all(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3, fast=True))
+    monkeypatch.setattr(sweep_module, "MOST_STEPS", 6)
+    assert not any(point.is_fast for point in sweep([2], _inspected, plain(), steps=3))
+    assert all(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3))

@@ -13,8 +13,8 @@ from typing import Any
 import tfmini as tf
 from tests.virtual.plans import Plan
 from tfmini.runtime.process import current_process
+from tfmini.simulation.simulated_process import SimulatedThread
 from tfmini.testing.simulated import FaultPlan, Kill, Sever, SimulatedNetwork
-from tfmini.testing.simulated_process import SimulatedThread
 
 PORT = 2222
 # Seconds: a silent peer is lost after 4 s, a handshake or an attempt to connect may take 5 s more.

@@ -8,6 +8,7 @@ shows this layout.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -76,7 +77,11 @@ class _Arranging:
         tasks: dict[str, Nodes] = {}
         for device, nodes in self.parts.items():
             tasks.setdefault(task_of_device(device), {}).update(nodes)
-        return {task: self._ordered(task, nodes) for task, nodes in tasks.items() if nodes}
+        inner: dict[str, list[Pair]] = {}
+        for pair in self.partitions.pairs:
+            if (task := task_of_device(pair.src)) == task_of_device(pair.dst):
+                inner.setdefault(task, []).append(pair)
+        return {task: _ordered(nodes, inner.get(task, ())) for task, nodes in tasks.items() if nodes}
 
     def _feeds_directly(self, pair: Pair) -> bool:
         """If the pair sends a fed value, feeds the receiver instead; returns whether it did."""
@@ -141,12 +146,10 @@ class _Arranging:
         if not any(c.name in self.parts[device] for c in self._consumers(device, name)):
             self.parts[device].pop(name, None)
 
-    def _ordered(self, task: str, nodes: Nodes) -> Nodes:
-        """Sorts the nodes of all devices of a task topologically; pairs between the devices count as edges."""
-        inner = [p for p in self.partitions.pairs if task_of_device(p.src) == task == task_of_device(p.dst)]
-        if not inner:
-            return nodes
-        for pair in inner:
-            recv = nodes[pair.recv]
-            nodes[pair.recv] = recv.replace(controls=(*recv.controls, pair.send))
-        return in_topological_order(nodes)
+
+def _ordered(nodes: Nodes, inner: Sequence[Pair]) -> Nodes:
+    """Sorts the nodes of all devices of a task topologically; pairs between the devices count as edges."""
+    for pair in inner:
+        recv = nodes[pair.recv]
+        nodes[pair.recv] = recv.replace(controls=(*recv.controls, pair.send))
+    return in_topological_order(nodes) if inner else nodes

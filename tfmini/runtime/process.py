@@ -1,7 +1,8 @@
 """The process that servers, sessions and training loops belong to: its clock, event loop, random numbers and threads.
 
 `current_process` is the operating system's process, unless the calling thread belongs to a simulated one
-(`testing.simulated`). A server or session takes its process from the thread that makes it, and gives it to its parts.
+(`simulation.simulated_process`). A server or session takes its process from the thread that makes it, and gives it to
+its parts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tfmini.cluster import HostPort
-from tfmini.runtime.blas_threads import limit_threads
 from tfmini.runtime.step_ids import new_step_id
 
 if TYPE_CHECKING:
@@ -32,21 +32,24 @@ class Process:
 
     Attributes:
       now: a clock in seconds that never goes back; ``wall_time``: seconds since 1970, for files and people.
+      is_real: whether it is the operating system's; a simulated one ends without notice.
       has_threads: whether segments that take long may run in a pool.
       shares_memory: whether tasks on this machine may reduce tensors in shared memory.
       servers: address -> (id of the process that made it, server).
       is_leaving: whether it was told to end while it trained, and leaves the run after its step.
+      kernel_model: takes the place of kernels in a simulation (`compiler.kernel_model`); None: the kernels run.
       client: the endpoint of the sessions that have remote masters, and the id of the process that made it.
     """
 
+    is_real = True
     has_threads = True
     shares_memory = True
+    kernel_model: Any = None
     now: Callable[[], float] = staticmethod(time.monotonic)
     wall_time: Callable[[], float] = staticmethod(time.time)
     sleep: Callable[[float], None] = staticmethod(time.sleep)
     randbits: Callable[[int], int] = staticmethod(_randbits)
     new_step_id: Callable[[], int] = staticmethod(new_step_id)
-    limit_blas_threads: Callable[[int], None] = staticmethod(limit_threads)
 
     def __init__(self) -> None:
         self.servers: dict[str, tuple[int, Any]] = {}

@@ -19,7 +19,7 @@ from tfmini.devices import device_name
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import targets
-from tfmini.runtime.blas_threads import configured_threads, share_of_cores
+from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.collectives.traffic import CollectiveTraffic
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.forks import check_own
@@ -81,7 +81,8 @@ class Server:
         self._starting = threading.Lock()
         self._process = current_process()
         self._reactor = self._process.reactor
-        self._process.limit_blas_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
+        if self._process.is_real:
+            limit_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
         self._build(own, start)
         if start:
             self.start()
@@ -120,7 +121,7 @@ class Server:
         self.master.set_address(self._task, str(reached))
         self._address = f"localhost:{reached.port}"
         targets.register(self._address, self)
-        if process.has_threads:  # no simulated process
+        if process.is_real:
             _running.add(self)
 
     def _watch(self, peer: Any) -> None:

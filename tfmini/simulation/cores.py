@@ -105,8 +105,31 @@ class Cores:
         done()
 
 
-Piece = tuple[float, Call | None]
-"""Seconds of CPU, and what happens after them."""
+class Lock:
+    """A lock that threads wait for without a core, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._waiting: deque[Call] = deque()
+
+    def acquire(self, then: Call) -> bool:
+        """Takes the lock; False: somebody has it, and ``then`` is called when it has been taken."""
+        if self._is_held:
+            self._waiting.append(then)
+            return False
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        """Gives it to the next thread."""
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._is_held = False
+
+
+Piece = tuple[float | Lock, Call | None]
+"""Seconds of CPU, or a lock to take; and what happens after that."""
 
 
 class Thread:
@@ -131,19 +154,22 @@ class Thread:
         """Queues a job; with a delay, the thread is idle and gets a core so much later."""
         if delay_s:
             self._free -= 1
-            self._clock.call_later(delay_s, self._go_on, job)
+            self._clock.call_later(delay_s, self._reached, None, job)
             return
         self._jobs.append(job)
         self._next()
 
     def _next(self) -> None:
-        if self._free and self._jobs:
+        while self._free and self._jobs:
             self._free -= 1
             self._go_on(self._jobs.popleft())
 
     def _go_on(self, job: Iterator[Piece]) -> None:
         for seconds, then in job:
-            if seconds > 0:
+            if isinstance(seconds, Lock):
+                if not seconds.acquire(partial(self._reached, then, job)):
+                    return
+            elif seconds > 0:
                 self.busy_s += seconds
                 self._cores.run(seconds, partial(self._reached, then, job))
                 return
@@ -151,9 +177,9 @@ class Thread:
                 then()
         self.ended = self._clock.now()
         self._free += 1
-        self._next()
 
     def _reached(self, then: Call | None, job: Iterator[Piece]) -> None:
         if then is not None:
             then()
         self._go_on(job)
+        self._next()

@@ -3,8 +3,8 @@
 It follows the runtime where that matters for time: a message is handled in the task's one thread, which goes on with
 the segments that the message made ready; a long segment runs in the task's pool; a segment sends as early as the
 compiler's order allows; tensors may come before their step; takes from accumulators and queues, and collectives, wait
-for the steps that they need. It differs from the runtime in three things: queues are never full, gradients are never
-stale, and a while loop runs once.
+for the steps that they need. It differs from the runtime in five things: queues are never full, gradients are never
+stale, a while loop runs once, both branches of a conditional run, and variables have no locks.
 """
 
 from __future__ import annotations

@@ -70,6 +70,11 @@ class Nics:
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
+    def reset(self) -> None:
+        """Forgets what was carried so far."""
+        for usage in (self.sent, self.received, self.carried):
+            usage.clear()
+
     def send(self, source: str, target: str, nbytes: int, arrived: Callable[[], None], messages: int = 1) -> None:
         """Bytes leave the task ``source`` now; ``arrived`` is called when all of them are at the task ``target``."""
         self.carried[source, target] += nbytes

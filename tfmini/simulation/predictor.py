@@ -30,13 +30,13 @@ from tfmini.runtime.master.plan import endpoint_of
 from tfmini.simulation.cores import Events
 from tfmini.simulation.event_graph import Client, StepPlan, World, run_clients
 from tfmini.simulation.kernel_costs import KernelCosts
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.prediction import Event, Prediction, path_to
 from tfmini.simulation.profile import Profile
 from tfmini.simulation.task_program import TaskProgram, task_program
 from tfmini.simulation.waits import wait_of
 
-_APART_S = 1e-3
+APART_S = 1e-3  # the most that workers begin apart
 _NEAR = 2000  # the steps for which staleness is counted
 
 
@@ -79,23 +79,14 @@ class StepModel:
     ) -> None:
         self.found, self.cluster, self.profile, self.steps = found, cluster, profile, steps
         self._costs = {
-            machine.name: KernelCosts(machine, found.nodes, found.shapes, profile.ops)
-            for machine in cluster.machines.values()
+            name: KernelCosts(machine, found.nodes, found.shapes, profile.ops)
+            for name, machine in {machine.name: machine for machine in cluster.machines.values()}.items()
         }
-        self._incarnations = {summary.device: i + 1 for i, summary in enumerate(found.devices)}
-        self._step = self._pruned(found.fetches, found.targets, found.feeds)
-        update = chief_update(found.nodes)
-        self._update = None if update is None else self._pruned((), (update,), ())
-        self._renamed = [_replica(found.master, i, cluster) if workers > 1 else {} for i in range(workers)]
+        self._incarnations = incarnations_of(found)
+        self._step, self._update = steps_of(found)
+        self._renamed = replicas(found.master, workers, cluster)
         chance = random.Random(seed)
-        self._starts = [chance.uniform(0.0, _APART_S) if workers > 1 else 0.0 for _ in range(workers)]
-
-    def _pruned(self, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> Nodes:
-        found = self.found
-        return step_graph(
-            found.nodes, [endpoint_of(f) for f in fetches], list(targets), [endpoint_of(f) for f in feeds],
-            found.master, self._incarnations[found.master],
-        )  # fmt: skip
+        self._starts = [chance.uniform(0.0, APART_S) if workers > 1 else 0.0 for _ in range(workers)]
 
     def predict(self, placement: Mapping[str, str] | None = None) -> Prediction:
         """Predicts the run for a placement.
@@ -121,7 +112,9 @@ class StepModel:
         events.run()
         if len(ends) < self.steps * len(self._renamed):
             raise RuntimeError("the simulated steps wait for each other for ever; is the number of workers right?")
-        return _prediction(world, ends, len(self._renamed))
+        end_s = world.clock.now()
+        busy = {task: each.busy_s / end_s for task, each in world.tasks.items()}
+        return prediction_of(ends, len(self._renamed), busy, world.nics, end_s)
 
     def plan(self, placement: Mapping[str, str] | None = None) -> StepPlan:
         """Cuts and lays out a worker's step for a placement; see `predict`."""
@@ -139,6 +132,25 @@ class StepModel:
         return _with_traffic(task_of_device(found.master), programs, layout, _Payloads(found, nodes))
 
 
+def incarnations_of(found: Inspection) -> dict[str, int]:
+    """Numbers for the devices, in place of incarnations."""
+    return {summary.device: i + 1 for i, summary in enumerate(found.devices)}
+
+
+def steps_of(found: Inspection) -> tuple[Nodes, Nodes | None]:
+    """The ops of a worker's step, and those of the chief's update if it runs one beside the steps."""
+    update = chief_update(found.nodes)
+    step = _pruned(found, found.fetches, found.targets, found.feeds)
+    return step, None if update is None else _pruned(found, (), (update,), ())
+
+
+def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> Nodes:
+    return step_graph(
+        found.nodes, [endpoint_of(f) for f in fetches], list(targets), [endpoint_of(f) for f in feeds],
+        found.master, incarnations_of(found)[found.master],
+    )  # fmt: skip
+
+
 def chief_update(nodes: Nodes) -> str | None:
     """The op that the chief of synchronous replicas runs beside the steps: it takes from accumulators and fills the
     token queue. None without one.
@@ -151,6 +163,15 @@ def chief_update(nodes: Nodes) -> str | None:
             if trait_of(node.op, "queue") == "enqueue":
                 return name
     return None
+
+
+def replicas(master: str, workers: int, cluster: Cluster) -> list[dict[str, str]]:
+    """For each replica of a worker's graph, the task that takes the place of the client's.
+
+    Raises:
+      ValueError: the cluster has no task for a replica.
+    """
+    return [_replica(master, i, cluster) if workers > 1 else {} for i in range(workers)]
 
 
 def _replica(master: str, index: int, cluster: Cluster) -> dict[str, str]:
@@ -201,20 +222,27 @@ def _with_traffic(master: str, programs: Mapping[str, TaskProgram], layout: Layo
     return StepPlan(master, programs, groups, fed, fetched)
 
 
-def _prediction(world: World, ends: Sequence[tuple[int, float, float, Event]], clients: int) -> Prediction:
-    end_s = world.clock.now()
+def prediction_of(
+    ends: Sequence[tuple[int, float, float, Event]], clients: int, busy: Mapping[str, float], nics: Nics, seconds: float
+) -> Prediction:
+    """The prediction of a run.
+
+    Args:
+      ends: of each step, in the order of their ends: the number of its client, begin, end, and the last event.
+      busy: task -> share of the time.
+      seconds: of the whole run.
+    """
     counted = ends[clients:-clients] or ends[clients:] or ends  # while all clients run
-    seconds = [end - began for _, began, end, _ in counted]
+    steps_s = [end - began for _, began, end, _ in counted]
     last = ends[-1]
     others = [sum(began < each[2] <= end and each[0] != client for each in ends[-_NEAR:]) for client, began, end, _
               in counted[-_NEAR // 2 :]]  # fmt: skip
     return Prediction(
-        step_s=statistics.median(seconds), steps_s=seconds, throughput=clients / statistics.mean(seconds),
-        busy={task: each.busy_s / end_s for task, each in world.tasks.items()},
+        step_s=statistics.median(steps_s), steps_s=steps_s, throughput=clients / statistics.mean(steps_s), busy=busy,
         links={
-            host: (world.nics.sent[host].busy_s / end_s, world.nics.received[host].busy_s / end_s)
-            for host in world.cluster.machines
+            host: (nics.sent[host].busy_s / seconds, nics.received[host].busy_s / seconds)
+            for host in nics.cluster.machines
         },
-        nbytes=dict(world.nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
+        nbytes=dict(nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
         staleness=statistics.mean(others),
     )  # fmt: skip

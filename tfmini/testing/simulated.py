@@ -29,17 +29,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import random
-from _thread import get_ident
 from collections.abc import Sequence
 from typing import Any
 
 import msgpack
 
 from tfmini.rpc.records import REGISTRY
-from tfmini.rpc.timers import Timer, TimerHeap
-from tfmini.rpc.waiter import Waiter
-from tfmini.testing.simulated_process import Killed, SimulatedHost, Turn
-from tfmini.testing.simulated_transport import SimulatedConnection, SimulatedListener
+from tfmini.rpc.timers import Timer
+from tfmini.simulation.virtual_network import VirtualNetwork
 
 LinkName = tuple[str, str]
 _FOREVER = float("inf")
@@ -119,8 +116,8 @@ class FaultPlan:
     seed: int = 0
 
 
-class SimulatedNetwork:
-    """The network, its clock and its hosts.
+class SimulatedNetwork(VirtualNetwork):
+    """The network, its clock and its hosts, with faults.
 
     Args:
       plan: the faults and the seed.
@@ -131,17 +128,9 @@ class SimulatedNetwork:
         self, plan: FaultPlan | None = None, latency_s: tuple[float, float] = (50e-6, 200e-6)
     ) -> None:
         self.plan = plan or FaultPlan()
+        super().__init__(self.plan.seed, latency_s)
         self.random = random.Random(self.plan.seed)
         self.history: list[tuple[float, str, str, str]] = []
-        self.latency_s = latency_s
-        self._time = 0.0
-        self.heap = TimerHeap()
-        self._hosts: dict[str, SimulatedHost] = {}
-        self._lives: collections.Counter[str] = collections.Counter()
-        self.listeners: dict[str, SimulatedListener] = {}
-        self.connections: dict[SimulatedConnection, None] = {}
-        self.turn = self._main_turn = Turn()  # the thread that runs
-        self.crashes: list[BaseException] = []  # exceptions of calls that a reactor would have logged
         self._seen: collections.Counter[tuple[LinkName, str]] = collections.Counter()
         self._stops = [f for f in self.plan.faults if isinstance(f, Stop)]
         self._wedges = [f for f in self.plan.faults if isinstance(f, Wedge)]
@@ -149,71 +138,6 @@ class SimulatedNetwork:
         self._on_messages = [f for f in self.plan.faults if isinstance(f, (Drop, Delay))]
         self._planned: list[Timer] = []
         self._plan_faults()
-
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self._time
-
-    def host(self, name: str) -> SimulatedHost:
-        """Returns the host of a name; a new host if it was killed."""
-        if name not in self._hosts or not self._hosts[name].alive:
-            self._lives[name] += 1
-            self._hosts[name] = SimulatedHost(self, name, self._lives[name])
-        return self._hosts[name]
-
-    def run(self, until: float) -> None:
-        """Makes all calls that are due until that time."""
-        self.drive(Waiter(), until)
-
-    def drive(self, waiter: Waiter, deadline: float | None = None, host: SimulatedHost | None = None) -> bool:
-        """Makes calls in order of time until the waiter is done or the deadline passes.
-
-        Args:
-          host: the process that waits; None: the simulation itself.
-
-        Raises:
-          RuntimeError: no call is left, and the waiter is not done.
-          Killed: the process that waits was killed.
-        """
-        mine, expired = self.turn, Waiter()
-        waiter._owner = expired._owner = get_ident()
-        waiter._reactor = expired._reactor = _Waker(self, mine, host)
-        timer = None
-        if deadline is not None:
-            call_later = self.call_later if host is None else host.call_later
-            timer = call_later(deadline - self._time, expired.set)
-        try:
-            while not waiter.done and not expired.done:
-                if host is not None and not host.alive:
-                    raise Killed
-                due = self.heap.pop_due(_FOREVER)
-                if due is None:
-                    raise RuntimeError(f"no event is left at {self._time:.3f} s, but the waiter is not done")
-                self._make(due)
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if host is not None and not host.alive:
-            raise Killed
-        return waiter.done
-
-    def call_later(self, delay: float, call: Any, *args: Any) -> Timer:
-        """Makes the call after ``delay`` virtual seconds, on no host."""
-        return self.heap.add(self._time + max(0.0, delay), call, args)
-
-    def hand_over(self, turn: Turn) -> None:
-        """Lets another thread run; returns when a thread hands over to this one."""
-        mine = self.turn
-        if turn is not mine and not turn.is_over:
-            self.turn = turn
-            turn.lock.release()
-            mine.lock.acquire()
-
-    def leave(self) -> None:
-        """Ends the turn of a thread that ends."""
-        self.turn.is_over = True
-        self.turn = self._main_turn
-        self._main_turn.lock.release()
 
     def kill(self, name: str) -> None:
         """Kills a host now; see `Kill`."""
@@ -264,10 +188,6 @@ class SimulatedNetwork:
             elif isinstance(fault, Sever):
                 self._planned.append(self.heap.add(fault.at, self.sever, (*fault.link, fault.silent)))
 
-    def _make(self, timer: Timer) -> None:
-        self._time = max(self._time, timer.when)
-        timer.fire()
-
     def note(self, event: str, source: str, target: str = "") -> None:
         """Adds an event to the history."""
         self.history.append((self._time, event, source, target))
@@ -315,17 +235,6 @@ class SimulatedNetwork:
             delay += cut.until - self._time  # the transport sends it again
         self.note(kind, source, target)
         return delay
-
-
-class _Waker:
-    """Wakes a thread that waits: the ``reactor`` of its `Waiter`."""
-
-    def __init__(self, network: SimulatedNetwork, turn: Turn, host: SimulatedHost | None) -> None:
-        self._call_later = network.call_later if host is None else host.call_later
-        self._network, self._turn = network, turn
-
-    def wake(self) -> None:
-        self._call_later(0.0, self._network.hand_over, self._turn)
 
 
 def _kind_of(parts: Sequence[Any]) -> str:

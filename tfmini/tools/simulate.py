@@ -37,12 +37,13 @@ _MODES = ("async", "sync", "allreduce")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @click.option("--batch", type=click.IntRange(1), metavar="B", help="Size of unknown first dimensions.")
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True, help="Steps of each worker.")
+@click.option("--fast", is_flag=True, help="Predict from the step's event graph, without running the runtime.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the moments at which workers begin.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
     ps: int, workers: str, link: str, profile: str, mode: str | None, fetch: tuple[str, ...], batch: int | None,
-    steps: int, seed: int, script: str, args: tuple[str, ...],
+    steps: int, fast: bool, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Predict the step times of SCRIPT on a cluster, without running it: it runs up to its first Session.run.
 
@@ -58,20 +59,22 @@ def simulate(
         return found
 
     with shown():
-        points = _points(workers, inspected, profile, link, steps, seed)
+        points = _points(workers, inspected, profile, link, steps, seed, fast)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     if len(points) > 1:
         _print_sweep(console, points)
     else:
         _print_one(console, points[0])
+    by = "the step's event graph" if points[0].is_fast else "the runtime in virtual time"
+    console.print(f"predicted by {by}")
 
 
 def _points(
-    workers: str, inspected: Callable[[int], Inspection], profile: str, link: str, steps: int, seed: int
+    workers: str, inspected: Callable[[int], Inspection], profile: str, link: str, steps: int, seed: int, fast: bool
 ) -> list[Point]:
     try:
         costs: Profile = read_profile(profile)
-        return sweep(worker_counts(workers), inspected, costs, link, steps, seed)
+        return sweep(worker_counts(workers), inspected, costs, link, steps, seed, fast)
     except (ValueError, TypeError, OSError, RuntimeError, ScriptError, ProfileError, errors.OpError) as error:
         message = without_tags(error.message) if isinstance(error, errors.OpError) else str(error)
         raise click.ClickException(message) from None

@@ -24,6 +24,7 @@ from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.blocking_kernels import in_own_thread
 from tfmini.runtime.compiler.kernel_calls import grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.compiler.kernel_errors import NODE_LINES, named_errors
+from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.trace.record import TraceTable, clock
 
@@ -43,6 +44,7 @@ class BlockContext:
       trace: for a traced program, the meaning of the numbers in its text.
       kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
         of a session share it.
+      model: takes the place of the kernels in a simulation.
     """
 
     constants: dict[Endpoint, Any]
@@ -52,17 +54,23 @@ class BlockContext:
     device_type: str
     trace: TraceTable | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    model: KernelModel | None = None
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
     """The function ``block(step, s)`` that computes and sends ``units`` in order."""
-    writer = BlockWriter(context, units)
+    writer = writer_of(context, units)
     if units:
         writer.start_clock()
     writer.write_all()
     if not writer.lines:
         return _nothing
     return writer.function("step, s")
+
+
+def writer_of(context: BlockContext, units: list[Unit]) -> BlockWriter:
+    """The writer of these units: the one of the context's model, if it has one."""
+    return BlockWriter(context, units) if context.model is None else context.model.writer(context, units)
 
 
 class BlockWriter:
@@ -130,7 +138,7 @@ class BlockWriter:
         guard = () if starts else unit.guard  # a node that is not begun must be reported
         if guard != self.open:
             self._change_guard(guard, unit.node)
-        line = _WRITERS[unit.form](self, unit)
+        line = getattr(self, _WRITERS[unit.form])(unit)
         if starts and unit.guard:
             line += f" if {self.condition(unit.guard)} else step.skip({self._key(unit)})"
         sent = self._arguments(unit) if unit.form is Form.SEND and self.context.trace is not None else []
@@ -366,13 +374,13 @@ class BlockWriter:
             self.free.append(name)
 
 
-_WRITERS: dict[Form, Callable[[BlockWriter, Unit], str]] = {
-    Form.COMPUTE: BlockWriter._compute,
-    Form.SEND: BlockWriter._send,
-    Form.SELECT: BlockWriter._select,
-    Form.BEGIN: BlockWriter._begin,
-    Form.BEGIN_LOOP: BlockWriter._begin_loop,
-    Form.LOOP: BlockWriter._loop,
+_WRITERS = {
+    Form.COMPUTE: "_compute",
+    Form.SEND: "_send",
+    Form.SELECT: "_select",
+    Form.BEGIN: "_begin",
+    Form.BEGIN_LOOP: "_begin_loop",
+    Form.LOOP: "_loop",
 }
 
 

@@ -28,7 +28,7 @@ def context_of(lowering: Lowering) -> BlockContext:
     shared = lowering.compilation
     return BlockContext(
         shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type, shared.trace,
-        shared.kernels,
+        shared.kernels, shared.model,
     )  # fmt: skip
 
 
@@ -95,8 +95,8 @@ class _Layout:
             for i in before:
                 successors[i].append(j)
         segments = [
-            Segment(
-                self._segment_function(blocks[wave]), pending[i], successors[i],
+            self._segment(
+                blocks[wave], pending[i], successors[i],
                 _updates_in(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
                 _updates_in(blocks[wave], Form.BEGIN_LOOP), _first_guess(blocks[wave]),
                 any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]),
@@ -104,6 +104,10 @@ class _Layout:
             for i, wave in enumerate(self.order)
         ]
         return Level(segments, [None] * lowering.slot_count, arrivals, pending)
+
+    def _segment(self, blocks: list[list[Unit]], *fields: Any) -> Segment:
+        segment, model = Segment(self._segment_function(blocks), *fields), self.lowering.compilation.model
+        return segment if model is None else model.segment(segment, [unit for block in blocks for unit in block])
 
     def _blocks(self) -> dict[int, list[list[Unit]]]:
         """The units of each wave, cut into blocks; each unit learns the number of its block."""

@@ -18,7 +18,7 @@ from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
 from tfmini.graph.omission import is_update
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
-from tfmini.runtime.compiler.codegen import BlockWriter
+from tfmini.runtime.compiler.codegen import writer_of
 from tfmini.runtime.compiler.kernel_calls import op_facts
 from tfmini.runtime.compiler.layout import context_of, lay_out
 from tfmini.runtime.compiler.levels import WaitingLoop
@@ -267,7 +267,7 @@ class _LoopWriter:
         self.inside = inside
         self.carried = inside.carry() if inside.careful else {}
         self.leaving = inside.leave() if inside.careful else []
-        self.writer = BlockWriter(context_of(inside), inside.units)
+        self.writer = writer_of(context_of(inside), inside.units)
         self.variables: list[str] = []
 
     def write(self) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ from tfmini.runtime.compiler.kernel_calls import (
     takes_reference,
 )
 from tfmini.runtime.compiler.kernel_errors import named_errors
+from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace.record import TraceTable
@@ -44,7 +45,7 @@ class Compilation:
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
       trace: for a traced program, the meaning of the numbers in its text.
-      kernels: see `BlockContext`.
+      kernels, model: see `BlockContext`.
       threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
 
@@ -52,15 +53,14 @@ class Compilation:
         self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
         fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
         trace: TraceTable | None = None, threads: bool = False,
-        kernels: dict[str, Callable[..., Any]] | None = None,
+        kernels: dict[str, Callable[..., Any]] | None = None, model: KernelModel | None = None,
     ) -> None:  # fmt: skip
-        self.task_of = task_of
-        self.device_type = device_type
+        self.task_of, self.device_type = task_of, device_type
         self.fold = fold
         self.lower_loop = lower_loop
         self.trace = trace
         self.kernels = {} if kernels is None else kernels
-        self.threads = threads
+        self.threads, self.model = threads, model
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}
         self.folding = Folding(self.constants)

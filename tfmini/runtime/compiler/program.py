@@ -19,6 +19,7 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.layout import Outline, lay_out, outline
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
@@ -87,6 +88,7 @@ def compile_program(
     traced: bool = False,
     threads: bool = False,
     kernels: dict[str, Callable[..., Any]] | None = None,
+    model: KernelModel | None = None,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -100,14 +102,17 @@ def compile_program(
       traced: note when each node runs; the step must have a trace.
       threads: kernels that may block (Python functions) run in threads of their own.
       kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
+      model: takes the place of the kernels in a simulation.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
+    if model is not None and (known := model.known(nodes)) is not None:
+        return known
     trace = TraceTable() if traced else None
     shared = Compilation(
-        task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels
+        task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels, model
     )
     lowering = _lowered(shared, nodes)
     level = lay_out(lowering)
@@ -115,7 +120,8 @@ def compile_program(
         trace.events = shared.waits
         trace.silent = lowering.silent()
         trace.add_transfers(nodes)
-    return _program(level, lowering, list(feeds), list(fetches), len(nodes))
+    program = _program(level, lowering, list(feeds), list(fetches), len(nodes))
+    return program if model is None else model.program(program, nodes)
 
 
 def outline_program(nodes: Sequence[Node], task_of: Callable[[str], str], resources: Resources) -> Outline:

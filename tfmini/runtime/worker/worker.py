@@ -145,7 +145,8 @@ class Worker:
                 nodes, task_of=task_of_device, resources=session.resources,
                 feeds=options.get("feeds", ()), fetches=options.get("fetches", ()),
                 fold_constants=options.get("fold_constants", True), traced=options.get("traced", False),
-                kernels=session.kernels, threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
+                kernels=session.kernels, model=self.process.kernel_model,
+                threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
             )  # fmt: skip
         graph = RegisteredGraph(
             self.process.randbits(63) | 1, session_handle, program, session.resources, session.task or self.task,

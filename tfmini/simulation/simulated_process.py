@@ -14,10 +14,10 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.timers import Timer
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.process import Process, set_current_process
-from tfmini.testing.simulated_transport import SimulatedTransport
+from tfmini.simulation.simulated_transport import SimulatedTransport
 
 if TYPE_CHECKING:
-    from tfmini.testing.simulated import SimulatedNetwork
+    from tfmini.simulation.virtual_network import VirtualNetwork
 
 
 _EPOCH_S = 4e9  # the wall clock at the start of each simulation, after the times of all real files
@@ -43,17 +43,18 @@ class SimulatedHost(Process):
       threads: those that were started here.
     """
 
+    is_real = False
     has_threads = False
     shares_memory = False
 
-    def __init__(self, network: SimulatedNetwork, name: str, life: int = 0) -> None:
+    def __init__(self, network: VirtualNetwork, name: str, life: int = 0) -> None:
         super().__init__()
         self.network = network
         self.name = name
         self.alive = True
         self.transport = SimulatedTransport(self)
         self.threads: list[SimulatedThread] = []
-        self._random = random.Random(f"{network.plan.seed} {name} {life}")
+        self._random = random.Random(f"{network.seed} {name} {life}")
         self.randbits = self._random.getrandbits
         ids = itertools.count(self.randbits(55), self.randbits(55) | 1).__next__
         self.new_step_id = lambda: ids() & (1 << 56) - 1
@@ -74,7 +75,7 @@ class SimulatedHost(Process):
         return self.network.heap.add(self.now() + max(0.0, delay), self._call, (call, args))
 
     def drive(self, waiter: Waiter, deadline: float | None = None) -> bool:
-        """Drives the whole network until the waiter is done; see `SimulatedNetwork.drive`."""
+        """Drives the whole network until the waiter is done; see `VirtualNetwork.drive`."""
         return waiter.done or self.network.drive(waiter, deadline, self)
 
     def wake(self) -> None:
@@ -140,9 +141,6 @@ class SimulatedHost(Process):
     def at_exit(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Never makes the call: a simulated process ends only when it is killed."""
         return lambda: None
-
-    def limit_blas_threads(self, threads: int) -> None:
-        """Does nothing: the real process keeps its threads."""
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a function as a part of this process, in the calling thread."""

@@ -11,7 +11,7 @@ from tfmini.rpc.timers import Timer
 from tfmini.rpc.transport import Connection, Listener, Locate, OnClosed, OnParts, Transport
 
 if TYPE_CHECKING:
-    from tfmini.testing.simulated_process import SimulatedHost
+    from tfmini.simulation.simulated_process import SimulatedHost
 
 
 class SimulatedTransport(Transport):
@@ -51,9 +51,7 @@ class SimulatedTransport(Transport):
 class SimulatedListener(Listener):
     """A bound address of a simulated host."""
 
-    def __init__(
-        self, host: SimulatedHost, address: str, on_connection: Callable[[Connection], None]
-    ) -> None:
+    def __init__(self, host: SimulatedHost, address: str, on_connection: Callable[[Connection], None]) -> None:
         self.host = host
         self.address = address
         self.on_connection = on_connection

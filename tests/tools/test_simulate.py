@@ -1,0 +1,56 @@
+"""``tfmini simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.simulation.profiles import TEXT
+from tfmini.tools.cli import main
+
+SCRIPT = """
+import tensorflow as tf
+
+with tf.device(tf.train.replica_device_setter(ps_tasks=2)):
+    x = tf.placeholder(tf.float32, [None, 64])
+    loss = tf.reduce_mean(tf.layers.dense(x, 16))
+    train = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=tf.train.get_or_create_global_step())
+with tf.train.MonitoredTrainingSession() as session:
+    session.run(train, {x: [[0.0] * 64]})
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The arguments that name a profile and a script."""
+    (tmp_path / "profile.toml").write_text(TEXT)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return ["--profile", str(tmp_path / "profile.toml"), "--ps", "2", "--batch", "8", str(tmp_path / "train.py")]
+
+
+def test_a_run_is_predicted_by_the_runtime(files: list[str]) -> None:
+    done = CliRunner().invoke(main, ["simulate", "--workers", "2", "--link", "10Gbit", *files])
+    assert done.exit_code == 0, done.output
+    for shown in ("a step takes", "steps/s of all workers", "updates of others", "busiest:", "worker/1", "Session.run"):
+        assert shown in done.output
+    assert "predicted by the runtime in virtual time" in done.output
+
+
+def test_the_event_graph_predicts_the_same(files: list[str]) -> None:
+    own, fast = (CliRunner().invoke(main, ["simulate", *more, *files]).output for more in ((), ("--fast",)))
+    assert own.splitlines()[0] == fast.splitlines()[0]
+    assert "predicted by the step's event graph" in fast
+
+
+def test_a_sweep_has_a_row_for_each_number(files: list[str]) -> None:
+    done = CliRunner().invoke(main, ["simulate", "--workers", "1..3", *files])
+    rows = [line.split()[0] for line in done.output.splitlines() if " ms " in line]
+    assert rows == ["1", "2", "3"]
+
+
+def test_a_wrong_number_is_refused(files: list[str]) -> None:
+    done = CliRunner().invoke(main, ["simulate", "--workers", "many", *files])
+    assert done.exit_code == 1
+    assert "no number of workers" in done.output

@@ -1,0 +1,37 @@
+"""What takes the place of kernels where the runtime runs in virtual time: the interface for a simulation.
+
+The lowering, the segments and their order are the compiler's own. The model writes the text of the units, says how long
+a segment takes before it has run, and may add to what a run of the program begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tfmini.graph.node import Node
+    from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
+    from tfmini.runtime.compiler.levels import Segment
+    from tfmini.runtime.compiler.program import Program
+    from tfmini.runtime.compiler.units import Unit
+
+
+class KernelModel(Protocol):
+    """See the module."""
+
+    def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
+        """Writes these units."""
+        ...
+
+    def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:
+        """The segment of these units, which knows how long it takes."""
+        ...
+
+    def known(self, nodes: Sequence[Node]) -> Program | None:
+        """A program that need not be compiled; None: compile these nodes."""
+        ...
+
+    def program(self, program: Program, nodes: Sequence[Node]) -> Program:
+        """A compiled program."""
+        ...

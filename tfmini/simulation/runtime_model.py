@@ -1,0 +1,353 @@
+"""The prediction of a run by the runtime itself, in virtual time.
+
+::
+
+    found = tfmini.inspect("train.py", ps=2, workers=4)
+    model = RuntimeModel(found, Cluster.on_own_machines(tasks_of(found), profile, "10Gbit"), profile, workers=4)
+    model.predict().step_s
+
+Each task has a server with its master and its worker; each worker's client opens a session, extends its graph, and
+runs steps. Kernels are replaced by their cost (`modelled_kernels`), messages take CPU time and pass NICs
+(`timed_transport`). `StepModel` predicts the same from the step's event graph, faster.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tfmini.simulation.predictor as fast
+from tfmini.devices import parse, task_of_device
+from tfmini.graph.node import Node, Nodes
+from tfmini.graph.node_types import output_dtypes
+from tfmini.inspection.findings import Inspection
+from tfmini.rpc.waiter import Waiter
+from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.client.master_clients import DirectMaster
+from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.master.plan import Part, Plan, endpoint_of
+from tfmini.runtime.master.registration import Registration
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.process import current_process
+from tfmini.runtime.server import Server
+from tfmini.simulation.collective_kernels import CollectiveKernels
+from tfmini.simulation.deciding import Deciding
+from tfmini.simulation.kernel_costs import KernelCosts
+from tfmini.simulation.links import Cluster
+from tfmini.simulation.modelled_kernels import KernelTimes
+from tfmini.simulation.phantoms import phantom
+from tfmini.simulation.prediction import Event, Prediction
+from tfmini.simulation.profile import Machine, Profile
+from tfmini.simulation.shared_programs import SharedPrograms
+from tfmini.simulation.timed_host import TimedHost
+from tfmini.simulation.timed_network import TimedNetwork
+from tfmini.simulation.waits import COLLECTIVES
+
+_PORT = 2222
+_IDLE_S = 20.13  # virtual seconds without work after which steps wait for ever; no multiple of a heartbeat's
+_INITIALIZERS = ("Assign", "AssignVariableOp")
+
+
+class RuntimeModel:
+    """Predicts the steps of one graph. The arguments are those of `predictor.StepModel`."""
+
+    def __init__(
+        self, found: Inspection, cluster: Cluster, profile: Profile, workers: int = 1, steps: int = 3, seed: int = 0
+    ) -> None:
+        self.found, self.cluster, self.profile, self.steps, self.seed = found, cluster, profile, steps, seed
+        self._renamed = fast.replicas(found.master, workers, cluster)
+        chance = random.Random(seed)
+        self._starts = [chance.uniform(0.0, fast.APART_S) if workers > 1 else 0.0 for _ in range(workers)]
+
+    def predict(self, placement: Mapping[str, str] | None = None) -> Prediction:
+        """Predicts the run for a placement; see `predictor.StepModel.predict`.
+
+        Raises:
+          InvalidArgumentError, UnimplementedError: the graph cannot be placed or cut like that, or an op cannot run.
+          RuntimeError: the steps wait for each other for ever.
+        """
+        devices = {**self.found.placement.devices(), **(placement or {})}
+        nodes = [node.replace(device=devices[name]) for name, node in self.found.nodes.items()]
+        simulation = _Simulation(self, nodes)
+        collects = gc.isenabled()
+        gc.disable()  # nearly all objects live until the end: to look through them takes a fifth of the time
+        try:
+            return simulation.run(self._renamed, self._starts)
+        finally:
+            simulation.network.end()
+            if collects:
+                gc.enable()
+
+
+class _Simulation:
+    """One run."""
+
+    def __init__(self, model: RuntimeModel, nodes: list[Node]) -> None:
+        self._model, self._found, self._nodes = model, model.found, nodes
+        found = self._found
+        self._update = fast.chief_update(found.nodes)
+        steps = [step for step in fast.steps_of(found) if step is not None]
+        self._deciding = Deciding(found.nodes, found.shapes, steps)
+        self.network = TimedNetwork(model.cluster, self._kernel_times, model.seed)
+        self._collectives = CollectiveKernels(self.network)
+        self.programs = SharedPrograms(task_of_device(found.master))
+        self._replicas: list[Waiter] = []
+        self._addresses = _addresses(model.cluster)
+        self._ends: list[tuple[int, float, float, Event]] = []
+        self._left = 0
+        self._ready = 0
+        self._begin: list[Waiter] = []
+        self._failures: list[BaseException] = []
+        self._began_s = 0.0
+        self._busy: dict[str, float] = {}
+
+    def _kernel_times(self, network: TimedNetwork, machine: Machine) -> KernelTimes:
+        found = self._found
+        costs = KernelCosts(machine, found.nodes, found.shapes, self._model.profile.ops)
+        return KernelTimes(
+            network, machine, found.nodes, found.shapes, costs, self._deciding, self._collectives, self.programs
+        )
+
+    # ---- the run ----------------------------------------------------------------------------
+
+    def run(self, renamed: Sequence[Mapping[str, str]], starts: Sequence[float]) -> Prediction:
+        """Runs all clients."""
+        network, model = self.network, self._model
+        quiet = _Quiet(network)
+        logger = logging.getLogger("tfmini.runtime")
+        logger.addFilter(quiet)
+        try:
+            for task in model.cluster.hosts:
+                self._serve(task)
+            clients = [_Client(self, i, names, start) for i, (names, start) in enumerate(zip(renamed, starts))]
+            self._left = len(clients)
+            for client in clients:
+                network.timed_host(client.task).spawn(self._guarded, client.run)
+            expected = len(clients) + (self._update is not None)
+            self._wait(lambda: self._ready == expected)
+            self._start_clocks()
+            self._wait(lambda: self._left == 0)
+        finally:
+            logger.removeFilter(quiet)
+        return self._prediction(len(clients))
+
+    def _serve(self, task: str) -> None:
+        parsed = parse(task)
+        host = self.network.timed_host(task)
+        host.run(lambda: Server(self._addresses, parsed.job, parsed.task))
+
+    def _guarded(self, program: Callable[[], None]) -> None:
+        try:
+            program()
+        except Exception as error:  # noqa: BLE001 - it is the simulation's
+            self._failures.append(error)
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        """Makes calls until that is so."""
+        network = self.network
+        while not is_over():
+            before = network.work
+            network.run_while(lambda: not (is_over() or self._failures or network.crashes), _IDLE_S)
+            if self._failures:
+                raise self._failures[0]
+            if network.crashes:
+                raise network.crashes[0]
+            if network.work == before and network.is_idle and not is_over():
+                raise RuntimeError("the simulated steps wait for each other for ever; is the number of workers right?")
+
+    def ready(self) -> Waiter:
+        """A client is about to begin its steps; returns what it waits for."""
+        self._ready += 1
+        waiter = Waiter()
+        self._begin.append(waiter)
+        return waiter
+
+    def _start_clocks(self) -> None:
+        network = self.network
+        network.nics.reset()
+        self._began_s = network.now()
+        self._busy = {host.name: host.busy_s for host in network.hosts()}
+        for waiter in self._begin:
+            waiter.set()
+
+    @property
+    def shares_programs(self) -> bool:
+        """Whether replicas may share programs. Members of a collective may not: they differ by more than sends."""
+        return not any(node.op in COLLECTIVES for node in self._found.nodes.values())
+
+    def first_plan(self) -> Waiter:
+        """What a replica waits for."""
+        waiter = Waiter()
+        if self.programs.plan is not None:
+            waiter.set()
+        self._replicas.append(waiter)
+        return waiter
+
+    def planned(self, client: int, plan: Plan) -> None:
+        """A client has registered its plan."""
+        if client == 0:
+            self.programs.keep(plan, {part.task: self._program_of(part) for part in plan.parts})
+            for waiter in self._replicas:
+                waiter.set()
+
+    def _program_of(self, part: Part) -> Program:
+        if part.graph is not None:
+            return part.graph.program
+        [(_, server)] = self.network.timed_host(part.task).servers.values()
+        graph: RegisteredGraph = server.worker.graph(part.graph_handle)
+        return graph.program
+
+    def over(self, client: int, began: float, last: Event | None) -> None:
+        """A client has run a step."""
+        now = self.network.now()
+        self._ends.append((client, began, now, last or Event("Session.run", "", now, None)))
+
+    def finished(self) -> None:
+        """A client has run its steps."""
+        self._left -= 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all clients have run their steps."""
+        return self._left == 0
+
+    def _prediction(self, clients: int) -> Prediction:
+        network = self.network
+        seconds = network.now() - self._began_s
+        busy = {host.name: (host.busy_s - self._busy[host.name]) / seconds for host in network.hosts()}
+        return fast.prediction_of(self._ends, clients, busy, network.nics, seconds)
+
+
+class _Client:
+    """The client of one worker: a program in that task's process."""
+
+    def __init__(self, simulation: _Simulation, index: int, renamed: Mapping[str, str], start_s: float) -> None:
+        self._simulation, self._index, self._renamed, self._start_s = simulation, index, renamed, start_s
+        master = task_of_device(simulation._found.master)
+        self.task = renamed.get(master, master)
+
+    def run(self) -> None:
+        """Opens a session, and runs the steps."""
+        simulation, host = self._simulation, current_process()
+        assert isinstance(host, TimedHost)
+        found = simulation._found
+        [(_, server)] = host.servers.values()
+        master = DirectMaster(server.master, SessionOptions(connect_timeout_s=1e6))
+        if self._index == 0 or not simulation.shares_programs:
+            master.extend([self._own(node) for node in simulation._nodes])
+            plan = master.prepare((found.feeds, found.fetches, found.targets))
+            self._initialize(master, found)
+            simulation.planned(self._index, plan)
+        else:
+            host.drive(simulation.first_plan())
+            plan = self._registered(server, master)
+            self._initialize(master, found, is_new=True)
+        values = [_fed(found, name) for name in found.feeds]
+        if self._index == 0 and simulation._update is not None:
+            host.spawn(simulation._guarded, lambda: self._run_updates(host, master))
+        host.drive(simulation.ready())
+        host.sleep(self._start_s)
+        for _ in range(simulation._model.steps):
+            began = host.now()
+            self._step(host, master, plan, values)
+            simulation.over(self._index, began, host.latest)
+        simulation.finished()
+
+    def _registered(self, server: Server, master: DirectMaster) -> Plan:
+        """The first worker's plan, registered for this one."""
+        plan = self._simulation.programs.replica(self.task)
+        answer: Answer[None] = Answer(server.master.reactor)
+        Registration(master.session, plan, answer.done).start()
+        answer.result()
+        return plan
+
+    def _step(self, host: TimedHost, master: DirectMaster, plan: Any, values: list[Any]) -> None:
+        if len(plan.parts) > 1 or plan.parts[0].task != self.task:
+            host.charge(host.machine.step_s, "Session.run")
+            if host.recording is not None:
+                host.recording.then(None)
+        master.run(plan, values, None)
+        host.settle()
+
+    def _run_updates(self, host: TimedHost, master: DirectMaster) -> None:
+        """The chief's thread: applies the mean of the workers' gradients, again and again."""
+        plan = master.prepare(((), (), (self._simulation._update or "",)))
+        host.drive(self._simulation.ready())
+        while not self._simulation.is_over:
+            self._step(host, master, plan, [])
+
+    def _own(self, node: Node) -> Node:
+        """A node of this client's graph."""
+        if not self._renamed:
+            return node
+        [(template, own)] = self._renamed.items()
+        if node.device.startswith(f"{template}/"):
+            return node.replace(device=own + node.device[len(template) :])
+        return node
+
+    def _initialize(self, master: DirectMaster, found: Inspection, is_new: bool = False) -> None:
+        """Gives the variables that decide their first values: the chief all of them, others those on their own task.
+
+        Args:
+          is_new: the session does not have the graph yet.
+        """
+        names = []
+        for variable in self._simulation._deciding.variables():
+            device = found.placement[variable].device
+            if self._index == 0 or task_of_device(device) in self._renamed:
+                names += _initializer(found.nodes, variable)
+        if names and is_new:
+            needed = closure(found.nodes, names)
+            master.extend([self._own(node) for node in self._simulation._nodes if node.name in needed])
+        if names:
+            master.run(master.prepare(((), (), tuple(names))), [], None)
+
+
+def _initializer(nodes: Nodes, variable: str) -> list[str]:
+    """The op that gives a variable its first value; none if the graph has none."""
+    usual = nodes.get(f"{variable}/Assign")
+    if usual is not None and usual.op in _INITIALIZERS:
+        return [usual.name]
+    found = (n.name for n in nodes.values() if n.op in _INITIALIZERS and n.inputs[0][0] == variable)
+    return [name for name, _ in zip(found, range(1))]
+
+
+def closure(nodes: Nodes, names: Sequence[str]) -> set[str]:
+    """The ops of these names, and all that they need."""
+    found, stack = set(names), list(names)
+    while stack:
+        node = nodes[stack.pop()]
+        for source in (*(name for name, _ in node.inputs), *node.controls):
+            if source not in found:
+                found.add(source)
+                stack.append(source)
+    return found
+
+
+def _fed(found: Inspection, tensor: str) -> Any:
+    name, index = endpoint_of(tensor)
+    return phantom(output_dtypes(found.nodes[name])[index], found.shapes.get((name, index)))
+
+
+def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
+    """The tasks of the simulation, as a cluster definition."""
+    jobs: dict[str, dict[int, str]] = {}
+    for number, task in enumerate(cluster.hosts):
+        found = parse(task)
+        jobs.setdefault(found.job or "", {})[found.task or 0] = f"task{number}:{_PORT}"
+    return jobs
+
+
+class _Quiet(logging.Filter):
+    """Drops what simulated processes log: a step of many virtual seconds is no news."""
+
+    def __init__(self, network: TimedNetwork) -> None:
+        super().__init__()
+        self._network = network
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not isinstance(current_process(), TimedHost)
