@@ -32,12 +32,13 @@ def initial(slots: int) -> list[Any]:
 
 
 @pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install 'tfmini[onednn]')")
-@pytest.mark.parametrize("block", [1 << 20, 50_000])
+@pytest.mark.parametrize("block", [1 << 20, 200_000])
 @pytest.mark.parametrize("rule,slots,hyper,attrs", CASES)
 def test_a_rule_equals_numpys(
     rule: Any, slots: int, hyper: list[float], attrs: dict[str, bool], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_rules, "ONEDNN_BLOCK", block)
+    monkeypatch.setattr(onednn, "_threads", 2)
     bound = functools.partial(rule, **attrs) if attrs else rule
     numbers = [np.float32(value) for value in hyper]
     *ours, grad = initial(slots)

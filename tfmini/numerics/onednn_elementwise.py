@@ -31,6 +31,12 @@ def accepts(*arrays: Any) -> bool:
     return all(a.dtype == _FLOAT32 and a.flags.c_contiguous and a.size for a in arrays) and _available()
 
 
+def several_threads() -> bool:
+    """Whether a chain on this thread is divided among several."""
+    library = onednn.library()
+    return library is not None and library.use_threads() > 1
+
+
 @functools.cache
 def _available() -> bool:
     """Whether oneDNN is there, has code for all operations on this processor, and rounds as numpy does."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.numerics import onednn_updates
-from tfmini.numerics.onednn_elementwise import accepts
+from tfmini.numerics.onednn_elementwise import accepts, several_threads
 
 Array = Any
 Rule = Callable[..., None]
@@ -25,8 +25,8 @@ Rule = Callable[..., None]
 BLOCK_ELEMENTS = 32 * 1024
 # Up to this size, whole arrays are faster than blocks.
 WHOLE_ELEMENTS = 4 * BLOCK_ELEMENTS
-# From this size on, the rules that oneDNN has are faster there, with one thread as well.
-ONEDNN_ELEMENTS = WHOLE_ELEMENTS
+# From this size on, the rules that oneDNN has are faster there with several threads; with one they are not.
+ONEDNN_ELEMENTS = 1 << 19
 # It gets at most this many at once, so that the scratch memory, which a thread keeps, has 4 MB and not the size of the
 # largest variable.
 ONEDNN_BLOCK = 1 << 20
@@ -58,7 +58,7 @@ def _run_by_onednn(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequ
     """Applies a rule by oneDNN; returns False, having done nothing, where that isn't possible."""
     plain, attrs = (rule.func, rule.keywords) if isinstance(rule, functools.partial) else (rule, {})
     found = _ONEDNN_RULES.get(plain)
-    if found is None or not accepts(*arrays, grad):
+    if found is None or not accepts(*arrays, grad) or not several_threads():
         return False
     flat = [a.reshape(-1) for a in (*arrays, grad)]
     for start in range(0, grad.size, ONEDNN_BLOCK):
