@@ -93,7 +93,7 @@ def _phantom_reduce(call: Call, rank: int, size: int) -> Schedule:
     assert about.reduction is not None
     merge, final = about.reduction
     view = np.asarray(value).reshape(-1)
-    found = all_reduce(rank, size, value, merge, final, about.pieces, (_Nowhere(), view))
+    found = all_reduce(rank, size, value, merge, final, about.pieces, lambda: (_Nowhere(), view))
     if isinstance(found, RingReduce):
         found._merge, found._final = _nothing, "Id"
     return found
