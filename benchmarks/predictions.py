@@ -134,14 +134,15 @@ def predicted(profile: Any, workload: Workload) -> float:
     """Seconds of a step."""
     import tfmini as tf
     from tfmini.simulation.links import Cluster
-    from tfmini.simulation.predictor import StepModel, tasks_of
+    from tfmini.simulation.predictor import tasks_of
+    from tfmini.simulation.runtime_model import RuntimeModel
 
     with tf.Graph().as_default() as graph:
         train, feeds, _ = build(tf, workload, 0)
         batch = max((len(value) for value in feeds.values()), default=None)
         found = tf.inspect(graph, ps=workload.ps, workers=workload.workers, fetches=train, batch=batch)
     cluster = Cluster.on_one_machine(tasks_of(found), profile)
-    return float(StepModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
+    return float(RuntimeModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
 
 
 def measured(workload: Workload, steps: int) -> float:

@@ -103,7 +103,7 @@ def test_the_event_graph_agrees(make: Any, ps: int, workers: int, wrapped: Any, 
 
 def test_caches_and_stalls_count_as_in_the_event_graph() -> None:
     profile = plain()
-    machine = replace(profile.machine, wake_s=90e-6, crowded_s=120e-6, beside=1.05, stall_s=80e-6)
+    machine = replace(profile.machine, wake_s=90e-6, crowded_s=120e-6, beside=1.05, stall_s=80e-6, overload=1.3)
     found = _trained(_layers, 2, 3)
     own, fast = _both(found, 3, "", 30, replace(profile, machines={machine.name: machine}))
     assert own.step_s == pytest.approx(fast.step_s, rel=0.1)

@@ -42,7 +42,7 @@ class TimedNetwork(VirtualNetwork):
         self.work = self.under_way = 0
         self._model_for = model_for
         self._models: dict[int, Any] = {}  # by machine
-        self._cores = {host: Cores(self, machine.cores) for host, machine in cluster.machines.items()}
+        self._cores = {host: Cores(self, machine.cores, machine.overload) for host, machine in cluster.machines.items()}
         self._tasks = Counter(cluster.hosts.values())
         self._spread = itertools.count(1)
 
