@@ -212,6 +212,9 @@ def main() -> None:
     if args.task:
         cluster, workload, steps = args.rest
         run_task(args.task, json.loads(cluster), Workload(*json.loads(workload)), int(steps))
+    known = [str(w) for w in WORKLOADS]
+    if unknown := set(args.rest) - set(known):
+        parser.error(f"unknown workloads {sorted(unknown)}; there are {', '.join(known)}")
     chosen = [w for w in WORKLOADS if not args.rest or str(w) in args.rest]
     _print_table(chosen, args.profile, args.steps, args.rounds)
 

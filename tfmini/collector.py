@@ -20,14 +20,15 @@ def collector_at_rest() -> Iterator[None]:
 
     A pass over a large graph makes so many objects that the collector looks at all objects of the process several
     times, and it finds nothing to free: that took a fifth to a third of the time. A block must not wait for anything.
+    (A script that disables the collector itself, in another thread while a block runs, has to do so again.)
     """
     global _pauses, _was_enabled
-    with _lock:
-        if not _pauses:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _pauses += 1
     try:
+        with _lock:
+            _pauses += 1  # first: Ctrl-C here must not leave the collector off for good
+            if _pauses == 1:
+                _was_enabled = gc.isenabled()
+                gc.disable()
         yield
     finally:
         with _lock:

@@ -15,7 +15,14 @@ from tfmini import dtypes
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.records import PROTOCOL_VERSION, RemoteProtocolError
-from tfmini.rpc.tensor_wire import INLINE_LIMIT, STACK_FROM, STACK_LIMIT, STACKED_LEAST
+from tfmini.rpc.tensor_wire import (
+    INLINE_LIMIT,
+    STACK_FROM,
+    STACK_LIMIT,
+    STACKED_LEAST,
+    STACKED_MOST,
+    restore_tensors,
+)
 
 
 def described(values: list[Any]) -> list[Any]:
@@ -86,7 +93,8 @@ def test_other_byte_orders_and_quantized_types_arrive() -> None:
 
 
 VALUES = st.sampled_from(
-    [np.zeros(3, np.float32), np.ones((), np.int32), np.float64(3), b"text", np.array([b"a", b""], object),
+    [np.zeros(9, np.float32), np.ones((2,) * 6, np.int32), np.ones((), np.int32), np.float64(3), b"text",
+     np.array([b"a", b""], object),
      np.zeros(700, np.float32), np.zeros((0, 4), np.int8), np.ones(2, np.int8)]
 )  # fmt: skip
 
@@ -118,8 +126,19 @@ def test_mixtures_arrive_in_order(runs: list[tuple[Any, int]]) -> None:
         ([-1, b"abcdefgh", 1], "cannot be"),
         ([-1, b"", 2**40, 0], "a stack of 1099511627776 tensors has 0 bytes"),
         ([-6, b"abcd", 4], "a stack of 4 tensors has 4 bytes"),
+        ([-1, bytes(124), 31], "a stack of 31 tensors has 124 bytes"),
+        ([-1, bytes(64), 16, *[1] * 60], "has 64 bytes and 61 sizes"),
+        ([-1, bytes(STACK_LIMIT + 32), STACK_LIMIT // 32 + 1, 8], "has 16416 bytes and 2 sizes"),
     ],
 )
 def test_malformed_stacks_are_refused(entry: list[Any], text: str) -> None:
     with pytest.raises(RemoteProtocolError, match=text):
         decode([msgpack.packb([PROTOCOL_VERSION, 59, 7, [entry]])])
+
+
+def test_the_tensors_of_stacks_are_counted() -> None:
+    """Else 64 MB could become millions of arrays."""
+    rows = STACK_LIMIT // STACKED_LEAST
+    entry = [-6, bytes(STACK_LIMIT), rows, STACKED_LEAST]
+    with pytest.raises(ValueError, match="more than 1048576 tensors"):
+        restore_tensors([entry] * (STACKED_MOST // rows + 1), [], [])

@@ -39,7 +39,9 @@ def test_a_rate_is_a_link_with_the_costs_of_tcp() -> None:
     assert (link.bytes_per_s, link.latency_s) == pytest.approx((1.25e9, 50e-6))
     assert plain().link("tcp").bytes_per_s == 1e9
     assert plain().local.bytes_per_s == math.inf
-    for name in ("fast", "0Gbit", "1.2.3Gbit"):
+    for name in ("1.25Gbit", "1250Mbps", "1.25 Gb/s", "1.25g"):
+        assert plain().link(name).bytes_per_s == pytest.approx(156.25e6)
+    for name in ("fast", "0Gbit", "1.2.3Gbit", "10GB"):
         with pytest.raises(ProfileError, match=f"no link '{name}'"):
             plain().link(name)
 

@@ -133,11 +133,14 @@ class _Arranging:
             ends = {(p.dst, p.recv) for p in self.partitions.pairs}
             ends.update((p.src, p.source[0]) for p in self.partitions.pairs)
             self._uses: dict[tuple[str, str], list[Node]] = {end: [] for end in ends}
+            crossing: dict[str, set[str]] = {}
+            for end, source in ends:
+                crossing.setdefault(end, set()).add(source)
             for where, nodes in self.partitions.parts.items():
-                crossing = {name for device, name in ends if device == where}
+                names = crossing.get(where, set())
                 for node in nodes.values():
-                    sources = {s for s, _ in node.inputs if s in crossing}
-                    sources.update(s for s in node.controls if s in crossing)
+                    sources = {s for s, _ in node.inputs if s in names}
+                    sources.update(s for s in node.controls if s in names)
                     for source in sources:
                         self._uses[where, source].append(node)
         return self._uses.get((device, name), [])

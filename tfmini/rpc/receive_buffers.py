@@ -8,6 +8,7 @@ message is gone, as blocks of shared memory do. It stays as long as blocks do, s
 from __future__ import annotations
 
 import collections
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -68,6 +69,10 @@ class ReceiveBuffers:
             self.call_later(KEEP_S, self._sweep)
         return memory[:nbytes], owner
 
+    def forget_clock(self) -> None:
+        """In a forked child, which has no thread for its parent's timers: its first connection brings a clock."""
+        self.call_later, self._sweep_at = None, 0.0
+
     def _sweep(self) -> None:
         """Gives back what has been idle for long, and comes again while there are buffers."""
         self._sweep_at = 0.0
@@ -102,6 +107,7 @@ class ReceiveBuffers:
 
 
 RECEIVE_BUFFERS = ReceiveBuffers()
+os.register_at_fork(after_in_child=RECEIVE_BUFFERS.forget_clock)
 
 
 def memory_for(total: int) -> tuple[memoryview, Any]:

@@ -25,7 +25,9 @@ from tfmini import dtypes
 INLINE_LIMIT = 2048  # bytes; tensors up to this size travel inside frame 0
 STACK_FROM = 8  # tensors; shorter runs are described one by one
 STACK_LIMIT = 16 << 10  # bytes of a stack, since a tensor that is kept keeps its whole stack
-STACKED_LEAST = 4  # bytes of a stacked tensor: with less, a short message could become very many arrays
+# Bytes and dimensions of a stacked tensor, and tensors of a field: else a short message could become very many arrays,
+# of which each takes 100 bytes and 16 for each dimension.
+STACKED_LEAST, STACKED_RANK, STACKED_MOST = 32, 4, 1 << 20
 _STRING = dtypes.string.as_datatype_enum
 _LENGTH = np.dtype(np.uint64)
 
@@ -73,7 +75,7 @@ def _describe_runs(values: tuple[Any, ...], frames: list[Any]) -> list[list[Any]
 
 
 def _describe_run(run: list[Any], frames: list[Any]) -> list[list[Any]]:
-    if len(run) < STACK_FROM or not STACKED_LEAST <= run[0].nbytes <= INLINE_LIMIT:
+    if len(run) < STACK_FROM or not STACKED_LEAST <= run[0].nbytes <= INLINE_LIMIT or run[0].ndim > STACKED_RANK:
         return _describe_each(run, frames)
     enum = _enum_of.get(run[0].dtype)
     if enum is None:
@@ -149,6 +151,8 @@ def restore_tensors(entries: Any, parts: Sequence[Any], used: list[int]) -> tupl
     for entry in entries:
         if type(entry) is list and entry and type(entry[0]) is int and entry[0] < 0:
             values += _restore_stack(entry, parts, used)
+            if len(values) > STACKED_MOST:
+                raise ValueError(f"stacks of more than {STACKED_MOST} tensors")
         else:
             values.append(restore(entry, parts, used))
     return tuple(values)
@@ -158,6 +162,8 @@ def _restore_stack(entry: list[Any], parts: Sequence[Any], used: list[int]) -> l
     enum, payload, *shape = entry
     if type(payload) is not bytes or not shape:
         raise ValueError(f"a stack of tensors is described by {entry!r:.80}")
+    if len(payload) > STACK_LIMIT or len(shape) > 1 + STACKED_RANK:
+        raise ValueError(f"a stack of tensors has {len(payload)} bytes and {len(shape)} sizes")
     stack = restore([-enum, payload, *shape], parts, used)
     if len(payload) < STACKED_LEAST * len(stack):
         raise ValueError(f"a stack of {len(stack)} tensors has {len(payload)} bytes")

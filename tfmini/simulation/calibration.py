@@ -40,7 +40,7 @@ Sample = tuple[str, str, float, float]
 
 
 def calibrate(name: str = "here") -> Profile:
-    """Measures this machine. It takes about a minute, and the machine should do nothing else.
+    """Measures this machine. It takes two to three minutes, and the machine should do nothing else.
 
     Args:
       name: of the machine in the profile.

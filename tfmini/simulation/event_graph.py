@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tfmini.simulation.contention import POOL, Stalls, coldness
 from tfmini.simulation.cores import Clock, Cores, Thread
 from tfmini.simulation.cores import Piece as Work
 from tfmini.simulation.exchange import exchange
@@ -21,11 +22,6 @@ from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.task_program import Piece, SegmentCosts, TaskProgram
 from tfmini.simulation.waits import ADD, Member, Stores
-
-# A short segment uses little of what has left the caches: this is the most that it takes longer.
-_WAITED_MOST, _CROWDED_MOST = 0.4, 0.8
-_GOLDEN = 0.618034  # multiples of it, without their whole part, spread evenly
-_POOL = 2  # threads for long segments, as of a server's default options
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Task:
     """A task: the thread (of other systems: the threads) that handles messages, and the pool."""
 
     def __init__(self, clock: Clock, cores: Cores, threads: int) -> None:
-        self.main, self.pool = Thread(clock, cores, threads), Thread(clock, cores, _POOL)
+        self.main, self.pool = Thread(clock, cores, threads), Thread(clock, cores, POOL)
         self.latest: Event | None = None  # the latest event that ended
         self.is_cold = False  # whether it has waited since its last segment
 
@@ -70,7 +66,7 @@ class World:
 
     def __init__(self, clock: Clock, cluster: Cluster, plans: Sequence[StepPlan] = ()) -> None:
         self.clock, self.cluster, self.nics = clock, cluster, Nics(cluster, clock)
-        self._spread = 0.0
+        self._stalls = Stalls()
         self.stores = Stores(frozenset(key for plan in plans for key in plan.fills()), self._exchange)
         self.cores = {host: Cores(clock, machine.cores, machine.overload) for host, machine in cluster.machines.items()}
         self.tasks = {
@@ -89,12 +85,8 @@ class World:
         wakes = found.main.is_idle and found.pool.is_idle
         found.is_cold |= wakes
         stalls = wakes and task in self.crowded and self.cores[self.cluster.hosts[task]].is_half_idle
-        (found.pool if in_pool else found.main).submit(job, self._stall_s(task) if stalls else 0.0)
-
-    def _stall_s(self, task: str) -> float:
-        """Evenly spread around the mean, so that tasks do not fall into step with each other."""
-        self._spread = (self._spread + _GOLDEN) % 1.0
-        return 2.0 * self._spread * self.cluster.machines[self.cluster.hosts[task]].stall_s
+        delay_s = self._stalls.next_s(self.cluster.machines[self.cluster.hosts[task]]) if stalls else 0.0
+        (found.pool if in_pool else found.main).submit(job, delay_s)
 
     def send_cost(self, source: str, target: str, nbytes: int) -> float:
         """CPU of the sender."""
@@ -270,9 +262,7 @@ class _Part:
         if not task.is_cold or not segment.seconds:
             return 0.0
         task.is_cold = False
-        if self.task in world.crowded:
-            return min(_CROWDED_MOST, machine.crowded_s / segment.seconds)
-        return min(_WAITED_MOST, machine.wake_s / segment.seconds)
+        return coldness(segment.seconds, machine, self.task in world.crowded)
 
     def _beside(self, segment: SegmentCosts) -> float:
         """How many times longer a segment takes now, because others use the memory as well."""

@@ -7,6 +7,7 @@ Arithmetic with a phantom gives a phantom of the result's type and shape.
 from __future__ import annotations
 
 import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def _element(value: Any) -> Any:
     return np.zeros((), value.dtype) if isinstance(value, np.ndarray) else value
 
 
-_memory = np.zeros(_FEW, np.uint8)
+_memory: Any = np.zeros(_FEW, np.uint8)
 
 
 def _of(dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -52,10 +53,16 @@ def _of(dtype: Any, shape: tuple[int, ...]) -> Any:
         return np.full(shape, b"", object)
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes > _memory.nbytes:
-        _memory = np.zeros(2 * nbytes, np.uint8)  # of pages that the kernel makes when they are written
+        _memory = _unwritten(nbytes)
     found = _memory[:nbytes].view(dtype).reshape(shape).view(Phantom)
     found.flags.writeable = False
     return found
+
+
+def _unwritten(nbytes: int) -> Any:
+    """Zeros that take no memory, even where there is less than that: pages that are only read are one and the same."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags, mmap.PROT_READ), np.uint8)
 
 
 def phantom(dtype: dtypes.DType, shape: RawShape) -> Any:

@@ -51,7 +51,7 @@ from pathlib import Path
 from typing import Any
 
 _US = 1e-6
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([GM])(?:bit)?(?:/s|ps)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([GgMm])(?:b(?:it)?)?(?:/s|ps)?")  # a capital B would be bytes
 _LOCAL, _TCP = "local", "tcp"
 LARGE = 64 << 10  # bytes of a large message; see `rpc.lane_wire`
 
@@ -163,7 +163,8 @@ class Profile:
         found = _RATE.fullmatch(name.strip())
         if found is None or not float(found[1]):
             known = ", ".join(self.links)
-            raise ProfileError(f"The profile has no link {name!r} (it has {known}), and it is no rate such as 10Gbit.")
+            text = f"The profile has no link {name!r} (it has {known}), and it is no rate in bits"
+            raise ProfileError(f"{text}, such as 10Gbit or 100Mbps.")
         bits = float(found[1]) * (1e9 if found[2].upper() == "G" else 1e6)
         return replace(self.links.get(_TCP, self.local), name=name, bytes_per_s=bits / 8)
 

@@ -16,7 +16,7 @@ from tfmini.simulation.waits import COLLECTIVES
 
 # Of all workers together. With two ps they take the runtime about 20 s of CPU, the event graph a fifth of it or less.
 MOST_STEPS = 5000
-_HALF = 0.5  # of the throughput that as many workers alone would have
+_HALF = 0.5  # of the throughput per worker at the first point
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def worker_counts(text: str) -> list[int]:
     """
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
     if found is None or int(found[1]) < 1 or found[2] is not None and int(found[2]) < int(found[1]):
-        raise ValueError(f"{text!r} is no number of workers: give one, such as 8, or a range, such as 1..128.")
+        raise ValueError(f"{text!r} is no number of workers: give one, such as 8, or a rising range, such as 1..128.")
     last = int(found[2] or found[1])
     counts = [int(found[1])]
     while counts[-1] * 2 <= last:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
+from tfmini.runtime.compiler.levels import LONG_S
 from tfmini.runtime.compiler.program import outline_program
 from tfmini.runtime.compiler.units import Form, Unit
 from tfmini.runtime.resources import ResourceManager
 from tfmini.simulation.kernel_costs import KernelCosts
 from tfmini.simulation.waits import Wait
-
-LONG_S = 0.003  # a longer segment runs in the task's pool: see `runtime.compiler.levels`
 
 
 @dataclass(frozen=True)

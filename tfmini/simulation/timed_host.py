@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.process import set_current_process
+from tfmini.simulation.contention import POOL, coldness
 from tfmini.simulation.cores import Cores, Lock, Piece, Thread
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.profile import Machine
@@ -24,10 +25,6 @@ from tfmini.simulation.timed_transport import TimedTransport
 
 if TYPE_CHECKING:
     from tfmini.simulation.timed_network import TimedNetwork
-
-_POOL = 2  # threads for long segments, as of a server's default options
-# A short segment uses little of what has left the caches: this is the most that it takes longer.
-_WAITED_MOST, _CROWDED_MOST = 0.4, 0.8
 
 
 class TimedHost(SimulatedHost):
@@ -46,7 +43,7 @@ class TimedHost(SimulatedHost):
         super().__init__(network, name)
         self.transport = TimedTransport(self)
         self.machine, self.cores, self.is_crowded = machine, cores, is_crowded
-        self.main, self._pool_threads = Thread(network, cores, machine.threads), Thread(network, cores, _POOL)
+        self.main, self._pool_threads = Thread(network, cores, machine.threads), Thread(network, cores, POOL)
         self.latest: Event | None = None
         self._locks: dict[str, Lock] = defaultdict(Lock)
         self._is_cold = False
@@ -85,9 +82,7 @@ class TimedHost(SimulatedHost):
         if not self._is_cold or not seconds:
             return 0.0
         self._is_cold = False
-        if self.is_crowded:
-            return min(_CROWDED_MOST, self.machine.crowded_s / seconds)
-        return min(_WAITED_MOST, self.machine.wake_s / seconds)
+        return coldness(seconds, self.machine, self.is_crowded)
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -101,7 +96,7 @@ class TimedHost(SimulatedHost):
         is_idle = self.main.is_idle and self._pool_threads.is_idle and self.main.ended < self.network.now()
         self._is_cold |= is_idle
         stalls = is_idle and self.is_crowded and self.cores.is_half_idle
-        delay_s = 2.0 * self.network.spread() * self.machine.stall_s if stalls else 0.0
+        delay_s = self.network.stalls.next_s(self.machine) if stalls else 0.0
         self.main.submit(self._job(call, args, self.network.now(), cause), delay_s)
 
     def _job(

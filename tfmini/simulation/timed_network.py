@@ -5,20 +5,18 @@ Calls are made in order of time by one thread, which hands over to the threads o
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from tfmini.rpc.waiter import Waiter
+from tfmini.simulation.contention import Stalls
 from tfmini.simulation.cores import Cores
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.profile import Machine
 from tfmini.simulation.simulated_process import Killed, SimulatedHost
 from tfmini.simulation.timed_host import ThreadWait, TimedHost
 from tfmini.simulation.virtual_network import VirtualNetwork
-
-_GOLDEN = 0.618034  # multiples of it, without their whole part, spread evenly
 
 
 class TimedNetwork(VirtualNetwork):
@@ -31,6 +29,7 @@ class TimedNetwork(VirtualNetwork):
 
     Attributes:
       labels: group -> a tensor in it, for people. ``running``: the process whose code runs now, or None.
+      stalls: the waits of tasks that wake up on crowded machines.
       work: how many messages of steps have been sent. ``under_way``: messages that have not arrived.
     """
 
@@ -44,7 +43,7 @@ class TimedNetwork(VirtualNetwork):
         self._models: dict[int, Any] = {}  # by machine
         self._cores = {host: Cores(self, machine.cores, machine.overload) for host, machine in cluster.machines.items()}
         self._tasks = Counter(cluster.hosts.values())
-        self._spread = itertools.count(1)
+        self.stalls = Stalls()
 
     def _new_host(self, name: str, life: int) -> TimedHost:
         place = self.cluster.hosts[name]
@@ -66,10 +65,6 @@ class TimedNetwork(VirtualNetwork):
         if id(machine) not in self._models:
             self._models[id(machine)] = self._model_for(self, machine)
         return self._models[id(machine)]
-
-    def spread(self) -> float:
-        """Numbers from 0 to 1, evenly spread, so that tasks do not fall into step with each other."""
-        return next(self._spread) * _GOLDEN % 1.0
 
     @property
     def is_idle(self) -> bool:

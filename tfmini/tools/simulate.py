@@ -18,7 +18,7 @@ from tfmini.inspection.findings import Inspection, without_tags
 from tfmini.inspection.script import ScriptError
 from tfmini.simulation.prediction import Event, Prediction
 from tfmini.simulation.profile import Profile, ProfileError, read_profile
-from tfmini.simulation.sweep import Point, knee, mode_of, sweep, worker_counts
+from tfmini.simulation.sweep import MOST_STEPS, Point, knee, mode_of, sweep, worker_counts
 from tfmini.tools.progress_bars import shown
 from tfmini.tools.usage import Command, ProfileFile
 
@@ -35,7 +35,7 @@ _MODES = ("async", "sync", "allreduce")
               help="Costs, from `tfmini calibrate`.")  # fmt: skip
 @click.option("--mode", type=click.Choice(_MODES), help="Refuse a script that trains in another way.")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
-@click.option("--batch", type=click.IntRange(1), metavar="B", help="Size of unknown first dimensions.")
+@click.option("--batch", type=click.IntRange(1), metavar="B", help="Batch size: the value of unknown first dimensions.")
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True, help="Steps of each worker.")
 @click.option("--fast", is_flag=True, help="Predict from the step's event graph, without running the runtime.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the moments at which workers begin.")
@@ -45,7 +45,7 @@ def simulate(
     ps: int, workers: str, link: str, profile: str, mode: str | None, fetch: tuple[str, ...], batch: int | None,
     steps: int, fast: bool, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Predict the step times of SCRIPT on a cluster, without running it: it runs up to its first Session.run.
+    """Predict the step times of SCRIPT on a cluster. SCRIPT builds its graph and ends at its first Session.run.
 
     Every worker runs the graph of the first one. With a range of workers, a table shows where more of them stop to
     help.
@@ -56,6 +56,8 @@ def simulate(
             found = inspect(script, ps=ps, workers=count, fetches=fetch, batch=batch, arguments=args)
         if mode is not None and mode_of(found) != mode:
             raise click.ClickException(f"{script} trains {mode_of(found)}, not {mode}: change its optimizer.")
+        if batch is None:
+            _warn_of_unknown_sizes(found)
         return found
 
     with shown():
@@ -65,8 +67,18 @@ def simulate(
         _print_sweep(console, points)
     else:
         _print_one(console, points[0])
-    by = "the step's event graph" if points[0].is_fast else "the runtime in virtual time"
+    many = f", as there are more than {MOST_STEPS:,} steps in all" if points[0].is_fast and not fast else ""
+    by = f"the step's event graph{many}" if points[0].is_fast else "the runtime in virtual time"
     console.print(f"predicted by {by}")
+
+
+def _warn_of_unknown_sizes(found: Inspection) -> None:
+    unknown = [name for (name, _), shape in found.shapes.items() if shape is None or None in shape]
+    if unknown:
+        click.echo(
+            f"warning: {len(unknown)} tensors, {unknown[0]} first, have unknown dimensions and count as nothing, so the"
+            " time may be too short. --batch B sets unknown first dimensions.", err=True,
+        )  # fmt: skip
 
 
 def _points(
@@ -97,7 +109,9 @@ def _headline(p: Prediction) -> str:
 
 
 def _use(p: Prediction) -> Table:
-    table = Table("task", "CPU", "sends", "receives", box=None, title="share of the time in which it is busy")
+    table = Table(
+        "task", "CPU (of one core)", "sends", "receives", box=None, title="share of the time in which it is busy"
+    )
     for task, share in sorted(p.busy.items(), key=lambda item: -item[1])[:_PATH]:
         sent, received = p.links.get(task, (0.0, 0.0))
         table.add_row(short(task), f"{share:.0%}", f"{sent:.0%}", f"{received:.0%}")

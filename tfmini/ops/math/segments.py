@@ -172,7 +172,8 @@ def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     if ids.size and ids.min() < 0:  # Rows of negative ids are dropped.
         kept = ids >= 0
         rows, ids = rows[kept], ids[kept]
-    if 2 * len(out) >= ids.size > 0:
+    is_unsorted = bool(np.any(ids[1:] < ids[:-1]))
+    if is_unsorted and len(out) // 32 <= ids.size <= 2 * len(out):  # the table takes its time for each segment
         repeated = first_positions(ids, len(out)) != np.arange(ids.size)
         if 4 * np.count_nonzero(repeated) < ids.size:  # most segments have one row, which is copied
             out[ids] = rows
@@ -180,7 +181,7 @@ def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
             again[ids[repeated]] = True
             kept = again[ids]
             rows, ids = rows[kept], ids[kept]
-    if np.any(ids[1:] < ids[:-1]):
+    if is_unsorted:  # those that are kept may be sorted, which costs little
         order = np.argsort(ids, kind="stable")
         rows, ids = rows[order], ids[order]
     reduce_runs(ufunc, rows, ids, out)

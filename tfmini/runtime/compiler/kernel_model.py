@@ -21,17 +21,17 @@ class KernelModel(Protocol):
     """See the module."""
 
     def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
-        """Writes these units."""
+        """Returns the writer that generates the text of one block."""
         ...
 
     def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:
-        """The segment of these units, which knows how long it takes."""
+        """Returns a laid-out segment with its `seconds` set, since segments of 3 ms and more go to the pool."""
         ...
 
     def known(self, nodes: Sequence[Node]) -> Program | None:
-        """A program that need not be compiled; None: compile these nodes."""
+        """Called before nodes are compiled; a program that it returns is used as it is. None: compile them."""
         ...
 
     def program(self, program: Program, nodes: Sequence[Node]) -> Program:
-        """A compiled program."""
+        """Called after nodes have been compiled; returns the program to register, which may be a wrapped one."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_LONG_S = 0.003
+LONG_S = 0.003  # a longer segment runs in the pool
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Segment:
     @property
     def is_long(self) -> bool:
         """Whether the worker's pool should run it, so that the thread that polls the sockets can answer."""
-        return self.seconds >= _LONG_S
+        return self.seconds >= LONG_S
 
     def note(self, seconds: float) -> None:
         """Notes the time of a run. It takes several long runs in a row to be long: one may have been interrupted."""

@@ -75,6 +75,8 @@ class Registration:
             return
         for part in remote:
             self._open_session(part)
+        if self.is_over:  # a task has failed at once
+            return
         try:
             self._register_local()
         except errors.OpError as error:
