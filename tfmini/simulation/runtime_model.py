@@ -23,6 +23,7 @@ import tfmini.simulation.predictor as fast
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import output_dtypes
+from tfmini.graph.traits import ops_with
 from tfmini.inspection.findings import Inspection
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.client.answer import Answer
@@ -49,7 +50,7 @@ from tfmini.simulation.waits import COLLECTIVES
 
 _PORT = 2222
 _IDLE_S = 20.13  # virtual seconds without work after which steps wait for ever; no multiple of a heartbeat's
-_INITIALIZERS = ("Assign", "AssignVariableOp")
+_INITIALIZERS = ops_with("writes", "assign")
 
 
 class RuntimeModel:
