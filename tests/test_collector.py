@@ -21,6 +21,18 @@ def enabled() -> Iterator[None]:
         gc.disable()
 
 
+def _holder() -> tuple[threading.Thread, threading.Event, threading.Event]:
+    """A thread that pauses the collector, whether it does so, and when it is to end."""
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with collector_at_rest():
+            begun.set()
+            end.wait(60)
+
+    return threading.Thread(target=hold), begun, end
+
+
 def test_the_collector_rests_inside_the_outermost_block() -> None:
     with collector_at_rest():
         with collector_at_rest():
@@ -43,14 +55,7 @@ def test_a_collector_that_is_off_stays_off() -> None:
 
 
 def test_the_last_of_several_threads_ends_the_pause() -> None:
-    begun, end = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with collector_at_rest():
-            begun.set()
-            end.wait(60)
-
-    thread = threading.Thread(target=hold)
+    thread, begun, end = _holder()
     with collector_at_rest():
         thread.start()
         assert begun.wait(60)
@@ -81,14 +86,7 @@ def test_frozen_objects_stay_frozen() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_does_not_keep_the_pause_of_a_thread_that_it_lacks() -> None:
-    begun, end = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with collector_at_rest():
-            begun.set()
-            end.wait(60)
-
-    thread = threading.Thread(target=hold)
+    thread, begun, end = _holder()
     thread.start()
     assert begun.wait(60)
     child = os.fork()

@@ -35,7 +35,7 @@ class Phantom(np.ndarray[Any, Any]):
         return _of(np.asarray(result).dtype, shape)
 
     def copy(self, order: Any = "C") -> Any:
-        """Itself: nobody can write into it."""
+        """Returns the phantom itself, since nobody can write into it."""
         return self
 
 

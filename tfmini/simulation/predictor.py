@@ -111,7 +111,7 @@ class StepModel:
         ends = run_clients(world, clients)
         events.run()
         if len(ends) < self.steps * len(self._renamed):
-            raise RuntimeError("the simulated steps wait for each other for ever; is the number of workers right?")
+            raise RuntimeError(stuck(len(ends), self.steps, len(self._renamed)))
         end_s = world.clock.now()
         busy = {task: each.busy_s / end_s for task, each in world.tasks.items()}
         return prediction_of(ends, len(self._renamed), busy, world.nics, end_s)
@@ -149,6 +149,14 @@ def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], f
         found.nodes, [endpoint_of(f) for f in fetches], list(targets), [endpoint_of(f) for f in feeds],
         found.master, incarnations_of(found)[found.master],
     )  # fmt: skip
+
+
+def stuck(ended: int, steps: int, workers: int) -> str:
+    """The message of a run whose steps wait for each other for ever."""
+    return (
+        f"{ended} of {steps * workers} steps have ended, and the others wait for each other for ever. The usual cause is"
+        f" a script that expects another number of replicas than the {workers} simulated workers."
+    )
 
 
 def chief_update(nodes: Nodes) -> str | None:

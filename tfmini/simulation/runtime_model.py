@@ -144,7 +144,7 @@ class _Simulation:
     def _guarded(self, program: Callable[[], None]) -> None:
         try:
             program()
-        except Exception as error:  # noqa: BLE001 - it is the simulation's
+        except Exception as error:  # noqa: BLE001 - `_wait` raises it in the thread that simulates
             self._failures.append(error)
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
@@ -158,7 +158,7 @@ class _Simulation:
             if network.crashes:
                 raise network.crashes[0]
             if network.work == before and network.is_idle and not is_over():
-                raise RuntimeError("the simulated steps wait for each other for ever; is the number of workers right?")
+                raise RuntimeError(fast.stuck(len(self._ends), self._model.steps, len(self._model._renamed)))
 
     def ready(self) -> Waiter:
         """A client is about to begin its steps; returns what it waits for."""
@@ -181,7 +181,7 @@ class _Simulation:
         return not any(node.op in COLLECTIVES for node in self._found.nodes.values())
 
     def first_plan(self) -> Waiter:
-        """What a replica waits for."""
+        """Returns what a replica waits for before it begins."""
         waiter = Waiter()
         if self.programs.plan is not None:
             waiter.set()

@@ -92,7 +92,7 @@ class TimedHost(SimulatedHost):
 
     def submit(self, call: Callable[..., Any], args: tuple[Any, ...], cause: Event | None) -> None:
         """Queues a call of the task's thread, which is due now."""
-        # What comes the moment that the thread has nothing to do any more finds it awake.
+        # The thread is still awake at the moment when its last work ends.
         is_idle = self.main.is_idle and self._pool_threads.is_idle and self.main.ended < self.network.now()
         self._is_cold |= is_idle
         stalls = is_idle and self.is_crowded and self.cores.is_half_idle

@@ -61,7 +61,7 @@ class TimedNetwork(VirtualNetwork):
         return [host for host in self._hosts.values() if isinstance(host, TimedHost)]
 
     def kernel_model(self, machine: Machine) -> Any:
-        """What takes the place of kernels on a machine."""
+        """Returns the model of the kernels of a machine."""
         if id(machine) not in self._models:
             self._models[id(machine)] = self._model_for(self, machine)
         return self._models[id(machine)]
