@@ -154,8 +154,8 @@ def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], f
 def stuck(ended: int, steps: int, workers: int) -> str:
     """The message of a run whose steps wait for each other for ever."""
     return (
-        f"{ended} of {steps * workers} steps have ended, and the others wait for each other for ever. The usual cause is"
-        f" a script that expects another number of replicas than the {workers} simulated workers."
+        f"{ended} of {steps * workers} steps have ended, and the others wait for each other for ever. The usual cause"
+        f" is a script that expects another number of replicas than the {workers} simulated workers."
     )
 
 
