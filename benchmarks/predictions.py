@@ -1,11 +1,11 @@
 """Predicted step times beside measured ones, for ten workloads on this machine.
 
-    python benchmarks/predictions.py [--profile PROFILE] [--steps N] [--rounds N] [WORKLOAD...]
+    python benchmarks/predictions.py [--profile PROFILE] [--rounds N] [WORKLOAD...]
 
-Each round calibrates this machine (or reads a profile) and runs each workload with all of its processes here. The table
-in Markdown has the medians of the rounds, of the predictions as of the measured times. So a machine whose speed changes
-from minute to minute, as a virtual one does whose neighbours share its cores, has the same speeds in both. The
-calibration knows none of the workloads. The machine should do nothing else: a round takes two and a half minutes.
+Each round calibrates this machine (or reads a profile) and runs the workloads in turns, with all of their processes
+here. The table in Markdown has the medians of the rounds, of the predictions as of the measured times. So a machine
+whose speed changes from second to second, as a virtual one does whose neighbours share its cores, has the same speeds
+in both. The calibration knows none of the workloads. The machine should do nothing else: a round takes three minutes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import select
 import statistics
-import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import models
-from clusters import free_addresses
 
 HERE = os.path.abspath(__file__)
-_WARM_UP = 15
 _LIMIT = 0.10  # of the error
 
 
@@ -145,39 +143,10 @@ def predicted(profile: Any, workload: Workload) -> float:
     return float(RuntimeModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
 
 
-def measured(workload: Workload, steps: int) -> float:
-    """Median seconds of a step, over all workers, after a warm-up."""
-    addresses = free_addresses(workload.ps + workload.workers)
-    cluster = {"worker": addresses[workload.ps :], **({"ps": addresses[: workload.ps]} if workload.ps else {})}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE, "text": True}
-    texts = [json.dumps(cluster), json.dumps(workload), str(steps)]
-    tasks = [("ps", i) for i in range(workload.ps)] + [("worker", i) for i in range(workload.workers)]
-    processes = [subprocess.Popen([sys.executable, HERE, "--task", f"{job}:{i}", *texts], **pipes) for job, i in tasks]
-    try:
-        trainers = processes[workload.ps :]
-        for each in trainers:  # measured is what they do once all of them train
-            _read(each)
-        for each in trainers:
-            assert each.stdin is not None
-            each.stdin.write("go\n")
-            each.stdin.flush()
-        return statistics.median(float(_read(each)) for each in trainers)
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def _read(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
-def run_task(task: str, cluster: dict[str, list[str]], workload: Workload, steps: int) -> NoReturn:
-    """The whole of a process: a ps, or a worker that prints that it trains, then its median, and trains on until it is
-    killed.
-    """
+def run_task(task: str, cluster: dict[str, list[str]], workload: Workload) -> NoReturn:
+    """The whole of a process: a ps, or a worker that trains while it is told to, until it is killed."""
     import tfmini as tf
+    from tfmini.simulation.calibration_tasks import train_when_told
 
     job, index = task.split(":")
     server = tf.train.Server(cluster, job_name=job, task_index=int(index))
@@ -187,53 +156,50 @@ def run_task(task: str, cluster: dict[str, list[str]], workload: Workload, steps
     with tf.train.MonitoredTrainingSession(
         server.target, index == "0" or workload.mode == "allreduce", hooks=hooks, log_step_count_steps=None
     ) as session:
-        for _ in range(_WARM_UP):
-            session.run(train, feeds)
-        print("trains", flush=True)
-        while not select.select([sys.stdin], [], [], 0)[0]:
-            session.run(train, feeds)
-        times: list[float] = []
-        while True:
-            begin = time.perf_counter()
-            session.run(train, feeds)
-            times.append(time.perf_counter() - begin)
-            if len(times) == steps:
-                print(statistics.median(times), flush=True)
+        train_when_told(lambda: session.run(train, feeds))
+    sys.exit()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", help="a profile of this machine; default: calibrate")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", metavar="WORKLOAD")
     args = parser.parse_intermixed_args()
     if args.task:
-        cluster, workload, steps = args.rest
-        run_task(args.task, json.loads(cluster), Workload(*json.loads(workload)), int(steps))
+        cluster, workload = args.rest
+        run_task(args.task, json.loads(cluster), Workload(*json.loads(workload)))
     known = [str(w) for w in WORKLOADS]
     if unknown := set(args.rest) - set(known):
         parser.error(f"unknown workloads {sorted(unknown)}; there are {', '.join(known)}")
-    chosen = [w for w in WORKLOADS if not args.rest or str(w) in args.rest]
-    _print_table(chosen, args.profile, args.steps, args.rounds)
+    _print_table([w for w in WORKLOADS if not args.rest or str(w) in args.rest], args.profile, args.rounds)
 
 
-def _print_table(workloads: list[Workload], profile: str | None, steps: int, rounds: int) -> None:
-    guesses: dict[Workload, list[float]] = {workload: [] for workload in workloads}
-    truths: dict[Workload, list[float]] = {workload: [] for workload in workloads}
-    for _ in range(rounds):
-        here = _profile(profile)
-        for workload in workloads:
-            guesses[workload].append(predicted(here, workload))
-            truths[workload].append(measured(workload, steps))
+def _print_table(workloads: list[Workload], profile: str | None, rounds: int) -> None:
+    guesses, truths = zip(*_rounds(workloads, profile, rounds))
     print("| workload | predicted (rounds) | measured (rounds) | error |\n|---|---:|---:|---:|", flush=True)
     good = 0
-    for workload in workloads:
-        error = statistics.median(guesses[workload]) / statistics.median(truths[workload]) - 1
+    for workload, guess, truth in zip(workloads, zip(*guesses), zip(*truths)):
+        error = statistics.median(guess) / statistics.median(truth) - 1
         good += abs(error) <= _LIMIT
-        print(f"| {workload} | {_text(guesses[workload])} | {_text(truths[workload])} | {error:+.0%} |", flush=True)
+        print(f"| {workload} | {_text(guess)} | {_text(truth)} | {error:+.0%} |", flush=True)
     print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
+
+
+def _rounds(workloads: list[Workload], profile: str | None, rounds: int) -> Iterator[tuple[list[float], list[float]]]:
+    """The predicted and the measured seconds of each round. The processes of all workloads live as long."""
+    from tfmini.simulation.calibration_tasks import Training, medians_s
+
+    with ExitStack() as stack:
+        trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
+        for _ in range(rounds):
+            here = _profile(profile)
+            yield [predicted(here, workload) for workload in workloads], medians_s(trainings)
+
+
+def _command(workload: Workload) -> Callable[[str, str], list[str]]:
+    return lambda task, cluster: [sys.executable, HERE, "--task", task, cluster, json.dumps(workload)]
 
 
 def _profile(path: str | None) -> Any:
@@ -244,11 +210,14 @@ def _profile(path: str | None) -> Any:
     if path:
         return read_profile(path)
     found = calibrate()
-    print(format_profile(found), file=sys.stderr)
+    print(
+        format_profile(replace(found, machines={n: replace(m, kernels={}) for n, m in found.machines.items()})),
+        file=sys.stderr,
+    )
     return found
 
 
-def _text(seconds: list[float]) -> str:
+def _text(seconds: Sequence[float]) -> str:
     return f"{1e3 * statistics.median(seconds):.3f} ms ({1e3 * min(seconds):.3f} to {1e3 * max(seconds):.3f})"
 
 

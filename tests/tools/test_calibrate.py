@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tfmini.simulation import calibration, calibration_cluster, calibration_crowd, calibration_tasks, calibration_turns
+from tfmini.simulation import (
+    calibration,
+    calibration_cluster,
+    calibration_crowd,
+    calibration_kernels,
+    calibration_tasks,
+    calibration_turns,
+)
 from tfmini.simulation.calibration_models import dense, table
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.cli import main
@@ -22,7 +29,8 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(calibration_crowd, "_LONG_STEPS", 3)
     monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
     monkeypatch.setattr(calibration_turns, "TRAINED", {"short": calibration_tasks.TRAINED["short"]})
-    monkeypatch.setattr(calibration_turns, "_ROUNDS", 1)
+    monkeypatch.setattr(calibration_tasks, "_TURNS", 1)
+    monkeypatch.setattr(calibration_kernels, "_TURNS", 1)
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
     assert done.exit_code == 0, done.output

@@ -18,11 +18,11 @@ from typing import Any
 from tfmini.simulation.calibration_models import convolutions, dense
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
-_STEPS, _LONG_STEPS = 100, 30
+_TURNS, _STEPS, _LONG_STEPS = 8, 12, 5  # a machine's speed may change from second to second
 _SMALL = dense(64, 200, 1)
 _LONG = (convolutions(48, 26, 24, 3), dense(160, 640, 0), dense(24, 1400, 1))  # steps of 10 to 20 ms
 _OTHER = """
-import os, sys
+import os, select, sys
 from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_crowd import make_step
 os.sched_setaffinity(0, {int(sys.argv[1])})
@@ -31,8 +31,10 @@ step = make_step(int(sys.argv[2]))
 print("ready", flush=True)
 for line in sys.stdin:
     step()
-    while line == "on\\n":
-        step()
+    if line == "on\\n":
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            step()
+        sys.stdin.readline()
     print("done", flush=True)
 """
 
@@ -64,7 +66,11 @@ def crowded_wake_s() -> float:
             _tell(other, "once")
             _line(other)
 
-        return max(0.0, _median_s(step, _STEPS, others_turn) - _median_s(step, _STEPS))
+        crowded, alone = [], []
+        for _ in range(_TURNS):
+            crowded += _seconds(step, _STEPS, others_turn)
+            alone += _seconds(step, _STEPS)
+        return max(0.0, statistics.median(crowded) - statistics.median(alone))
 
 
 def beside() -> float:
@@ -80,9 +86,12 @@ def beside() -> float:
     for number in range(len(_LONG)):
         with _other(cores[-2], cores[-1], number) as other:
             step = make_step(number)
-            alone = _median_s(step, _LONG_STEPS)
-            _tell(other, "on")
-            found.append(_median_s(step, _LONG_STEPS) / alone)
+            for _ in range(_TURNS):
+                alone = statistics.median(_seconds(step, _LONG_STEPS))
+                _tell(other, "on")
+                found.append(statistics.median(_seconds(step, _LONG_STEPS)) / alone)
+                _tell(other, "off")
+                _line(other)
     return max(1.0, statistics.median(found))
 
 
@@ -115,14 +124,14 @@ def _tell(process: subprocess.Popen[str], what: str) -> None:
     process.stdin.flush()
 
 
-def _median_s(step: Callable[[], Any], count: int, between: Callable[[], None] = lambda: None) -> float:
+def _seconds(step: Callable[[], Any], count: int, between: Callable[[], None] = lambda: None) -> list[float]:
     times = []
     for _ in range(count):
         between()
         begin = time.thread_time()  # without the time in which the other process still ends its turn
         step()
         times.append(time.thread_time() - begin)
-    return statistics.median(times)
+    return times
 
 
 def _line(process: subprocess.Popen[str]) -> str:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import importlib
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
-from tfmini.simulation.calibration_tasks import CORES, TRAINED, measured_s, training
+from tfmini.simulation.calibration_tasks import CORES, TRAINED, medians_s, trained, training
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import Machine, Profile
@@ -29,7 +29,7 @@ tf: Any = importlib.import_module("tfmini")  # whose public names are looked up 
 _FEW, _MANY = (CORES, 1), (2 * CORES, 2)  # workers and ps
 _STALLS_S = tuple(i * 20e-6 for i in range(21))
 _OVERLOADS = tuple(1.0 + i * 0.05 for i in range(15))
-_STEPS, _ROUNDS = 60, 2
+_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def fitted(profile: Profile) -> Machine:
     Raises:
       RuntimeError: the processes that are measured did not start.
     """
-    few, many = (_trained(*shape) for shape in (_FEW, _MANY))
+    few, many = _trained(*_FEW), _trained(*_MANY)
     machine = replace(profile.machine, cores=min(CORES, profile.machine.cores))
     for _ in range(2):  # each of the two depends a little on the other
         machine = _best([replace(machine, overload=value) for value in _OVERLOADS], profile, many)
@@ -73,13 +73,9 @@ def _best(machines: Sequence[Machine], profile: Profile, clusters: Sequence[_Tra
 
 
 def _trained(workers: int, ps: int) -> list[_Trained]:
-    rounds: list[Mapping[str, float]] = [
-        {name: measured_s(name, workers, ps) for name in TRAINED} for _ in range(_ROUNDS)
-    ]
-    return [
-        _Trained(_inspected(name, workers, ps), workers, statistics.median(each[name] for each in rounds))
-        for name in TRAINED
-    ]
+    with ExitStack() as stack:
+        times = medians_s([stack.enter_context(trained(name, workers, ps)) for name in TRAINED])
+    return [_Trained(_inspected(name, workers, ps), workers, seconds) for name, seconds in zip(TRAINED, times)]
 
 
 def _inspected(name: str, workers: int, ps: int) -> Inspection:
