@@ -150,18 +150,24 @@ class _Later:
         return SimpleNamespace(cancel=lambda: None)
 
 
+def shared_one(sender: LaneMemory, part: bytes) -> int:
+    """Shares a part and sends the descriptor; returns the block's id."""
+    shared = sender.share([part])
+    assert shared is not None and sender.send_descriptors(shared)
+    return shared.places[0][0]
+
+
 def test_both_sides_let_go_of_what_no_message_uses() -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reactor = _Later()
     sender = LaneMemory(mine, cast(Any, reactor), lambda: receiver.read_notes(sender.pop_notes()))
     receiver = LaneMemory(theirs, cast(Any, _AtOnce()), lambda: sender.read_notes(receiver.pop_notes()))
-    block = sender.share([bytes(1 << 20)])
-    assert block is not None and sender.send_descriptor(block)
-    receiver.borrow(block.id)
-    assert sender.statistics()["idle_blocks"] == 1 and block.id in receiver._cache
+    block_id = shared_one(sender, bytes(1 << 20))
+    receiver.borrow(block_id)
+    assert sender.statistics()["idle_blocks"] == 1 and block_id in receiver._cache
     while reactor.later:
         reactor.later.pop()()
-    assert sender.statistics()["idle_blocks"] == 0 and block.id not in receiver._cache
+    assert sender.statistics()["idle_blocks"] == 0 and block_id not in receiver._cache
     sender.close()
     receiver.close()
 
@@ -171,14 +177,13 @@ def test_without_descriptors_a_block_says_what_to_do() -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sender = LaneMemory(mine, get_reactor(), lambda: None)
     receiver = LaneMemory(theirs, get_reactor(), lambda: None)
-    block = sender.share([bytes(1 << 20)])
-    assert block is not None and sender.send_descriptor(block)
+    block_id = shared_one(sender, bytes(1 << 20))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     os.close(lowest := os.dup(mine.fileno()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
     try:
         with pytest.raises(ConnectionError, match="no descriptor for a block of shared memory: .*`ulimit -n NUMBER`"):
-            receiver.borrow(block.id)
+            receiver.borrow(block_id)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         sender.close()
@@ -203,10 +208,9 @@ def test_a_connection_of_one_direction_uses_its_blocks_again(nbytes: int) -> Non
     receiver = LaneMemory(theirs, cast(Any, _AtOnce()), lambda: sender.read_notes(receiver.pop_notes()))
     used = set()
     for value in range(200):
-        block = sender.share([bytes([value]) * nbytes])
-        assert block is not None and sender.send_descriptor(block)
-        used.add(block.id)
-        assert receiver.borrow(block.id)[nbytes - 1] == value  # nothing keeps it
+        block_id = shared_one(sender, bytes([value]) * nbytes)
+        used.add(block_id)
+        assert receiver.borrow(block_id)[nbytes - 1] == value  # nothing keeps it
     assert len(used) * nbytes <= (1 << 20) + nbytes
     sender.close()
     receiver.close()

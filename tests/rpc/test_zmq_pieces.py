@@ -11,8 +11,9 @@ import pytest
 
 from tests.rpc.conformance import End
 from tests.rpc.task_processes import until
-from tfmini.rpc import lane_wire
+from tfmini.rpc import lane_wire, receive_buffers
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.receive_buffers import ReceiveBuffers
 from tfmini.rpc.zmq_pieces import FRAME_LIMIT, PIECE_BYTES, Assembly, cut, is_large, is_piece
 from tfmini.rpc.zmq_transport import ZmqTransport
 
@@ -54,6 +55,18 @@ def test_pieces_share_the_memory_of_the_message() -> None:
     value = np.zeros(4 * PIECE_BYTES, np.uint8)
     views = [frame for piece in cut([memoryview(value)]) for frame in piece[2:] if len(frame) > 100]
     assert all(np.shares_memory(np.frombuffer(view, np.uint8), value) for view in views)
+
+
+def test_only_a_connection_that_stays_keeps_memory_for_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most connections have moved to a lane before their second large message."""
+    buffers = ReceiveBuffers()
+    monkeypatch.setattr(receive_buffers, "RECEIVE_BUFFERS", buffers)
+    assembly, kept = Assembly(), []
+    for _ in range(3):
+        for piece in cut([bytes(2 << 20)]):
+            assembly.add(piece)
+        kept.append(buffers.idle_bytes > 0)
+    assert kept == [False, True, True]
 
 
 def table(total: int, *sizes: int, notes: int = 0) -> bytes:

@@ -32,6 +32,9 @@ for a kernel that specialises on attrs or keeps state between steps (generators)
 behind a reference or handle, such as a `VariableState`. An *async kernel* receives a `waiting.Wait` before the inputs
 and returns nothing; it answers through the `Wait`, at once or later.
 
+A large result that only goes to another task can be computed where the connection wants it, which saves a copy. A rule
+attached with ``into`` says how (see `OpHandle.into`); a kernel without one is called as always.
+
 Traits
 ------
 Other facts about an op that placer, compiler or inspector need (it may wait, it is a variable, it enters a loop) are
@@ -87,8 +90,8 @@ class OpHandle(Generic[R]):
     (``OpHandle[Operation]`` for an op without outputs, ``OpHandle[Any]`` for several outputs or a list).
     """
 
-    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site",
-                 "shapes_checked")  # fmt: skip
+    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "into_rule", "plan",
+                 "site", "shapes_checked")  # fmt: skip
 
     def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
         self.name = text.partition("(")[0].strip()
@@ -97,6 +100,7 @@ class OpHandle(Generic[R]):
         self._op_def: OpDef | None = None
         self.shape_function: Callable[[Any], list[Any]] | None = None
         self.inline_expression: Callable[[Any], str | None] | None = None
+        self.into_rule: Callable[[Any], Callable[..., Any] | None] | None = None
         self.plan: Any = None  # filled by `building` at the first call
         self.site = site
         self.shapes_checked = False  # whether `Graph` has looked at a result of the shape function
@@ -160,6 +164,16 @@ class OpHandle(Generic[R]):
         """
         self.inline_expression = function
         return function
+
+    def into(self, rule: Callable[[Any], Callable[..., Any] | None]) -> Callable[[Any], Callable[..., Any] | None]:
+        """Attaches a rule Node -> ``function(new, *inputs)`` or None, for an op with one output.
+
+        The function computes exactly what the kernel does, for the same inputs. It gets the array for its result from
+        ``new(shape, dtype)``, which it may call once or not at all, and must not write into it when it has returned.
+        The compiler calls it in place of the kernel where only a message to another task takes the result.
+        """
+        self.into_rule = rule
+        return rule
 
     def _kernel_decorator(
         self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False,

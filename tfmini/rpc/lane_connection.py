@@ -107,6 +107,10 @@ class LaneConnection(Connection):
 
     # -- sending -------------------------------------------------------------------------
 
+    def part_memory(self, nbytes: int) -> Any:
+        memory = self._memory
+        return memory.part_memory(nbytes) if memory is not None and self._end_reason is None else None
+
     def send(self, parts: Sequence[Any]) -> None:
         if self._end_reason is not None:
             return
@@ -126,19 +130,19 @@ class LaneConnection(Connection):
 
     def _send_sharing(self, parts: Sequence[Any], memory: LaneMemory) -> None:
         large = [part for part in parts if len(part) >= SHARE_FROM]
-        block = memory.share(large) if large else None
+        shared = memory.share(large) if large else None
         with self._out.lock:
             try:
-                if block is not None and not memory.send_descriptor(block):
-                    block = None
+                if shared is not None and not memory.send_descriptors(shared):
+                    shared = None
             except OSError as error:
                 self._break(f"the connection broke: {error}")
                 return
             # This comes before the notes are taken, which must not be lost.
-            if block is None and not self._out.has_room(sum(map(len, parts))):
+            if shared is None and not self._out.has_room(sum(map(len, parts))):
                 return
-            pieces, total = lane_wire.pack(parts, memory.pop_notes(), block.id if block is not None else None)
-            self.sent_bytes += total if block is None else total + sum(map(len, large))
+            pieces, total = lane_wire.pack(parts, memory.pop_notes(), shared.places if shared is not None else None)
+            self.sent_bytes += total if shared is None else total + sum(map(len, large))
             self._out.write(pieces, total)
 
     def _send_notes(self) -> None:

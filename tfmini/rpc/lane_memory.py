@@ -9,11 +9,12 @@ from __future__ import annotations
 import collections
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.kept_memory import KEEP_S
-from tfmini.rpc.lane_wire import FLAG, PLACE
+from tfmini.rpc.lane_wire import FLAG, PLACE, Places
+from tfmini.rpc.placed_parts import PlacedParts
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
 
@@ -21,6 +22,14 @@ from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
 # connection with one direction, such as that of a ps to a worker, there is none: the owner would make new blocks.
 _URGENT_BYTES = 1 << 20
 _FREE_TICK_S = 0.02
+
+
+class Shared(NamedTuple):
+    """Where the large parts of a message lie: in blocks in which they were computed, and in one with copies."""
+
+    places: Places
+    placed: list[Block]
+    copy: Block | None
 
 
 class LaneMemory:
@@ -37,6 +46,7 @@ class LaneMemory:
         self._send_notes = send_notes
         self._pool = BlockPool(on_shed=self._on_shed)
         self._cache = BlockCache(self._on_free)
+        self._placed = PlacedParts(self._pool, self._on_unused)
         self._timer: Any = None
         self._ageing: Any = None  # the timer of `_age`, while there are idle blocks
         self._closed = False
@@ -54,8 +64,27 @@ class LaneMemory:
 
     # -- this side's blocks --------------------------------------------------------------
 
-    def share(self, parts: list[Any]) -> Block | None:
-        """Copies the parts into one block; returns None when no block is available."""
+    def part_memory(self, nbytes: int) -> Any:
+        """Memory in which a part can be computed that `share` then does not copy; None when no block is available."""
+        return self._placed.make(nbytes)
+
+    def share(self, parts: list[Any]) -> Shared | None:
+        """Brings the parts into blocks, all that are not in one already into the same; None if there is none."""
+        blocks = [self._placed.find(part) for part in parts]
+        rest = [part for part, block in zip(parts, blocks) if block is None]
+        copy = self._copied(rest) if rest else None
+        if rest and copy is None:
+            return None
+        places, offset = [], 0
+        for part, block in zip(parts, blocks):
+            if block is not None:
+                places.append((block.id, 0))
+            elif copy is not None:
+                places.append((copy.id, offset))
+                offset += len(part) + (-len(part) & 63)
+        return Shared(places, [block for block in blocks if block is not None], copy)
+
+    def _copied(self, parts: list[Any]) -> Block | None:
         block = self._pool.take(sum(len(part) + (-len(part) & 63) for part in parts))
         if block is None:
             return None
@@ -66,14 +95,23 @@ class LaneMemory:
             return None
         return block
 
-    def send_descriptor(self, block: Block) -> bool:
-        """Sends the block's descriptor before the message; returns False when the socket is full."""
+    def send_descriptors(self, shared: Shared) -> bool:
+        """Sends the descriptors of new blocks before the message; returns False when the socket is full."""
+        blocks = shared.placed if shared.copy is None else [*shared.placed, shared.copy]
+        if not all(map(self._send_descriptor, blocks)):
+            if shared.copy is not None:
+                self._pool.give_back(shared.copy.id)
+            return False
+        for block in shared.placed:
+            self._placed.sent(block)
+        return True
+
+    def _send_descriptor(self, block: Block) -> bool:
         if block.fd < 0:
             return True
         try:
             socket.send_fds(self._sock, [PLACE.pack(block.id, block.capacity)], [block.fd])
         except BlockingIOError:
-            self._pool.give_back(block.id)
             return False
         block.close_fd()
         return True
@@ -117,10 +155,14 @@ class LaneMemory:
                 self._cache.forget(note ^ FLAG)
                 continue
             try:
-                self.notes.extend(block_id | FLAG for block_id in self._pool.give_back(note))
+                if self._placed.may_return(note):
+                    self._give_back(note)
             except KeyError:
                 raise ValueError(f"block {note} was returned but not lent") from None
-        if notes and self._ageing is None and not self._closed:
+
+    def _give_back(self, block_id: int) -> None:
+        self.notes.extend(dropped | FLAG for dropped in self._pool.give_back(block_id))
+        if self._ageing is None and not self._closed:
             self._ageing = self._reactor.call_later(KEEP_S, self._age)
 
     def _age(self) -> None:
@@ -136,6 +178,15 @@ class LaneMemory:
         if self._freed_bytes >= _URGENT_BYTES and not self._closed:
             self._freed_bytes = 0
             self._reactor.call_soon(self._send_notes)
+
+    def _on_unused(self, block_id: int) -> None:
+        """A part that was computed in a block is gone. See `PlacedParts`: this must not lock."""
+        if not self._closed:
+            self._reactor.call_soon(self._take_back, block_id)
+
+    def _take_back(self, block_id: int) -> None:
+        if not self._closed:
+            self._give_back(block_id)
 
     def _on_shed(self, dropped: list[int]) -> None:
         """Lets the peer drop its mappings of blocks that this side has dropped."""

@@ -23,6 +23,8 @@ SHARE_FROM = 64 << 10  # bytes; smaller parts go through the socket
 MESSAGE_LIMIT = codec.MESSAGE_LIMIT + (64 << 20)
 PARTS_LIMIT = 1 << 20
 FLAG = 1 << 63
+Places = Sequence[tuple[int, int]]
+"""Of each part in shared memory: the number of its block, and where it begins there."""
 
 PREFIX = struct.Struct("<IIQ")
 PLACE = struct.Struct("<QQ")
@@ -47,22 +49,20 @@ def pack_single(part: Any) -> bytes:
     return b"".join((SINGLE.pack(1, 0, 32 + size + len(padding), size, 0), part, padding))
 
 
-def pack(parts: Sequence[Any], notes: Sequence[int], block_id: int | None) -> tuple[list[Any], int]:
+def pack(parts: Sequence[Any], notes: Sequence[int], places: Places | None) -> tuple[list[Any], int]:
     """Packs a message; returns its pieces and their size in bytes.
 
     Args:
-      block_id: the block that holds the parts of at least `SHARE_FROM` bytes, each at the next
-        multiple of 64; None: they follow in the stream.
+      places: of the parts of at least `SHARE_FROM` bytes in shared memory; None: they follow in the stream.
     """
     numbers: list[int] = []
     body: list[Any] = []
-    offset = 0
+    shared = iter(places or ())
     for part in parts:
         size = len(part)
-        if block_id is not None and size >= SHARE_FROM:
+        if places is not None and size >= SHARE_FROM:
             numbers.append(size | FLAG)
-            body.append(PLACE.pack(block_id, offset))
-            offset += size + (-size & 63)
+            body.append(PLACE.pack(*next(shared)))
         else:
             numbers.append(size)
             body.append(part)

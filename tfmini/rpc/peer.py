@@ -108,6 +108,11 @@ class Peer:
 
     # -- sending -------------------------------------------------------------------------
 
+    def part_memory(self, nbytes: int) -> Any:
+        """Memory in which a large tensor can be computed before it is sent to this peer; see `Connection`."""
+        link = self._link
+        return link.connection.part_memory(nbytes) if link is not None and self.state is State.READY else None
+
     def send(self, message: Message, on_dropped: OnDropped | None = None) -> None:
         """Sends a one-way message; if the peer cannot be reached, drops and counts the message.
 

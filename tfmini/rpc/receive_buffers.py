@@ -110,9 +110,14 @@ RECEIVE_BUFFERS = ReceiveBuffers()
 os.register_at_fork(after_in_child=RECEIVE_BUFFERS.forget_clock)
 
 
-def memory_for(total: int) -> tuple[memoryview, Any]:
-    """Allocates memory for a message that arrives in pieces; returns it and a read-only view."""
-    if total >= POOL_FROM:
+def memory_for(total: int, keep: bool = True) -> tuple[memoryview, Any]:
+    """Allocates memory for a message that arrives in pieces; returns it and a read-only view.
+
+    Args:
+      keep: whether the connection may need it again.
+    """
+    if total >= POOL_FROM and keep:
         return RECEIVE_BUFFERS.take(total)
-    memory = memoryview(bytearray(total))
+    array: Any = np.empty(total, np.uint8)
+    memory = memoryview(array)
     return memory, memory.toreadonly()

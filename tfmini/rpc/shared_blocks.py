@@ -52,14 +52,14 @@ def size_class(nbytes: int) -> int:
 
 
 class Block:
-    """A sender's block. ``fd`` is -1 after the descriptor was passed to the receiver.
+    """A sender's block. ``fd`` is -1 after the descriptor was passed to the receiver; ``address`` is that of ``bytes``.
 
     The first `fill` allocates the pages: it writes through the descriptor, which takes half the time of
     page faults and, unlike populating the mapping, releases Python's interpreter lock (3 GB take
     seconds, in which no heartbeat could be sent).
     """
 
-    __slots__ = ("_is_fresh", "bytes", "capacity", "fd", "id", "is_unused")
+    __slots__ = ("_is_fresh", "address", "bytes", "capacity", "fd", "id", "is_unused")
 
     def __init__(self, id: int, capacity: int) -> None:
         self.id = id
@@ -73,6 +73,7 @@ class Block:
             os.close(self.fd)
             raise
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)
+        self.address = address_of(self.bytes)
         self._is_fresh = True
         self.is_unused = False  # since the last `BlockPool.age`
 
@@ -92,11 +93,26 @@ class Block:
             offset += size + (-size & 63)
         self._is_fresh = False
 
+    def allocate(self) -> None:
+        """Provides the pages, so that whoever writes through the mapping gets no SIGBUS for want of memory.
+
+        Raises:
+          OSError: out of memory.
+        """
+        if self._is_fresh:
+            os.posix_fallocate(self.fd, 0, self.capacity)
+            self._is_fresh = False
+
     def close_fd(self) -> None:
         """Closes the descriptor; the mapping stays."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def address_of(part: Any) -> int:
+    """The address of a buffer's first byte."""
+    return int(np.frombuffer(part, np.uint8).__array_interface__["data"][0])
 
 
 def _write_all(fd: int, part: Any, offset: int) -> None:

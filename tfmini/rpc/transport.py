@@ -84,6 +84,15 @@ class Connection(ABC):
           errors.ResourceExhaustedError: too much is queued for the peer already.
         """
 
+    def part_memory(self, nbytes: int) -> Any:
+        """Memory in which a large part can be computed, so that `send` does not copy it; None where that saves nothing.
+
+        Returns:
+          Writable bytes, as a numpy array. The connection gets them back when the last view of the array is gone,
+          whether the part was sent or not. Nobody may write into them after `send`.
+        """
+        return None
+
     @abstractmethod
     def close(self, reason: str = "closed here") -> None:
         """Ends the connection; messages sent before are still delivered if the peer reads them."""

@@ -78,7 +78,9 @@ class Assembly:
     def _begin(self, frame: Any) -> None:
         if len(frame) < lane_wire.PREFIX.size:
             raise ValueError(f"a first piece of {len(frame)} bytes")
-        self._memory, self._view = memory_for(lane_wire.read_prefix(frame, 0)[2])
+        # Most connections move to a lane when they have sent what waited for them: its memory would lie idle for long.
+        is_first = not self.received
+        self._memory, self._view = memory_for(lane_wire.read_prefix(frame, 0)[2], keep=not is_first)
         self._have = 0
 
     def _finish(self) -> list[Any]:

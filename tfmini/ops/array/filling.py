@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,11 +65,31 @@ def _fill_kernel(node: Any) -> Any:
     dtype = node.attrs["T"].numpy
 
     def run(dims: Any, value: Any) -> Any:
-        sizes = dims.tolist()
-        for i, size in enumerate(sizes if isinstance(sizes, list) else ()):
-            if size < 0:
-                refuse(f"Dimension {i} must be >= 0")
+        sizes = _fill_sizes(dims)
         return filled(sizes, value.item() if dtype.kind == "O" and not isinstance(value, bytes) else value, dtype)
+
+    return run
+
+
+def _fill_sizes(dims: Any) -> Any:
+    sizes = dims.tolist()
+    for i, size in enumerate(sizes if isinstance(sizes, list) else ()):
+        if size < 0:
+            refuse(f"Dimension {i} must be >= 0")
+    return sizes
+
+
+@_fill.into
+def _fill_into(node: Any) -> Callable[..., Any] | None:
+    dtype = node.attrs["T"].numpy
+    if dtype.kind == "O":
+        return None
+
+    def run(new: Callable[..., Any], dims: Any, value: Any) -> Any:
+        sizes = _fill_sizes(dims)
+        array = new(tuple(sizes) if isinstance(sizes, list) else (sizes,), dtype)
+        array.fill(value)
+        return array
 
     return run
 

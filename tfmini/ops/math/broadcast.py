@@ -6,6 +6,7 @@ The ``Sum`` op is here because every gradient of a broadcasting op needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -199,3 +200,23 @@ def _sum_to_static(grad: Tensor | None, own: tuple[Any, ...], other: tuple[Any, 
         return grad
     summed = sum_op(grad, np.array(axes, np.int32))
     return summed if summed.raw_shape == own else array_shape.reshape(summed, list(own))
+
+
+def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]:
+    """The rule `OpHandle.into` of an op whose inputs and output have the type ``T`` and whose kernel is the ufunc."""
+
+    def rule(node: Any) -> Callable[..., Any] | None:
+        dtype = node.attrs["T"]
+        if dtype.numpy.hasobject or dtype.is_integer and ufunc is np.divide:  # these kernels are not the ufunc
+            return None
+        return partial(_into, ufunc, dtype.numpy)
+
+    return rule
+
+
+def _into(ufunc: np.ufunc, dtype: np.dtype[Any], new: Callable[..., Any], *values: Any) -> Any:
+    try:
+        shape = np.broadcast(*values).shape if len(values) > 1 else values[0].shape
+    except ValueError:
+        shape = ()  # the ufunc has its own words for it
+    return ufunc(*values, out=new(shape, dtype)) if shape else ufunc(*values)

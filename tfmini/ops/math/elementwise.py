@@ -17,7 +17,7 @@ from tfmini.graph.shape_functions import broadcast_shape, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.casting import cast
 from tfmini.ops.gradients.wanted import is_wanted
-from tfmini.ops.math.broadcast import sum_to_operands, widened
+from tfmini.ops.math.broadcast import computed_into, sum_to_operands, widened
 from tfmini.ops.math.comparison import greater_equal_op, less_equal_op, select_op
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
@@ -63,13 +63,14 @@ for _handle in (neg_op, conj_op):
 
 # ---- kernels --------------------------------------------------------------------------------
 
-add_v2_op.kernel("CPU")(np.add)
-sub_op.kernel("CPU")(np.subtract)
-mul_op.kernel("CPU")(np.multiply)
-maximum_op.kernel("CPU")(np.maximum)
-minimum_op.kernel("CPU")(np.minimum)
-neg_op.kernel("CPU")(np.negative)
-conj_op.kernel("CPU")(np.conjugate)
+for _handle, _ufunc in (
+    (add_v2_op, np.add), (sub_op, np.subtract), (mul_op, np.multiply), (maximum_op, np.maximum),
+    (minimum_op, np.minimum), (neg_op, np.negative), (conj_op, np.conjugate),
+):  # fmt: skip
+    _handle.kernel("CPU")(_ufunc)
+    _handle.into(computed_into(_ufunc))
+add_op.into(computed_into(np.add))
+real_div_op.into(computed_into(np.divide))
 add_v2_op.inline(lambda node: "({0} + {1})")
 sub_op.inline(lambda node: "({0} - {1})")
 mul_op.inline(lambda node: "({0} * {1})")
@@ -156,7 +157,6 @@ def _squared_difference(x: Any, y: Any) -> Any:
 
 
 squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
-
 
 
 # ---- gradients ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
-from tfmini.numerics.matrix_product import product
+from tfmini.numerics.matrix_product import dot, product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.slicing import getitem
@@ -52,9 +52,9 @@ def _matmul_shape(node: Operation) -> list[RawShape]:
     return [(a[0], b[1])]
 
 
-def _product(a: Any, b: Any) -> Any:
+def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
     try:
-        return np.dot(a, b)
+        return dot(a, b, new)
     except ValueError:
         raise _incompatible(a, b) from None
 
@@ -66,20 +66,20 @@ def _incompatible(a: Any, b: Any) -> InvalidArgumentError:
 
 
 # By (transpose_a, transpose_b). Transposes are views; numpy passes them to BLAS as flags.
-_PRODUCTS: dict[tuple[bool, bool], Callable[[Any, Any], Any]] = {
+_PRODUCTS: dict[tuple[bool, bool], Callable[..., Any]] = {
     (False, False): _product,
-    (True, False): lambda a, b: _product(a.T, b),
-    (False, True): lambda a, b: _product(a, b.T),
-    (True, True): lambda a, b: _product(a.T, b.T),
+    (True, False): lambda a, b, new=None: _product(a.T, b, new),
+    (False, True): lambda a, b, new=None: _product(a, b.T, new),
+    (True, True): lambda a, b, new=None: _product(a.T, b.T, new),
 }
 
 
 def _float32_factory(node: Any) -> Callable[..., Any]:
     transpose_a, transpose_b = node.attrs["transpose_a"], node.attrs["transpose_b"]
 
-    def multiply(a: Any, b: Any) -> Any:
+    def multiply(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
         try:
-            return product(a, b, transpose_a, transpose_b)
+            return product(a, b, transpose_a, transpose_b, new)
         except ValueError:
             raise _incompatible(a.T if transpose_a else a, b.T if transpose_b else b) from None
 
@@ -96,6 +96,14 @@ def _matmul_factory(node: Any) -> Callable[..., Any]:
         return times
     narrow = dtype.numpy
     return lambda a, b: times(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
+
+
+@mat_mul_op.into
+def _matmul_into(node: Any) -> Callable[..., Any] | None:
+    if node.attrs["T"] in HALVES:
+        return None
+    multiply = _matmul_factory(node)
+    return lambda new, a, b: multiply(a, b, new)
 
 
 @sparse_mat_mul_op.kernel_factory("CPU")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,27 @@ def _accumulate_shape(node: Operation) -> list[RawShape]:
 @add_n_op.kernel("CPU")
 @accumulate_op.kernel("CPU")
 def _sum_kernel(values: list[Any]) -> Any:
+    return _sum(values, None)
+
+
+def _sum(values: list[Any], total: Any) -> Any:
     if len(values) == 1:
         return values[0]
-    total = np.add(values[0], values[1])
+    total = np.add(values[0], values[1], out=total)
     for value in values[2:]:
         total += value
     return total
+
+
+@add_n_op.into
+@accumulate_op.into
+def _sum_into(node: Any) -> Callable[..., Any]:
+    def run(new: Callable[..., Any], values: list[Any]) -> Any:
+        first = values[0]
+        alike = len(values) > 1 and first.shape and all(value.shape == first.shape for value in values)
+        return _sum(values, new(first.shape, first.dtype) if alike else None)
+
+    return run
 
 
 @add_n_op.gradient

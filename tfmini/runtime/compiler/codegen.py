@@ -25,6 +25,7 @@ from tfmini.runtime.compiler.blocking_kernels import in_own_thread
 from tfmini.runtime.compiler.kernel_calls import grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.compiler.kernel_errors import NODE_LINES, named_errors
 from tfmini.runtime.compiler.kernel_model import KernelModel
+from tfmini.runtime.compiler.sent_results import computing_into
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.trace.record import TraceTable, clock
 
@@ -45,6 +46,7 @@ class BlockContext:
       kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
         of a session share it.
       model: takes the place of the kernels in a simulation.
+      sent: results that only a group's message takes; see `sent_results`.
     """
 
     constants: dict[Endpoint, Any]
@@ -55,6 +57,7 @@ class BlockContext:
     trace: TraceTable | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
     model: KernelModel | None = None
+    sent: dict[Endpoint, int] = field(default_factory=dict)
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
@@ -265,6 +268,8 @@ class BlockWriter:
         node = unit.node
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
+        if (node.name, 0) in self.context.sent:
+            return self._compute_into(unit)
         if facts.handle.inline_expression is not None:
             text = facts.handle.inline_expression(node)
             if text is not None:
@@ -274,6 +279,12 @@ class BlockWriter:
         if facts.kernel.wants_step:
             call = ["step", *call]
         return f"{self._kernel(node)}({', '.join(call)})"
+
+    def _compute_into(self, unit: Unit) -> str:
+        """The call of a kernel whose result goes into the memory of the connection that sends it."""
+        name = f"k{len(self.context.namespace)}"
+        self.context.namespace[name] = computing_into(unit, self.context.sent[unit.node.name, 0])
+        return f"{name}({', '.join(['step', *self._grouped(unit)])})"
 
     def _checked(self, text: str, node: Node) -> str:
         """An inline expression whose value is checked."""

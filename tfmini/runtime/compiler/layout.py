@@ -12,6 +12,7 @@ from tfmini.graph.traits import NEXT_OPS, ops_with
 from tfmini.runtime.compiler.codegen import BlockContext, generate_block
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
+from tfmini.runtime.compiler.sent_results import sent_results
 from tfmini.runtime.compiler.several_devices import FIRST_DEVICE
 from tfmini.runtime.compiler.start_order import starts_first
 from tfmini.runtime.compiler.units import Form, Unit
@@ -77,6 +78,7 @@ class _Layout:
         used = {u.wave for u in lowering.units} | set(lowering.arrival_waves.values()) or {0}
         self.order = sorted(used, key=lambda wave: (len(lowering.wave_sets[wave]), wave))
         self.index = {wave: i for i, wave in enumerate(self.order)}
+        self.sent = sent_results(lowering)
 
     def level(self) -> Level:
         lowering, index = self.lowering, self.index
@@ -149,6 +151,7 @@ class _Layout:
 
     def _segment_function(self, blocks: list[list[Unit]]) -> Callable[..., None]:
         context = context_of(self.lowering)
+        context.sent = self.sent
         functions = [generate_block(context, block) for block in blocks]
         if len(functions) == 1:
             return functions[0]

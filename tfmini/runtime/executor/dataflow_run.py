@@ -55,6 +55,10 @@ class Activation(StepContext):
         run = self.run
         run.owner.send_group(run, group, values, self.path)
 
+    def sent_array(self, group: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Memory for a result that is sent with a group and that nobody else takes."""
+        return self.run.graph.sent_array(group, shape, dtype)
+
     def begin_loop(self, key: int, arguments: tuple[Any, ...]) -> None:
         """Starts a loop that has to wait on its way."""
         run = self.run

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
@@ -15,6 +18,9 @@ from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.resources import Resources
 
+# Bytes. Smaller results are still in the cache when they are copied, those of a message into one block.
+_PLACED_FROM = 1 << 20
+
 
 @dataclass
 class RegisteredGraph:
@@ -24,7 +30,7 @@ class RegisteredGraph:
       task: the name of the worker in the session's cluster.
       driver: the class of its runs.
       is_private: whether a client in this process gets the fetched arrays themselves and may write into them.
-      peers: destination task -> an object with ``send(message)``.
+      peers: destination task -> an `rpc.peer.Peer`, or what stands for one.
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
@@ -52,6 +58,19 @@ class RegisteredGraph:
     def __post_init__(self) -> None:
         segments = self.program.segments
         self.complete = Outcome(frozenset(name for each in segments for name in each.updates + each.taken))
+
+    def sent_array(self, group: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """An array, not set, for a result that is only sent with a group: in the connection's memory, if it is large.
+
+        Raises:
+          MemoryError: out of memory.
+        """
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes >= _PLACED_FROM:
+            memory = self.peers[self.program.sends[group]].part_memory(nbytes)
+            if memory is not None:
+                return np.ndarray(shape, dtype, memory)
+        return np.empty(shape, dtype)
 
     def describe_group(self, group: int) -> str:
         return self.labels.get(group, f"group {group}")
