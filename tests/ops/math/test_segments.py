@@ -53,3 +53,20 @@ def test_unsorted_segments_of_one_row_and_of_several_are_reduced_alike(
             seen.add(i)
     op = getattr(tf, f"unsorted_segment_{name}")
     np.testing.assert_array_equal(run(op(data, ids, 70)), wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("tail", [(), (3,), (64,)])
+@pytest.mark.parametrize("repeated", [1, 8])
+def test_the_rows_of_a_segment_are_summed_in_their_order(repeated: int, tail: tuple[int, ...], dtype: type) -> None:
+    """As in TensorFlow, where few rows are repeated; the sums of half precision are rounded once."""
+    random = np.random.default_rng(repeated)
+    ids = random.permutation(np.concatenate([np.arange(50), np.full(repeated, 7)]))
+    data = random.standard_normal((ids.size, *tail)).astype(dtype)
+    total = run(tf.unsorted_segment_sum(data, ids, 50))
+    rows = data[ids == 7].astype(np.float32 if dtype is np.float16 else dtype)
+    wanted = rows[0]
+    for row in rows[1:]:
+        wanted = wanted + row
+    np.testing.assert_array_equal(total[7], wanted.astype(dtype))
+    assert total.dtype == dtype

@@ -53,6 +53,12 @@ def _reject(message: str) -> InvalidArgumentError:
     return InvalidArgumentError.of(message)
 
 
+# Types whose sums are made in float32.
+_ROUNDED_ONCE = ("float16", "bfloat16")
+# Up to this many rows, a call of numpy for each takes less time than to find and gather all rows of their segments.
+_FEW_REPEATED = 8
+
+
 def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     """Reduces runs of equal ``ids`` in ``rows`` into ``out[id]``; the ids are sorted."""
     if not ids.size:
@@ -67,7 +73,7 @@ def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
         kept = np.repeat(lengths > 1, lengths)
         rows, ids, lengths = rows[kept], ids[kept], lengths[lengths > 1]
         starts = np.cumsum(lengths) - lengths
-    compute = np.float32 if rows.dtype.type.__name__ in ("float16", "bfloat16") else None
+    compute = np.float32 if rows.dtype.type.__name__ in _ROUNDED_ONCE else None
     rows = rows if compute is None else rows.astype(compute)
     out[ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
 
@@ -168,18 +174,30 @@ def _check_range(flat: Any, shape: tuple[int, ...], count: int) -> None:
         raise _reject(f"{name} = {int(flat[where])} is out of range [0, {count})")
 
 
+def _reduce_repeated(ufunc: np.ufunc, rows: Any, ids: Any, first: Any, repeated: Any, out: Any) -> None:
+    """Reduces the few segments of several rows one row at a time, in their order as TensorFlow does."""
+    out[ids[repeated]] = rows[first[repeated]]
+    for position in repeated.tolist():
+        segment = out[ids[position], ...]
+        ufunc(segment, rows[position], out=segment)
+
+
 def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     if ids.size and ids.min() < 0:  # Rows of negative ids are dropped.
         kept = ids >= 0
         rows, ids = rows[kept], ids[kept]
     is_unsorted = bool(np.any(ids[1:] < ids[:-1]))
     if is_unsorted and len(out) // 32 <= ids.size <= 2 * len(out):  # the table takes its time for each segment
-        repeated = first_positions(ids, len(out)) != np.arange(ids.size)
-        if 4 * np.count_nonzero(repeated) < ids.size:  # most segments have one row, which is copied
+        first = first_positions(ids, len(out))
+        repeated = np.flatnonzero(first != np.arange(ids.size))
+        if 4 * repeated.size < ids.size:  # most segments have one row, which is copied
             out[ids] = rows
-            again = np.zeros(len(out), np.bool_)
-            again[ids[repeated]] = True
-            kept = again[ids]
+            if repeated.size <= _FEW_REPEATED and rows.dtype.type.__name__ not in _ROUNDED_ONCE:
+                _reduce_repeated(ufunc, rows, ids, first, repeated, out)
+                return
+            kept = np.zeros(len(out), np.bool_)
+            kept[ids[repeated]] = True
+            kept = kept[ids]
             rows, ids = rows[kept], ids[kept]
     if is_unsorted:  # those that are kept may be sorted, which costs little
         order = np.argsort(ids, kind="stable")
