@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import tfmini.compat
 import tfmini.data
+import tfmini.dtypes
+import tfmini.errors
 import tfmini.estimator
-import tfmini.graph.building
 import tfmini.layers
-import tfmini.ops
 import tfmini.train  # noqa: F401 - a public namespace that is also a package
 from tfmini import _version, library_log, namespace
 

@@ -13,16 +13,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from inspect import Parameter, Signature
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfmini.graph.op_def import OpDef
-from tfmini.graph.registry import OPS
-from tfmini.graph.traits import trait_of
+from tfmini.op_homes import HOMES
 from tfmini.public_names import NAMES
 
+if TYPE_CHECKING:
+    from inspect import Signature
+
+    from tfmini.graph.op_def import OpDef
+
 ROOT = "tfmini"
+# The first name that has to do with tensors imports what gives them operators and conversions.
+_BEHAVIOUR = f"{ROOT}.ops.tensor_behaviour"
+_WITHOUT_TENSORS = tuple(
+    f"{ROOT}.{home}"
+    for home in (
+        *("_version", "cluster", "compat.app", "compat.flags", "compat.logging", "compat.tf_logging", "devices"),
+        *("dimension", "dtypes", "errors", "protos", "runtime.server", "shapes"),
+    )
+)
 Getter = Callable[[str], Any]
 
 
@@ -37,8 +48,10 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 
 def public_names() -> list[str]:
     """All public names as users write them (``tf.nn.relu``), with the ops of ``tf.raw_ops``."""
+    from tfmini.graph.registry import op_names
+
     listed = [f"tf.{namespace}.{name}" if namespace else f"tf.{name}" for namespace, name, _, _ in rows()]
-    return sorted({*listed, *(f"tf.raw_ops.{name}" for name in OPS if not name.startswith("_"))})
+    return sorted({*listed, *(f"tf.raw_ops.{name}" for name in op_names() if not name.startswith("_"))})
 
 
 def install() -> None:
@@ -50,7 +63,7 @@ def install() -> None:
     for namespace, table in sorted(tables.items()):  # parents come before their children
         _set_attributes(_module(namespace), namespace, _resolver(table), list(table))
     raw_ops = _module("raw_ops")
-    _set_attributes(raw_ops, "raw_ops", _raw_op, [name for name in OPS if not name.startswith("_")])
+    _set_attributes(raw_ops, "raw_ops", _raw_op, [name for name in HOMES if not name.startswith("_")])
     compat = sys.modules[f"{ROOT}.compat"]
     vars(compat)["v1"] = root
     sys.modules[f"{ROOT}.compat.v1"] = root
@@ -98,6 +111,8 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
 def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
     def resolve(name: str) -> Any:
         home, attribute = table[name]
+        if not home.startswith(_WITHOUT_TENSORS):
+            import_module(_BEHAVIOUR)
         return getattr(import_module(home), attribute)
 
     return resolve
@@ -105,6 +120,10 @@ def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
 
 def _raw_op(name: str) -> Any:
     """Returns an op's raw builder, with keyword arguments only, as in TensorFlow: ``tf.raw_ops.MatMul(a=…, b=…)``."""
+    from tfmini.graph.registry import OPS
+    from tfmini.graph.traits import trait_of
+
+    import_module(_BEHAVIOUR)
     handle = OPS[name]
     own_names = {public: own for own, public in (trait_of(name, "raw_names") or {}).items()}
 
@@ -119,6 +138,10 @@ def _raw_op(name: str) -> Any:
 
 def _raw_signature(op_def: OpDef) -> Signature:
     """The signature: inputs, attrs without default, attrs with default, ``name``."""
+    from inspect import Parameter, Signature
+
+    from tfmini.graph.traits import trait_of
+
     renamed = trait_of(op_def.name, "raw_names") or {}
     inferred = op_def.inferred_attrs()
     attrs = sorted((a for a in op_def.attrs.values() if a.name not in inferred), key=lambda a: a.has_default)

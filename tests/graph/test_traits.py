@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tfmini
+from tests.all_ops import import_all_ops
 from tfmini.graph.registry import OPS, op
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, FLOW_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS, ops_with, trait_of
 
@@ -43,6 +44,7 @@ def test_an_op_of_control_flow_and_its_reference_twin_play_the_same_part() -> No
 # ---------------------------------------------------------------- nobody keeps lists of op names
 
 
+import_all_ops()
 _TFMINI = Path(tfmini.__file__).parent
 _OP_NAMES = {name for name, op_ in OPS.items() if str(_TFMINI) in op_.site and "sample_ops" not in op_.site}
 _LISTS_BY_INTENT = {

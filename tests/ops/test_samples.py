@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.data  # noqa: F401 - declares its ops
+from tests.all_ops import import_all_ops
 from tests.ops.samples import frozen, notation, projection
 from tests.ops.samples.builders import builder
 from tests.ops.samples.notation import Row
 from tests.oracle import Oracle
 from tfmini.graph.registry import GRADIENTS, KERNELS, OPS
 
+import_all_ops()
 ROWS = {room: list(notation.rows(room)) for room in notation.rooms()}
 GROUPS: dict[tuple[str, str], list[Row]] = defaultdict(list)
 for _room, _rows in ROWS.items():

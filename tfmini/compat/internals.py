@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
-from tfmini.graph.registry import OPS
+from tfmini.graph.registry import OPS, op_names
 
 _ROOT = "tfmini"
 _made: dict[str, ModuleType] = {}
@@ -122,7 +122,7 @@ def _names(sources: list[str]) -> Iterator[str]:
 
 @cache
 def _raw_names() -> dict[str, str]:
-    return {generated_name(op): op for op in OPS}
+    return {generated_name(op): op for op in op_names()}
 
 
 def generated_name(op: str) -> str:

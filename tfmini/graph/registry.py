@@ -46,10 +46,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tfmini.graph.op_def import OpDef, parse_op_def
 from tfmini.graph.traits import Traits, add_traits, ops_with
+from tfmini.op_homes import HOMES
 from tfmini.shapes import RawShape
 
 if TYPE_CHECKING:
@@ -190,8 +192,38 @@ class OpHandle(Generic[R]):
         return attach
 
 
+class _Ops(dict[str, OpHandle[Any]]):
+    """Op type -> handle. The first lookup of an op of `HOMES` imports its module; iteration sees what was looked up.
+
+    A handle enters the table when the import of its module has ended, since another thread may look it up before
+    its kernel is attached.
+    """
+
+    def __missing__(self, name: str) -> OpHandle[Any]:
+        import_module(HOMES[name])  # waits while another thread imports it
+        handle = self[name] = _DECLARED[name]
+        return handle
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns the handle of an op, ``default`` if there is no such op."""
+        handle = dict.get(self, name)
+        if handle is None and name in HOMES:
+            handle = self[name]
+        return default if handle is None else handle
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) or name in HOMES
+
+
+def op_names() -> set[str]:
+    """The names of all ops, without importing their modules."""
+    return {*OPS, *HOMES}
+
+
 _HOME = __file__.rsplit("/", 2)[0] + "/"
-OPS: dict[str, OpHandle[Any]] = {}
+OPS: dict[str, OpHandle[Any]] = _Ops()
+# The ops of `HOMES` whose modules are imported or being imported.
+_DECLARED: dict[str, OpHandle[Any]] = {}
 KERNELS: dict[tuple[str, str], Kernel] = {}
 # None: not differentiable. Absent: backpropagation through the op is an error.
 GRADIENTS: dict[str, Callable[..., Any] | None] = {}
@@ -218,14 +250,15 @@ def op(
     caller = frame.f_back if frame else None
     site = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller else "?"
     handle: OpHandle[R] = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, site)
-    first = OPS.get(handle.name)
+    table: dict[str, OpHandle[Any]] = _DECLARED if handle.name in HOMES and site.startswith(_HOME) else OPS
+    first = table.get(handle.name)
     if first is not None:
         raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
     if not site.startswith(_HOME) or not handle.name.isidentifier():
         handle.op_def  # noqa: B018 - reports a mistake at the declaration
     if traits:
         add_traits(handle.name, traits)
-    OPS[handle.name] = handle
+    table[handle.name] = handle
     if shape is not None:
         handle.shape(shape)
     return handle
@@ -233,12 +266,15 @@ def op(
 
 def apply(handle: OpHandle[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Adds a node. `building` replaces this function, since it needs `Graph`, which needs this module."""
-    raise RuntimeError("tfmini.graph.building is not imported")
+    return import_module("tfmini.graph.building").apply(handle, args, kwargs)
 
 
 def kernel_for(op_type: str, device_type: str) -> Kernel | None:
     """Returns the kernel of an op on a device type, or None."""
-    return KERNELS.get((op_type, device_type))
+    kernel = KERNELS.get((op_type, device_type))
+    if kernel is None and OPS.get(op_type) is not None:  # which imports the op's module, if nothing has done so
+        kernel = KERNELS.get((op_type, device_type))
+    return kernel
 
 
 _WAITS = ops_with("waits")
@@ -246,7 +282,7 @@ _WAITS = ops_with("waits")
 
 def may_wait(op_type: str) -> bool:
     """Whether an op may wait for other steps or tasks. An op that is not declared here may: its task declares it."""
-    return op_type in _WAITS or op_type not in OPS
+    return OPS.get(op_type) is None or op_type in _WAITS  # in this order: the lookup may import the op's traits
 
 
 def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None:

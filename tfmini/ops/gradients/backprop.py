@@ -23,7 +23,7 @@ from tfmini import dtypes
 from tfmini.collector import collector_at_rest
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import GRADIENTS
+from tfmini.graph.registry import GRADIENTS, OPS
 from tfmini.graph.scoping import colocate_with, device, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import tuple as gate_together
@@ -383,6 +383,7 @@ def gradient_function(op: Operation) -> Callable[..., Any] | None:
     if not op.inputs:
         return None
     override = op.attrs.get("_gradient_op_type")
+    OPS.get(op.type)  # imports the gradient, if nothing has done so
     try:
         return GRADIENTS[op.type if override is None else override.decode()]
     except KeyError:

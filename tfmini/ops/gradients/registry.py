@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tfmini.graph.registry import register_gradient
+from tfmini.graph.registry import OPS, register_gradient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +27,7 @@ class RegisterGradient:
         self._op_type = op_type
 
     def __call__(self, f: F) -> F:
+        OPS.get(self._op_type)  # so that a gradient that tfmini has is registered first
         register_gradient(self._op_type, f)
         return f
 
@@ -40,6 +41,7 @@ def no_gradient(op_type: str) -> None:
     """
     if not isinstance(op_type, str):
         raise TypeError("op_type must be a string")
+    OPS.get(op_type)  # as above
     register_gradient(op_type, None)
 
 
