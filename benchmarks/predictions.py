@@ -188,7 +188,7 @@ def _print_table(workloads: list[Workload], profile: str | None, rounds: int) ->
 
 
 def _rounds(workloads: list[Workload], profile: str | None, rounds: int) -> Iterator[tuple[list[float], list[float]]]:
-    """The predicted and the measured seconds of each round. The processes of all workloads live as long."""
+    """The predicted and the measured seconds of each round. The processes of all workloads live through all rounds."""
     from tfmini.simulation.calibration_tasks import Training, medians_s
 
     with ExitStack() as stack:
@@ -203,7 +203,7 @@ def _command(workload: Workload) -> Callable[[str, str], list[str]]:
 
 
 def _profile(path: str | None) -> Any:
-    """The profile of that file; without one, a new one of this machine, which is printed as a comment."""
+    """The profile of that file; without one, a new one of this machine, which is printed to stderr, without kernels."""
     from tfmini.simulation.calibration import calibrate
     from tfmini.simulation.profile import format_profile, read_profile
 

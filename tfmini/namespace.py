@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = "tfmini"
 # The first name that has to do with tensors imports what gives them operators and conversions.
 _BEHAVIOUR = f"{ROOT}.ops.tensor_behaviour"
+# Modules whose names need no tensors. One that is missing here costs time at its first name, nothing else.
 _WITHOUT_TENSORS = tuple(
     f"{ROOT}.{home}"
     for home in (

@@ -1,7 +1,7 @@
 """Which module declares which op, so that a module of ops is imported at the first use of one of its ops.
 
-`tfmini.graph.registry.OPS` looks here for a name that it does not have yet. A new op gets its name here; a test
-compares the table with what the modules declare.
+`tfmini.graph.registry.OPS` looks here for a name that it does not have yet. A new op of `ops` or `data` gets its name
+here: its declaration is refused otherwise, and a test compares the table with what the modules declare.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tfmini
 from tests.all_ops import import_all_ops
 from tfmini.graph.registry import OPS
@@ -42,7 +44,8 @@ for needs_gradient in (False, True):
 
 
 def _run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
@@ -56,12 +59,57 @@ for folder in ("ops", "data"):
         importlib.import_module(".".join(path.relative_to({str(_PACKAGE.parent)!r}).with_suffix("").parts))
 print(sorted(OPS))
 """
-    assert _run(code) == "[]", "an op that the table lacks enters OPS without a lookup"
+    assert _run(code) == "[]"  # each module imports: the declaration of an op that the table lacks is refused
+
+
+def test_a_declaration_that_the_table_lacks_is_refused() -> None:
+    code = """
+import tfmini
+from tfmini.graph.registry import op
+exec(compile("op('Lost() -> x: float')", tfmini.__path__[0] + "/ops/lost.py", "exec"))
+"""
+    with pytest.raises(AssertionError, match="op Lost at .*ops/lost.py:1 is missing in tfmini/op_homes.py"):
+        _run(code)
+
+
+def test_a_row_of_a_module_that_does_not_declare_the_op_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(HOMES, "Lost", "tfmini.ops.clock")
+    with pytest.raises(RuntimeError, match="says that tfmini.ops.clock declares the op Lost, but it does not"):
+        OPS.get("Lost")
 
 
 def test_a_lookup_gives_a_complete_op() -> None:
     """Its kernel even where no program has tensors, as on a ps; its gradient where one has."""
     assert _run(_LOOKUPS) == ""
+
+
+def test_an_interrupted_import_can_be_repeated() -> None:
+    code = """
+import os
+import tfmini
+from tfmini.graph import registry
+whole = registry._describe_kernel
+for calls in range(0, 36, 3):
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0, calls
+        continue
+    def interrupted(*args):
+        global calls
+        calls -= 1
+        if calls < 0:
+            raise KeyboardInterrupt
+        return whole(*args)
+    registry._describe_kernel = interrupted
+    try:
+        registry.OPS["MatrixBandPart"]
+        os._exit(0 if calls > 0 else 1)
+    except KeyboardInterrupt:
+        registry._describe_kernel = whole
+    complete = registry.OPS["MatrixBandPart"].shape_function and registry.kernel_for("MatrixBandPart", "CPU")
+    os._exit(0 if complete and tfmini.constant(1) is not None else 1)
+"""
+    _run(code)
 
 
 def test_an_import_of_the_package_imports_no_op() -> None:

@@ -38,12 +38,14 @@ attached with ``into`` says how (see `OpHandle.into`); a kernel without one is c
 Traits
 ------
 Other facts about an op that placer, compiler or inspector need (it may wait, it is a variable, it enters a loop) are
-traits: arguments of `op`, which `tfmini.graph.traits` describes. No other module lists op names.
+traits: arguments of `op`, which `tfmini.graph.traits` describes. No other module decides by a list of op names;
+`op_homes.py` only says where each op is declared.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -125,18 +127,23 @@ class OpHandle(Generic[R]):
 
     def shape(self, rule: S) -> S:
         """Attaches the shape function, or the shapes of the outputs where they are always the same."""
-        _refuse_second(self.shape_function, f"shape function of {self.name}")
+        if not _is_from_one_line("shape", self.name):
+            _refuse_second(self.shape_function, f"shape function of {self.name}")
         shapes: Any = rule
         self.shape_function = shapes if callable(shapes) else lambda node: shapes
         return rule
 
     def gradient(self, function: F) -> F:
         """Attaches the gradient: (Operation, *gradients of outputs) -> gradients of inputs."""
+        if _is_from_one_line("gradient", self.name):
+            GRADIENTS.pop(self.name, None)
         register_gradient(self.name, function)
         return function
 
     def not_differentiable(self) -> None:
         """Declares that the op has no gradient: backpropagation stops here without an error."""
+        if _is_from_one_line("gradient", self.name):
+            GRADIENTS.pop(self.name, None)
         register_gradient(self.name, None)
 
     def kernel(self, device_type: str) -> Callable[[F], F]:
@@ -170,8 +177,9 @@ class OpHandle(Generic[R]):
     def into(self, rule: Callable[[Any], Callable[..., Any] | None]) -> Callable[[Any], Callable[..., Any] | None]:
         """Attaches a rule Node -> ``function(new, *inputs)`` or None, for an op with one output.
 
-        The function computes exactly what the kernel does, for the same inputs. It gets the array for its result from
-        ``new(shape, dtype)``, which it may call once or not at all, and must not write into it when it has returned.
+        The function computes exactly what the kernel does, for the same inputs. It gets the array for its result (in
+        C order, not initialised) from ``new(shape, dtype)``, which it may call once or not at all, and must not write
+        into it when it has returned. Below `INTO_FROM` bytes it need not call it. It takes attrs from the node.
         The compiler calls it in place of the kernel where only a message to another task takes the result.
         """
         self.into_rule = rule
@@ -183,7 +191,8 @@ class OpHandle(Generic[R]):
     ) -> Callable[[F], F]:  # fmt: skip
         def attach(function: F) -> F:
             key = (self.name, device_type)
-            _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
+            if not _is_from_one_line("kernel", *key):
+                _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
             KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async, may_block)
             if is_async or may_block:
                 add_traits(self.name, {"waits": True})
@@ -200,7 +209,10 @@ class _Ops(dict[str, OpHandle[Any]]):
     """
 
     def __missing__(self, name: str) -> OpHandle[Any]:
-        import_module(HOMES[name])  # waits while another thread imports it
+        home = HOMES[name]
+        import_module(home)  # waits while another thread imports it
+        if name not in _DECLARED:
+            raise RuntimeError(f"tfmini/op_homes.py says that {home} declares the op {name}, but it does not.")
         handle = self[name] = _DECLARED[name]
         return handle
 
@@ -220,11 +232,17 @@ def op_names() -> set[str]:
     return {*OPS, *HOMES}
 
 
+INTO_FROM = 1 << 20
+"""Bytes of a result that can be computed where the connection wants it. Smaller ones are still in the cache when they
+are copied, those of a message into one block."""
+
 _HOME = __file__.rsplit("/", 2)[0] + "/"
+_LISTED = (f"{_HOME}ops/", f"{_HOME}data/")  # whose ops are in `HOMES`
 OPS: dict[str, OpHandle[Any]] = _Ops()
 # The ops of `HOMES` whose modules are imported or being imported.
 _DECLARED: dict[str, OpHandle[Any]] = {}
 KERNELS: dict[tuple[str, str], Kernel] = {}
+_LINES: dict[tuple[str, ...], tuple[str, int]] = {}
 # None: not differentiable. Absent: backpropagation through the op is an error.
 GRADIENTS: dict[str, Callable[..., Any] | None] = {}
 
@@ -250,9 +268,15 @@ def op(
     caller = frame.f_back if frame else None
     site = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller else "?"
     handle: OpHandle[R] = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, site)
-    table: dict[str, OpHandle[Any]] = _DECLARED if handle.name in HOMES and site.startswith(_HOME) else OPS
+    is_own = site.startswith(_LISTED)
+    if is_own and handle.name not in HOMES:
+        raise ValueError(
+            f"op {handle.name} at {site} is missing in tfmini/op_homes.py. Add it to the row of its module, by which "
+            "other processes find it."
+        )
+    table: dict[str, OpHandle[Any]] = _DECLARED if is_own else OPS
     first = table.get(handle.name)
-    if first is not None:
+    if first is not None and not (is_own and first.site == site):  # see `_is_from_one_line`
         raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
     if not site.startswith(_HOME) or not handle.name.isidentifier():
         handle.op_def  # noqa: B018 - reports a mistake at the declaration
@@ -265,7 +289,9 @@ def op(
 
 
 def apply(handle: OpHandle[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Adds a node. `building` replaces this function, since it needs `Graph`, which needs this module."""
+    """Adds a node. The first call imports `building`, which replaces this function: it needs `Graph`, which needs this
+    module.
+    """
     return import_module("tfmini.graph.building").apply(handle, args, kwargs)
 
 
@@ -307,6 +333,17 @@ def _describe_kernel(
     keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     wants_step = bool(positional) and positional[0] == "step"
     return Kernel(function, keyword_only, wants_step, makes_state=makes_state, is_async=is_async)
+
+
+def _is_from_one_line(*what: str) -> bool:
+    """Whether the caller's caller is a line of tfmini's ops, and no other line has registered this before.
+
+    A module of ops whose import was interrupted (Ctrl-C, no more descriptors) runs once more at the next lookup, and
+    registers again what it had registered.
+    """
+    frame = sys._getframe(2)
+    line = frame.f_code.co_filename, frame.f_lineno
+    return line[0].startswith(_LISTED) and _LINES.setdefault(what, line) == line
 
 
 def _refuse_second(existing: Any, what: str) -> None:

@@ -15,6 +15,7 @@ An op that nothing declares has no trait. Only `may_wait` answers otherwise for 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Set
 from typing import Any, Literal, TypedDict
 
@@ -92,6 +93,7 @@ class Traits(TypedDict, total=False):
 
 _TRAITS: dict[str, dict[str, Any]] = {}
 # Per trait the sets that were asked for, by the values asked for (none of them: any).
+_LOCK = threading.Lock()  # modules of ops are imported in any thread
 _SETS: dict[str, dict[tuple[str, ...], set[str]]] = {trait: {} for trait in Traits.__annotations__}
 
 
@@ -105,10 +107,11 @@ def add_traits(op_type: str, traits: Mapping[str, Any]) -> None:
         if trait not in _SETS:
             raise ValueError(f"op {op_type} is declared with {trait}={value!r}; tfmini.graph.traits has no such trait")
         if value:
-            _TRAITS.setdefault(op_type, {})[trait] = value
-            for values, ops in _SETS[trait].items():
-                if not values or value in values:
-                    ops.add(op_type)
+            with _LOCK:
+                _TRAITS.setdefault(op_type, {})[trait] = value
+                for values, ops in _SETS[trait].items():
+                    if not values or value in values:
+                        ops.add(op_type)
 
 
 def trait_of(op_type: str, trait: str) -> Any:
@@ -120,16 +123,18 @@ def trait_of(op_type: str, trait: str) -> Any:
 def ops_with(trait: str, *values: str) -> Set[str]:
     """The names of the ops that have a trait with one of these values; without values, with any.
 
-    The set is live: ops that are declared later join it.
+    The set is live: ops join it when they are declared, so whoever tests an op has looked it up in `OPS` before. The
+    nodes of graphs have been, in the client as in the tasks.
 
     Raises:
       KeyError: there is no such trait.
     """
     sets = _SETS[trait]
-    if values not in sets:
-        found = ((op_type, trait_of(op_type, trait)) for op_type in _TRAITS)
-        sets[values] = {op_type for op_type, value in found if value in values or value and not values}
-    return sets[values]
+    with _LOCK:
+        if values not in sets:
+            found = ((op_type, trait_of(op_type, trait)) for op_type in _TRAITS)
+            sets[values] = {op_type for op_type, value in found if value in values or value and not values}
+        return sets[values]
 
 
 FLOW_OPS = ops_with("flow")

@@ -128,7 +128,7 @@ def _at(node: Node, message: str) -> InvalidArgumentError:
 
 
 def _kernel_types(node: Node) -> list[str]:
-    return sorted(device_type for op, device_type in KERNELS if op == node.op)
+    return sorted(device_type for op, device_type in tuple(KERNELS) if op == node.op)
 
 
 def _kernels(node: Node) -> str:

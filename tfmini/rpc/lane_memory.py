@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.kept_memory import KEEP_S
 from tfmini.rpc.lane_wire import FLAG, PLACE, Places
-from tfmini.rpc.placed_parts import PlacedParts
+from tfmini.rpc.part_memory import PartMemory
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
 
@@ -46,7 +46,7 @@ class LaneMemory:
         self._send_notes = send_notes
         self._pool = BlockPool(on_shed=self._on_shed)
         self._cache = BlockCache(self._on_free)
-        self._placed = PlacedParts(self._pool, self._on_unused)
+        self._computed = PartMemory(self._pool, self._on_unused)
         self._timer: Any = None
         self._ageing: Any = None  # the timer of `_age`, while there are idle blocks
         self._closed = False
@@ -66,11 +66,11 @@ class LaneMemory:
 
     def part_memory(self, nbytes: int) -> Any:
         """Memory in which a part can be computed that `share` then does not copy; None when no block is available."""
-        return self._placed.make(nbytes)
+        return self._computed.make(nbytes)
 
     def share(self, parts: list[Any]) -> Shared | None:
-        """Brings the parts into blocks, all that are not in one already into the same; None if there is none."""
-        blocks = [self._placed.find(part) for part in parts]
+        """Finds the parts' blocks, and copies all parts that have none into one; None if there is none for these."""
+        blocks = [self._computed.find(part) for part in parts]
         rest = [part for part, block in zip(parts, blocks) if block is None]
         copy = self._copied(rest) if rest else None
         if rest and copy is None:
@@ -103,7 +103,7 @@ class LaneMemory:
                 self._pool.give_back(shared.copy.id)
             return False
         for block in shared.placed:
-            self._placed.sent(block)
+            self._computed.mark_sent(block)
         return True
 
     def _send_descriptor(self, block: Block) -> bool:
@@ -155,7 +155,7 @@ class LaneMemory:
                 self._cache.forget(note ^ FLAG)
                 continue
             try:
-                if self._placed.may_return(note):
+                if self._computed.returned(note):
                     self._give_back(note)
             except KeyError:
                 raise ValueError(f"block {note} was returned but not lent") from None
@@ -180,7 +180,7 @@ class LaneMemory:
             self._reactor.call_soon(self._send_notes)
 
     def _on_unused(self, block_id: int) -> None:
-        """A part that was computed in a block is gone. See `PlacedParts`: this must not lock."""
+        """A part that was computed in a block is gone. See `PartMemory`: this must not lock."""
         if not self._closed:
             self._reactor.call_soon(self._take_back, block_id)
 

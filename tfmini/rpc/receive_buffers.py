@@ -114,7 +114,7 @@ def memory_for(total: int, keep: bool = True) -> tuple[memoryview, Any]:
     """Allocates memory for a message that arrives in pieces; returns it and a read-only view.
 
     Args:
-      keep: whether the connection may need it again.
+      keep: whether the memory goes back to the pool for the next message.
     """
     if total >= POOL_FROM and keep:
         return RECEIVE_BUFFERS.take(total)

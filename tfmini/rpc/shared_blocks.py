@@ -1,8 +1,9 @@
-"""Shared memory for large parts between processes of one host: one copy per transfer.
+"""Shared memory for large parts between processes of one host: at most one copy by the sender per transfer.
 
 The sender owns memfd blocks in a few size classes and reuses them, so their pages stay warm (a
 fresh 64 MB block costs more in page faults than the copy). The sender passes a block's descriptor once;
-the receiver maps it once and keeps the mapping. All large parts of one message share a block. Every
+the receiver maps it once and keeps the mapping. All large parts of one message share a block, except those that
+were computed in blocks of their own (`part_memory`). Every
 transfer is one read-only numpy array over the mapping, and the parts are views of it; when the last
 view is gone, the receiver returns the block's id to the sender. Blocks are sealed against resizing, so
 a faulty sender cannot cause a SIGBUS in the receiver.
@@ -186,6 +187,9 @@ class BlockPool:
         except (OSError, ValueError):  # out of memory, descriptors or mappings: send it inline
             return None
         with self._lock:
+            if self._closed:
+                block.close_fd()
+                return None
             self._lent[block.id] = block
             self.owned_bytes += capacity
             is_only = len(self._lent) == 1
@@ -252,9 +256,11 @@ class BlockPool:
         return has_idle
 
     def discard(self, block_id: int) -> None:
-        """Drops a lent block that was not sent."""
+        """Drops a lent block that was not sent. A pool that was closed meanwhile has dropped it already."""
         with self._lock:
-            block = self._lent.pop(block_id)
+            block = self._lent.pop(block_id, None)
+            if block is None:
+                return
             self.owned_bytes -= block.capacity
         block.close_fd()
 

@@ -78,7 +78,7 @@ class Assembly:
     def _begin(self, frame: Any) -> None:
         if len(frame) < lane_wire.PREFIX.size:
             raise ValueError(f"a first piece of {len(frame)} bytes")
-        # Most connections move to a lane when they have sent what waited for them: its memory would lie idle for long.
+        # Most connections move to a lane after their first large message: a kept buffer would lie idle.
         is_first = not self.received
         self._memory, self._view = memory_for(lane_wire.read_prefix(frame, 0)[2], keep=not is_first)
         self._have = 0

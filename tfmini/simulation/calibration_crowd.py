@@ -32,6 +32,7 @@ print("ready", flush=True)
 for line in sys.stdin:
     step()
     if line == "on\\n":
+        print("begun", flush=True)
         while not select.select([sys.stdin], [], [], 0)[0]:
             step()
         sys.stdin.readline()
@@ -89,6 +90,7 @@ def beside() -> float:
             for _ in range(_TURNS):
                 alone = statistics.median(_seconds(step, _LONG_STEPS))
                 _tell(other, "on")
+                _line(other)  # else it could read this line and the next one at once
                 found.append(statistics.median(_seconds(step, _LONG_STEPS)) / alone)
                 _tell(other, "off")
                 _line(other)

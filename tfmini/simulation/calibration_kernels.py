@@ -21,7 +21,7 @@ from tfmini.simulation.profile import Curve
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _TURNS, _WARM_UP, _RUNS = 5, 2, 5
-_LEFT_OUT = 10  # one in so many values at each end
+_TRIM = 10  # one in so many values is left out at each end
 _SHORTEST_S = 50e-9
 
 Sample = tuple[str, str, float, float]
@@ -31,8 +31,8 @@ Sample = tuple[str, str, float, float]
 def samples_of(models: Sequence[Model]) -> list[Sample]:
     """The ops of models' training steps, with their times in traced runs.
 
-    Times are means without the extremes, since on a machine whose speed changes within milliseconds the mean is what
-    ops add to a step; most of them may run at the higher speed. Tracing slows ops down, more so the short ones. So
+    Times are trimmed means, not medians: where a machine's speed changes within milliseconds, most runs may be fast,
+    and a median would not see the slow ones. Tracing slows ops down, more so the short ones. So
     their times are scaled to what the step takes without it.
     """
     with ExitStack() as stack:
@@ -91,8 +91,8 @@ class _Traced:
         """The ops that took time in most steps."""
         nodes, most = self._found.nodes, _TURNS * _RUNS // 2
         shapes = with_bounds(nodes, self._found.shapes)
-        times = {op: _mean(each) for op, each in self._times.items() if op in nodes and len(each) > most}
-        scale = min(1.0, max(0.0, _mean(self._steps_s) - _mean(self._nothing_s)) / sum(times.values()))
+        times = {op: _trimmed_mean(each) for op, each in self._times.items() if op in nodes and len(each) > most}
+        scale = min(1.0, max(0.0, _trimmed_mean(self._steps_s) - _trimmed_mean(self._nothing_s)) / sum(times.values()))
         for op, seconds in times.items():
             node = nodes[op]
             kind = class_of(node)
@@ -102,9 +102,9 @@ class _Traced:
                 yield node.op, kind, max(1.0, amount), max(_SHORTEST_S, scale * seconds)
 
 
-def _mean(values: Sequence[float]) -> float:
+def _trimmed_mean(values: Sequence[float]) -> float:
     """The mean without the smallest and the largest values."""
-    left_out = len(values) // _LEFT_OUT
+    left_out = len(values) // _TRIM
     return statistics.fmean(sorted(values)[left_out : len(values) - left_out])
 
 

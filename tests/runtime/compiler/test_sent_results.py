@@ -9,6 +9,7 @@ import pytest
 
 from tfmini import dtypes
 from tfmini.graph.node import Node
+from tfmini.ops.math import sums
 from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.program import compile_program
@@ -95,6 +96,7 @@ class Step:
 @pytest.mark.parametrize("is_checked", [False, True])
 def test_the_kernel_writes_into_the_memory(monkeypatch: pytest.MonkeyPatch, is_checked: bool) -> None:
     monkeypatch.setattr(kernel_checks, "ENABLED", is_checked)
+    monkeypatch.setattr(sums, "INTO_FROM", 0)
     nodes = [
         feed("x"), computed("Sub", "d", "x", "x"), computed("AddN", "s", "x", "d", N=2), sent("s", 3),
         computed("MatMul", "p", "x", "x", transpose_a=True, transpose_b=False), sent("p", 4),

@@ -12,7 +12,7 @@ import pytest
 import tfmini as tf
 from tests.rpc.task_processes import until
 from tfmini.rpc.lane_connection import LaneConnection
-from tfmini.rpc.placed_parts import PlacedParts
+from tfmini.rpc.part_memory import PartMemory
 from tfmini.testing.process_cluster import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -29,15 +29,15 @@ def cluster() -> Iterator[ProcessCluster]:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of each result for which a connection has given memory."""
     sizes: list[int] = []
-    make = PlacedParts.make
+    make = PartMemory.make
 
-    def counting(self: PlacedParts, nbytes: int) -> Any:
+    def counting(self: PartMemory, nbytes: int) -> Any:
         array = make(self, nbytes)
         if array is not None:
             sizes.append(nbytes)
         return array
 
-    monkeypatch.setattr(PlacedParts, "make", counting)
+    monkeypatch.setattr(PartMemory, "make", counting)
     return sizes
 
 

@@ -88,7 +88,7 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
     def run(new: Callable[..., Any], dims: Any, value: Any) -> Any:
         sizes = _fill_sizes(dims)
         array = new(tuple(sizes) if isinstance(sizes, list) else (sizes,), dtype)
-        array.fill(value)
+        np.copyto(array, value)
         return array
 
     return run

@@ -5,6 +5,7 @@ The ``Sum`` op is here because every gradient of a broadcasting op needs it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import INTO_FROM, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.gradients.wanted import is_wanted
@@ -215,8 +216,12 @@ def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]
 
 
 def _into(ufunc: np.ufunc, dtype: np.dtype[Any], new: Callable[..., Any], *values: Any) -> Any:
-    try:
-        shape = np.broadcast(*values).shape if len(values) > 1 else values[0].shape
-    except ValueError:
-        shape = ()  # the ufunc has its own words for it
-    return ufunc(*values, out=new(shape, dtype)) if shape else ufunc(*values)
+    shape = values[0].shape
+    if values[-1].shape != shape:
+        try:
+            shape = np.broadcast(*values).shape
+        except ValueError:
+            shape = ()  # the ufunc has its own words for it
+    if not shape or math.prod(shape) * dtype.itemsize < INTO_FROM:
+        return ufunc(*values)
+    return ufunc(*values, out=new(shape, dtype))

@@ -15,7 +15,7 @@ from tfmini.graph.conversion import (
     register_tensor_conversion_function,
 )
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import INTO_FROM, op
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.segments import unsorted_sum_op
@@ -64,7 +64,8 @@ def _sum(values: list[Any], total: Any) -> Any:
 def _sum_into(node: Any) -> Callable[..., Any]:
     def run(new: Callable[..., Any], values: list[Any]) -> Any:
         first = values[0]
-        alike = len(values) > 1 and first.shape and all(value.shape == first.shape for value in values)
+        is_large = len(values) > 1 and first.nbytes >= INTO_FROM
+        alike = is_large and all(value.shape == first.shape for value in values)
         return _sum(values, new(first.shape, first.dtype) if alike else None)
 
     return run

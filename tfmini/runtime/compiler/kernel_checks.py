@@ -96,7 +96,7 @@ class ResultCheck:
 
 def kernel_site(op_type: str) -> str:
     """``file:line`` of an op's kernel, or of its declaration when the kernel has no line."""
-    kernel = next((k for (name, _), k in KERNELS.items() if name == op_type), None)
+    kernel = next((k for (name, _), k in tuple(KERNELS.items()) if name == op_type), None)
     code = getattr(kernel.function, "__code__", None) if kernel is not None else None
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else OPS[op_type].site
 

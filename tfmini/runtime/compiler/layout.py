@@ -151,7 +151,7 @@ class _Layout:
 
     def _segment_function(self, blocks: list[list[Unit]]) -> Callable[..., None]:
         context = context_of(self.lowering)
-        context.sent = self.sent
+        context.sent = self.sent if context.device_type == "CPU" else {}  # the rules are those of CPU kernels
         functions = [generate_block(context, block) for block in blocks]
         if len(functions) == 1:
             return functions[0]

@@ -18,12 +18,13 @@ from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.units import Form, Unit
 
-# Tensors of a message. Each has a block of its own, of which a connection has few; and many tensors are small ones.
+# Tensors of a message. Each has a block of its own, of which a connection lends few (`rpc.part_memory.PART_LIMIT`); and
+# many tensors are small ones.
 _FEW = 16
 
 
 def sent_results(lowering: Lowering) -> dict[Endpoint, int]:
-    """The results that only the message of a group takes, and that group."""
+    """Results whose only consumer is one message, each with that message's group."""
     if lowering.compilation.model is not None:  # its kernels compute nothing
         return {}
     sends = [unit for unit in lowering.units if unit.form is Form.SEND and len(unit.inputs) <= _FEW]
@@ -50,7 +51,7 @@ def _into(unit: Unit) -> Callable[..., Any] | None:
 
 
 def _handed_on(unit: Unit | None) -> Endpoint | None:
-    """The value that a node only hands on, as one that waits for control edges does."""
+    """The input of a node that hands it on unchanged, as one that waits for control edges does; None for others."""
     if unit is None or unit.derefs != [False]:
         return None
     inline = OPS[unit.node.op].inline_expression

@@ -11,15 +11,13 @@ import numpy as np
 
 from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
+from tfmini.graph.registry import INTO_FROM
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
 from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.resources import Resources
-
-# Bytes. Smaller results are still in the cache when they are copied, those of a message into one block.
-_PLACED_FROM = 1 << 20
 
 
 @dataclass
@@ -66,7 +64,7 @@ class RegisteredGraph:
           MemoryError: out of memory.
         """
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes >= _PLACED_FROM:
+        if nbytes >= INTO_FROM:
             memory = self.peers[self.program.sends[group]].part_memory(nbytes)
             if memory is not None:
                 return np.ndarray(shape, dtype, memory)

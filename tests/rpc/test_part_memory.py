@@ -13,7 +13,7 @@ import pytest
 from tests.rpc.task_processes import until
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.lane_memory import LaneMemory
-from tfmini.rpc.placed_parts import MOST, PlacedParts
+from tfmini.rpc.part_memory import PART_LIMIT, PartMemory
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.shared_blocks import Block, BlockPool
 
@@ -26,7 +26,7 @@ class Parts:
     def __init__(self) -> None:
         self.pool = BlockPool()
         self.unused: list[int] = []
-        self.placed = PlacedParts(self.pool, self._take_back)
+        self.placed = PartMemory(self.pool, self._take_back)
 
     def _take_back(self, block_id: int) -> None:
         self.unused.append(block_id)
@@ -41,7 +41,7 @@ class Parts:
 
     def returned(self, block: Block) -> None:
         """The peer returns the block."""
-        if self.placed.may_return(block.id):
+        if self.placed.returned(block.id):
             self._take_back(block.id)
 
 
@@ -74,7 +74,7 @@ def test_a_sent_block_comes_back_after_the_array_is_gone_and_the_peer_has_return
     for _ in range(3):
         array, block = parts.made()
         array[:] = 1
-        parts.placed.sent(block)
+        parts.placed.mark_sent(block)
         assert parts.placed.find(array.data) is None  # a second message copies it
         for event in order:
             assert parts.pool.statistics()["lent_blocks"] == 1
@@ -90,7 +90,7 @@ def test_a_peer_cannot_return_what_it_was_not_sent(parts: Parts) -> None:
     array, block = parts.made()
     with pytest.raises(KeyError):
         parts.returned(block)
-    parts.placed.sent(block)
+    parts.placed.mark_sent(block)
     parts.returned(block)
     parts.returned(block)  # twice: the array is in use
     assert parts.pool.statistics()["lent_blocks"] == 1
@@ -100,9 +100,9 @@ def test_a_peer_cannot_return_what_it_was_not_sent(parts: Parts) -> None:
 
 
 def test_the_blocks_are_bounded(parts: Parts) -> None:
-    made = [parts.made() for _ in range(MOST)]
+    made = [parts.made() for _ in range(PART_LIMIT)]
     assert parts.placed.make(SIZE) is None
-    parts.placed.sent(made[0][1])
+    parts.placed.mark_sent(made[0][1])
     assert parts.placed.make(SIZE) is None
     parts.returned(made[0][1])
     del made[0]

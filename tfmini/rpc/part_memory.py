@@ -1,6 +1,6 @@
 """Parts that are computed in a block of shared memory, so that sending them takes no copy.
 
-A kernel whose large result only goes to a task on the same host gets memory of a block for it (`PlacedParts.make`). The
+A kernel whose large result only goes to a task on the same host gets memory of a block for it (`PartMemory.make`). The
 lane recognises the part by its address and sends the place of it. Whatever happens to the array in between (the step
 fails, the connection breaks, the array takes another way), it is an ordinary array: the block stays lent until the last
 view of the array is gone, and, if it was sent, until the peer has returned it.
@@ -17,10 +17,10 @@ from tfmini.rpc.shared_blocks import Block, BlockPool, Loan, address_of, lend
 
 # Blocks with such parts at a time, computed or on their way; a connection has `BLOCK_LIMIT` blocks, and keeps half of
 # them when they are idle. The parts beyond are copied, all those of a message into one block.
-MOST = 16
+PART_LIMIT = 16
 
 
-class PlacedParts:
+class PartMemory:
     """The blocks of one connection in which parts are computed. Thread-safe without a lock, as `BlockCache` is.
 
     Args:
@@ -40,7 +40,7 @@ class PlacedParts:
 
     def make(self, nbytes: int) -> np.ndarray[Any, Any] | None:
         """Memory for one part, as writable bytes; None when no block is available."""
-        block = self._pool.take(nbytes) if len(self._unsent) + len(self._sent) < MOST else None
+        block = self._pool.take(nbytes) if len(self._unsent) + len(self._sent) < PART_LIMIT else None
         if block is None:
             return None
         try:
@@ -58,13 +58,13 @@ class PlacedParts:
         """The block in which a part was computed that has not been sent yet."""
         return self._unsent.get(address_of(part)) if self._unsent else None
 
-    def sent(self, block: Block) -> None:
-        """The peer will return that block."""
+    def mark_sent(self, block: Block) -> None:
+        """Notes that a message with this block was sent; the peer will return it."""
         if self._unsent.pop(block.address, None) is not None:
             self._sent.add(block.id)
 
-    def may_return(self, block_id: int) -> bool:
-        """Called when the peer returns a block: whether it goes back to the pool now. Else `on_unused` gets it later.
+    def returned(self, block_id: int) -> bool:
+        """Notes that the peer has returned a block; True if it can go back to the pool now, else `on_unused` gets it.
 
         Raises:
           KeyError: that block was not sent.
