@@ -28,7 +28,7 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(calibration_crowd, "_STEPS", 5)
     monkeypatch.setattr(calibration_crowd, "_LONG_STEPS", 3)
     monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
-    monkeypatch.setattr(calibration_turns, "TRAINED", {"short": calibration_tasks.TRAINED["short"]})
+    monkeypatch.setattr(calibration_turns, "TRAINED", {"long": calibration_tasks.TRAINED["long"]})
     monkeypatch.setattr(calibration_tasks, "_TURNS", 1)
     monkeypatch.setattr(calibration_kernels, "_TURNS", 1)
     path = tmp_path / "p.toml"

@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any
 
 from tfmini.simulation.calibration_cluster import free_addresses
-from tfmini.simulation.calibration_models import Model, dense, recurrent
+from tfmini.simulation.calibration_models import Model, convolutions, dense, recurrent
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 #: Models that a ps and workers train, beside each other.
 TRAINED: Mapping[str, Model] = {
     "short": dense(24, 48, 1), "long": dense(96, 160, 0), "recurrent": recurrent(48, 80, 6),
+    "convolutional": convolutions(24, 20, 16, 3),
 }  # fmt: skip
 #: Bytes of the tensors that ranks reduce.
 REDUCED: Mapping[str, int] = {"reduce medium": 256_000, "reduce large": 16_000_000}
