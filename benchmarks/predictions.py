@@ -2,10 +2,10 @@
 
     python benchmarks/predictions.py [--profile PROFILE] [--rounds N] [WORKLOAD...]
 
-Each round calibrates this machine (or reads a profile) and runs the workloads in turns, with all of their processes
-here. The table in Markdown has the medians of the rounds, of the predictions as of the measured times. So a machine
-whose speed changes from second to second, as a virtual one does whose neighbours share its cores, has the same speeds
-in both. The calibration knows none of the workloads. The machine should do nothing else: a round takes three minutes.
+Each round calibrates this machine (or reads a profile), and runs the workloads in turns before and after, with all of
+their processes here. So a machine whose speed changes, as a virtual one does whose neighbours share its cores, has
+about the same speeds in both. The table in Markdown has the medians of the rounds' times and of their errors. The
+calibration knows none of the workloads. The machine should do nothing else: a round takes three and a half minutes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import models
 
 HERE = os.path.abspath(__file__)
 _LIMIT = 0.10  # of the error
+_TURNS = 3  # before and after each calibration
 
 
 class Workload(NamedTuple):
@@ -178,24 +179,38 @@ def main() -> None:
 
 def _print_table(workloads: list[Workload], profile: str | None, rounds: int) -> None:
     guesses, truths = zip(*_rounds(workloads, profile, rounds))
-    print("| workload | predicted (rounds) | measured (rounds) | error |\n|---|---:|---:|---:|", flush=True)
+    print("| workload | predicted (rounds) | measured (rounds) | error (rounds) |\n|---|---:|---:|---:|", flush=True)
     good = 0
     for workload, guess, truth in zip(workloads, zip(*guesses), zip(*truths)):
-        error = statistics.median(guess) / statistics.median(truth) - 1
+        errors = [of_round / measured - 1 for of_round, measured in zip(guess, truth)]
+        error = statistics.median(errors)
         good += abs(error) <= _LIMIT
-        print(f"| {workload} | {_text(guess)} | {_text(truth)} | {error:+.0%} |", flush=True)
+        spread = f"{min(errors):+.0%} to {max(errors):+.0%}"
+        print(f"| {workload} | {_text(guess)} | {_text(truth)} | {error:+.0%} ({spread}) |", flush=True)
     print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
 
 
 def _rounds(workloads: list[Workload], profile: str | None, rounds: int) -> Iterator[tuple[list[float], list[float]]]:
     """The predicted and the measured seconds of each round. The processes of all workloads live through all rounds."""
-    from tfmini.simulation.calibration_tasks import Training, medians_s
+    from tfmini.simulation.calibration_tasks import Training
 
     with ExitStack() as stack:
         trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
         for _ in range(rounds):
+            times = [_measured_s(trainings)]
             here = _profile(profile)
-            yield [predicted(here, workload) for workload in workloads], medians_s(trainings)
+            times.append(_measured_s(trainings))
+            measured = [statistics.median([*before, *after]) for before, after in zip(*times)]
+            yield [predicted(here, workload) for workload in workloads], measured
+
+
+def _measured_s(trainings: Sequence[Any]) -> list[list[float]]:
+    """The seconds of the steps of each, in some turns."""
+    found: list[list[float]] = [[] for _ in trainings]
+    for _ in range(_TURNS):
+        for times, each in zip(found, trainings):
+            times += each.measured_s()
+    return found
 
 
 def _command(workload: Workload) -> Callable[[str, str], list[str]]:

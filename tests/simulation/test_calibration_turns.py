@@ -12,6 +12,7 @@ from tfmini.simulation.calibration_turns import fitted
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.predictor import StepModel, tasks_of
 
+
 def test_the_costs_of_the_machine_that_was_measured_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     known = plain()
     real = replace(calibration_turns._scaled(known.machine, 1.3), overload=1.25, stall_s=100e-6)
