@@ -2,10 +2,10 @@
 
     python benchmarks/predictions.py [--profile PROFILE] [--rounds N] [WORKLOAD...]
 
-Each round calibrates this machine (or reads a profile), and runs the workloads in turns before and after, with all of
-their processes here. So a machine whose speed changes, as a virtual one does whose neighbours share its cores, has
-about the same speeds in both. The table in Markdown has the medians of the rounds' times and of their errors. The
-calibration knows none of the workloads. The machine should do nothing else: a round takes three and a half minutes.
+In each round, the calibration of this machine (unless a profile is given) and the workloads take turns. So a machine
+whose speed changes, as a virtual one does whose neighbours share its cores, has about the same speeds in both. The
+table in Markdown has the medians of the rounds' times and of their errors. The calibration knows none of the workloads.
+The machine should do nothing else: a round takes four minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import models
 
 HERE = os.path.abspath(__file__)
 _LIMIT = 0.10  # of the error
-_TURNS = 3  # before and after each calibration
+_TURNS = 5  # of the calibration and of the workloads, in each round
 
 
 class Workload(NamedTuple):
@@ -190,46 +190,36 @@ def _print_table(workloads: list[Workload], profile: str | None, rounds: int) ->
     print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
 
 
-def _rounds(workloads: list[Workload], profile: str | None, rounds: int) -> Iterator[tuple[list[float], list[float]]]:
-    """The predicted and the measured seconds of each round. The processes of all workloads live through all rounds."""
+def _rounds(workloads: list[Workload], path: str | None, rounds: int) -> Iterator[tuple[list[float], list[float]]]:
+    """The predicted and the measured seconds of each round."""
+    from tfmini.simulation.calibration import Calibration
     from tfmini.simulation.calibration_tasks import Training
+    from tfmini.simulation.profile import read_profile
 
-    with ExitStack() as stack:
-        trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
-        for _ in range(rounds):
-            times = [_measured_s(trainings)]
-            here = _profile(profile)
-            times.append(_measured_s(trainings))
-            measured = [statistics.median([*before, *after]) for before, after in zip(*times)]
-            yield [predicted(here, workload) for workload in workloads], measured
-
-
-def _measured_s(trainings: Sequence[Any]) -> list[list[float]]:
-    """The seconds of the steps of each, in some turns."""
-    found: list[list[float]] = [[] for _ in trainings]
-    for _ in range(_TURNS):
-        for times, each in zip(found, trainings):
-            times += each.measured_s()
-    return found
+    for _ in range(rounds):
+        with ExitStack() as stack:
+            calibration = None if path else Calibration(stack)
+            trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
+            for _ in range(_TURNS):
+                if calibration is not None:
+                    calibration.take_turn()
+                for training in trainings:
+                    training.take_turn()
+        here = calibration.profile() if calibration is not None else read_profile(path or "")
+        _show(here)
+        yield [predicted(here, workload) for workload in workloads], [training.median_s for training in trainings]
 
 
 def _command(workload: Workload) -> Callable[[str, str], list[str]]:
     return lambda task, cluster: [sys.executable, HERE, "--task", task, cluster, json.dumps(workload)]
 
 
-def _profile(path: str | None) -> Any:
-    """The profile of that file; without one, a new one of this machine, which is printed to stderr, without kernels."""
-    from tfmini.simulation.calibration import calibrate
-    from tfmini.simulation.profile import format_profile, read_profile
+def _show(profile: Any) -> None:
+    """Prints a profile to stderr, without kernels."""
+    from tfmini.simulation.profile import format_profile
 
-    if path:
-        return read_profile(path)
-    found = calibrate()
-    print(
-        format_profile(replace(found, machines={n: replace(m, kernels={}) for n, m in found.machines.items()})),
-        file=sys.stderr,
-    )
-    return found
+    machines = {name: replace(machine, kernels={}) for name, machine in profile.machines.items()}
+    print(format_profile(replace(profile, machines=machines)), file=sys.stderr, flush=True)
 
 
 def _text(seconds: Sequence[float]) -> str:

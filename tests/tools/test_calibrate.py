@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tfmini.simulation import (
-    calibration,
-    calibration_cluster,
-    calibration_crowd,
-    calibration_kernels,
-    calibration_tasks,
-    calibration_turns,
-)
+from tfmini.simulation import calibration, calibration_beside, calibration_cluster, calibration_tasks
 from tfmini.simulation.calibration_models import dense, table
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.cli import main
+
+_TRAINED = [
+    ("long", calibration_tasks.Replicas(2, 1)), ("short", calibration_tasks.Replicas(2, 1, "sync")),
+    ("short", calibration_tasks.Replicas(2, 0, "allreduce")),
+]  # fmt: skip
 
 
 @pytest.mark.cluster
@@ -25,12 +23,10 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(calibration, "MODELS", (dense(32, 200, 1), table(500, 12, 24, 0)))
     monkeypatch.setattr(calibration, "limit_threads", lambda threads: None)  # of this process, which runs other tests
     monkeypatch.setattr(calibration_cluster, "_SECONDS", 0.05)
-    monkeypatch.setattr(calibration_crowd, "_STEPS", 5)
-    monkeypatch.setattr(calibration_crowd, "_LONG_STEPS", 3)
+    monkeypatch.setattr(calibration_beside, "_STEPS", 3)
     monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
-    monkeypatch.setattr(calibration_turns, "TRAINED", {"long": calibration_tasks.TRAINED["long"]})
-    monkeypatch.setattr(calibration_tasks, "_TURNS", 1)
-    monkeypatch.setattr(calibration_kernels, "_TURNS", 1)
+    monkeypatch.setattr(calibration, "_TRAINED", _TRAINED)
+    monkeypatch.setattr(calibration, "_TURNS", 2)
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
     assert done.exit_code == 0, done.output

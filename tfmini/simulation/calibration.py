@@ -1,7 +1,9 @@
 """Measures this machine: what kernels cost, and what steps and messages cost between processes of it.
 
 Kernels are measured by traced steps of `calibration_models`, with one BLAS thread, as the tasks of a cluster on one
-machine have (`runtime.blas_threads`). Steps and messages are measured by `calibration_cluster`.
+machine have (`runtime.blas_threads`). Steps and messages are measured by `calibration_cluster`. What neither tells is
+fitted to clusters that train (`calibration_fit`). All of it is measured in turns: the speed of a machine may change
+from second to second, as that of a virtual one does whose neighbours share its cores.
 """
 
 from __future__ import annotations
@@ -13,57 +15,94 @@ from dataclasses import replace
 from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.progress import work
 from tfmini.runtime.blas_threads import limit_threads
-from tfmini.simulation.calibration_cluster import StepCosts, measure_steps
-from tfmini.simulation.calibration_crowd import beside, crowded_wake_s
-from tfmini.simulation.calibration_kernels import curves, samples_of
+from tfmini.simulation.calibration_beside import Beside
+from tfmini.simulation.calibration_cluster import StepCosts, Steps
+from tfmini.simulation.calibration_fit import Trained, fitted
+from tfmini.simulation.calibration_kernels import Kernels, curves
 from tfmini.simulation.calibration_models import MODELS
-from tfmini.simulation.calibration_tasks import REDUCED, medians_s, trained
-from tfmini.simulation.calibration_turns import fitted
+from tfmini.simulation.calibration_tasks import CORES, REDUCED, TRAINED, Replicas, trained
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
 
+_TURNS = 5
 _RANKS = 2
+_TRAINED = tuple((name, replicas) for name in TRAINED for replicas in (
+    Replicas(1, 1), Replicas(CORES, 1), Replicas(2 * CORES, 2),
+    Replicas(CORES, 1, "sync"), Replicas(CORES, 0, "allreduce"),
+))  # fmt: skip
 _TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
+_CROWDED_S = 150e-6  # what fits had found: the clusters do not tell it well apart from `overload`
 
 
 def calibrate(name: str = "here") -> Profile:
-    """Measures this machine. It takes two to three minutes, and the machine should do nothing else.
+    """Measures this machine. It takes about three minutes, and the machine should do nothing else.
 
     Args:
       name: of the machine in the profile.
 
     Raises:
-      RuntimeError: the processes of the measured cluster did not start.
+      RuntimeError: the processes of the measured clusters did not start.
     """
-    limit_threads(1)
-    with work("measuring kernels"):
-        kernels = curves(samples_of(MODELS))
-    with work("measuring processes that share a core"):
-        crowded_s = crowded_wake_s()
-    with work("measuring processes beside each other"):
-        slower = beside()
-    with work("measuring steps and messages"):
-        steps, local = measure_steps(stream=False)
-    with work("measuring tcp"):
-        _, tcp = measure_steps(stream=True)
-    with work("measuring reductions"):
-        local = replace(local, reduce_s_per_byte=_reduce_s_per_byte())
-    tcp = replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)
-    machine = replace(_machine(name, kernels, steps), crowded_s=crowded_s, beside=slower)
-    profile = Profile({name: machine}, {"local": local, "tcp": tcp})
-    with work("measuring more tasks than cores"):
-        return replace(profile, machines={name: fitted(profile)})
-
-
-def _reduce_s_per_byte() -> float:
     with ExitStack() as stack:
-        medium, large = medians_s([stack.enter_context(trained(name, _RANKS)) for name in REDUCED])
-    bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED.values()]
-    return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
+        with work("starting what is measured"):
+            calibration = Calibration(stack)
+        with work("measuring", _TURNS, "turns") as advance:
+            for _ in range(_TURNS):
+                calibration.take_turn()
+                advance(1)
+    with work("fitting costs to what was measured"):
+        return calibration.profile(name)
 
 
-def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts) -> Machine:
+class Calibration:
+    """What is measured, in turns.
+
+    Args:
+      stack: ends the sessions and processes.
+
+    Raises:
+      RuntimeError: the processes of the measured clusters did not start.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        limit_threads(1)
+        self._kernels = Kernels(MODELS, stack)
+        self._beside = Beside(stack)
+        self._local, self._tcp = (Steps(stream, stack) for stream in (False, True))
+        self._reductions = [stack.enter_context(trained(name, Replicas(_RANKS, 0))) for name in REDUCED]
+        self._trainings = [stack.enter_context(trained(*each)) for each in _TRAINED]
+
+    def take_turn(self) -> None:
+        """Measures everything for some time."""
+        self._kernels.take_turn()
+        self._beside.take_turn()
+        for steps in (self._local, self._tcp):
+            steps.take_turn()
+        for training in (*self._reductions, *self._trainings):
+            training.take_turn()
+
+    def profile(self, name: str = "here") -> Profile:
+        """The profile from all turns so far; the processes are no longer needed.
+
+        Args:
+          name: of the machine.
+        """
+        steps, local = self._local.costs()
+        _, tcp = self._tcp.costs()
+        local = replace(local, reduce_s_per_byte=self._reduce_s_per_byte())
+        tcp = replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)
+        machine = _machine(name, curves(self._kernels.samples()), steps, self._beside.factor())
+        clusters = [Trained.of(*each, training.median_s) for each, training in zip(_TRAINED, self._trainings)]
+        return fitted(Profile({name: machine}, {"local": local, "tcp": tcp}), clusters)
+
+    def _reduce_s_per_byte(self) -> float:
+        medium, large = (reduction.median_s for reduction in self._reductions)
+        bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED.values()]
+        return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
+
+
+def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts, beside: float) -> Machine:
     memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     return Machine(
         name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s,
-        wake_s=steps.wake_s, kernels=kernels,
+        wake_s=steps.wake_s, crowded_s=_CROWDED_S, beside=beside, kernels=kernels,
     )  # fmt: skip

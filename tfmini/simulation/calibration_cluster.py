@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from tfmini.simulation.profile import Link
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _TRIPS = 16
 _MEDIUM, _LARGE = 256_000, 16_000_000  # bytes of tensors: both in shared memory, where there is any
-_ROUNDS, _SECONDS = 5, 0.25  # of each step, in turn: what others do on the machine comes and goes
+_SECONDS = 0.25  # of each step, in each turn
 _MODEL = dense(64, 200, 1)
 _AFTER_WAIT = "model after a wait"
 _GAP_S = 300e-6  # about what a worker waits for its variables
@@ -65,28 +65,39 @@ class _Rates:
         return _Rates(self.wall - other.wall, self.here - other.here, self.there - other.there)
 
 
-def measure_steps(stream: bool) -> tuple[StepCosts, Link]:
-    """Measures the costs of steps, and the link between two processes.
+class Steps:
+    """Steps that are measured in turns.
 
     Args:
       stream: whether messages go over tcp, else over the lane of one machine.
+      stack: ends the processes.
 
     Raises:
       RuntimeError: the other process did not start.
     """
-    with _cluster(stream) as (target, process), tf.Graph().as_default():
-        graph_steps = _graph()
-        session = tf.train.MonitoredSession(tf.train.ChiefSessionCreator(master=target))
-        with session:
-            plain = session._tf_sess()
-            steps = {name: partial(plain.run, op, feeds) for name, (op, feeds) in graph_steps.items()}
-            steps["monitored"] = partial(session.run, graph_steps["one part"][0])
-            found: dict[str, list[_Rates]] = {name: [] for name in (*steps, _AFTER_WAIT)}
-            for _ in range(_ROUNDS):
-                for name, step in steps.items():
-                    found[name].append(_rates(step, process.pid))
-                found[_AFTER_WAIT].append(_rates(steps["model"], process.pid, _GAP_S))
-    return _costs({name: sorted(rates, key=lambda rates: rates.wall)[len(rates) // 2] for name, rates in found.items()})
+
+    def __init__(self, stream: bool, stack: ExitStack) -> None:
+        target, process = stack.enter_context(_cluster(stream))
+        self._pid = process.pid
+        with tf.Graph().as_default():
+            graph_steps = _graph()
+            session = stack.enter_context(tf.train.MonitoredSession(tf.train.ChiefSessionCreator(master=target)))
+        plain = session._tf_sess()
+        self._steps = {name: partial(plain.run, op, feeds) for name, (op, feeds) in graph_steps.items()}
+        self._steps["monitored"] = partial(session.run, graph_steps["one part"][0])
+        self._found: dict[str, list[_Rates]] = {name: [] for name in (*self._steps, _AFTER_WAIT)}
+
+    def take_turn(self) -> None:
+        """Makes each of the steps for some time."""
+        for name, step in self._steps.items():
+            self._found[name].append(_rates(step, self._pid))
+        self._found[_AFTER_WAIT].append(_rates(self._steps["model"], self._pid, _GAP_S))
+
+    def costs(self) -> tuple[StepCosts, Link]:
+        """The costs of steps, and the link between two processes, from the median of the turns."""
+        return _costs({
+            name: sorted(rates, key=lambda rates: rates.wall)[len(rates) // 2] for name, rates in self._found.items()
+        })  # fmt: skip
 
 
 def _costs(found: dict[str, _Rates]) -> tuple[StepCosts, Link]:
@@ -174,23 +185,38 @@ def _cpu_s(pid: int) -> float:
 def _cluster(stream: bool) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     addresses = free_addresses(3)
     cluster = {"ps": addresses[:2], "worker": addresses[2:]}
-    before = os.environ.get(_LANE)
-    if stream:
-        os.environ[_LANE] = "off"
     command = [sys.executable, "-c", _SERVE, json.dumps(cluster)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stdout is not None
-        if process.stdout.readline().strip() != "ready":
-            raise RuntimeError("the processes that are measured did not start; does `tfmini run` work here?")
-        server = tf.train.Server(cluster, job_name="worker", task_index=0)
+    with _lanes(not stream):  # a server decides when it is made
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
-            yield server.target, process
-        finally:
-            server.stop()
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "ready":
+                raise RuntimeError("the processes that are measured did not start; does `tfmini run` work here?")
+            server = tf.train.Server(cluster, job_name="worker", task_index=0)
+        except BaseException:
+            _end(process)
+            raise
+    try:
+        yield server.target, process
     finally:
-        process.kill()
-        process.communicate()
+        server.stop()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+@contextmanager
+def _lanes(are_used: bool) -> Iterator[None]:
+    """Lets the servers that are made meanwhile use the lanes of one machine, or not."""
+    before = os.environ.get(_LANE)
+    if not are_used:
+        os.environ[_LANE] = "off"
+    try:
+        yield
+    finally:
         os.environ.pop(_LANE, None)
         if before is not None:
             os.environ[_LANE] = before

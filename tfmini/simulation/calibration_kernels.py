@@ -20,7 +20,7 @@ from tfmini.simulation.kernel_costs import CLASSES, class_of, with_bounds, work_
 from tfmini.simulation.profile import Curve
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
-_TURNS, _WARM_UP, _RUNS = 5, 2, 5
+_WARM_UP, _RUNS = 2, 5  # of each turn
 _TRIM = 10  # one in so many values is left out at each end
 _SHORTEST_S = 50e-9
 
@@ -28,19 +28,28 @@ Sample = tuple[str, str, float, float]
 """Of an op: its type, class, work, and seconds."""
 
 
-def samples_of(models: Sequence[Model]) -> list[Sample]:
-    """The ops of models' training steps, with their times in traced runs.
+class Kernels:
+    """Models whose training steps are traced in turns.
 
-    Times are trimmed means, not medians: where a machine's speed changes within milliseconds, most runs may be fast,
-    and a median would not see the slow ones. Tracing slows ops down, more so the short ones. So
-    their times are scaled to what the step takes without it.
+    Times of ops are trimmed means, not medians: where a machine's speed changes within milliseconds, most runs may be
+    fast, and a median would not see the slow ones. Tracing slows ops down, more so the short ones. So their times are
+    scaled to what the step takes without it.
+
+    Args:
+      stack: closes the sessions.
     """
-    with ExitStack() as stack:
-        traced = [_Traced(model, stack) for model in models]
-        for _ in range(_TURNS):
-            for each in traced:
-                each.take_turn()
-        return [sample for each in traced for sample in each.samples()]
+
+    def __init__(self, models: Sequence[Model], stack: ExitStack) -> None:
+        self._traced = [_Traced(model, stack) for model in models]
+
+    def take_turn(self) -> None:
+        """Makes steps of all models."""
+        for each in self._traced:
+            each.take_turn()
+
+    def samples(self) -> list[Sample]:
+        """All ops, with their times in the turns so far."""
+        return [sample for each in self._traced for sample in each.samples()]
 
 
 class _Traced:
@@ -89,7 +98,7 @@ class _Traced:
 
     def samples(self) -> Iterator[Sample]:
         """The ops that took time in most steps."""
-        nodes, most = self._found.nodes, _TURNS * _RUNS // 2
+        nodes, most = self._found.nodes, len(self._steps_s) // 2
         shapes = with_bounds(nodes, self._found.shapes)
         times = {op: _trimmed_mean(each) for op, each in self._times.items() if op in nodes and len(each) > most}
         scale = min(1.0, max(0.0, _trimmed_mean(self._steps_s) - _trimmed_mean(self._nothing_s)) / sum(times.values()))

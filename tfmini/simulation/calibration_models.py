@@ -7,12 +7,24 @@ two points.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-Model = Callable[[Any], tuple[Any, dict[Any, Any]]]
-"""``model(tf)`` adds a model to the default graph; returns its training op and what it feeds."""
+Replicated = Callable[[Any], Any]
+"""Makes of an optimizer the one that a replica uses."""
+
+
+def alone(optimizer: Any) -> Any:
+    """The optimizer itself, for a model without replicas, or with asynchronous ones."""
+    return optimizer
+
+
+class Model(Protocol):
+    """Adds a model to the default graph; returns its training op and what it feeds."""
+
+    def __call__(self, tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]: ...
+
 
 _OPTIMIZERS = ("GradientDescentOptimizer", "AdagradOptimizer", "MomentumOptimizer", "AdamOptimizer")
 
@@ -20,7 +32,7 @@ _OPTIMIZERS = ("GradientDescentOptimizer", "AdagradOptimizer", "MomentumOptimize
 def dense(batch: int, width: int, optimizer: int) -> Model:
     """Three layers of ``width`` units with different activations, and a softmax."""
 
-    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
         x, y = tf.placeholder(tf.float32, [batch, width]), tf.placeholder(tf.float32, [batch, 10])
         h = x
         for i, activation in enumerate((tf.nn.relu, tf.nn.sigmoid, tf.nn.tanh)):
@@ -28,7 +40,8 @@ def dense(batch: int, width: int, optimizer: int) -> Model:
             h = activation(tf.nn.bias_add(tf.matmul(h, w), tf.get_variable(f"b{i}", [width])) + 0.5)
         logits = tf.matmul(h, tf.get_variable("out", [width, 10]))
         cost = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=logits))
-        return _trained(tf, cost, optimizer), {x: _random(batch, width), y: np.eye(10, dtype=np.float32)[[1] * batch]}
+        feeds = {x: _random(batch, width), y: np.eye(10, dtype=np.float32)[[1] * batch]}
+        return _trained(tf, cost, optimizer, replicated), feeds
 
     return model
 
@@ -36,7 +49,7 @@ def dense(batch: int, width: int, optimizer: int) -> Model:
 def convolutions(batch: int, size: int, channels: int, window: int) -> Model:
     """Two convolutions with pooling, and a dense layer."""
 
-    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
         x = h = tf.placeholder(tf.float32, [batch, size, size, 3])
         for i, (inner, outer) in enumerate(((3, channels), (channels, 2 * channels))):
             filters = tf.get_variable(f"f{i}", [window, window, inner, outer])
@@ -45,7 +58,7 @@ def convolutions(batch: int, size: int, channels: int, window: int) -> Model:
             h = tf.nn.max_pool(h, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
         flat = tf.reshape(h, [batch, -1])
         logits = tf.matmul(flat, tf.get_variable("out", [int(flat.shape[1]), 10]))
-        return _trained(tf, tf.reduce_mean(tf.square(logits)), 3), {x: _random(batch, size, size, 3)}
+        return _trained(tf, tf.reduce_mean(tf.square(logits)), 3, replicated), {x: _random(batch, size, size, 3)}
 
     return model
 
@@ -53,10 +66,10 @@ def convolutions(batch: int, size: int, channels: int, window: int) -> Model:
 def table(rows: int, width: int, batch: int, optimizer: int) -> Model:
     """A table of which a step reads and updates some rows."""
 
-    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
         ids = tf.placeholder(tf.int64, [batch])
         found = tf.nn.embedding_lookup(tf.get_variable("table", [rows, width]), ids)
-        return _trained(tf, tf.reduce_mean(tf.square(found)), optimizer), {
+        return _trained(tf, tf.reduce_mean(tf.square(found)), optimizer, replicated), {
             ids: np.random.RandomState(0).randint(0, rows, batch)
         }
 
@@ -66,7 +79,7 @@ def table(rows: int, width: int, batch: int, optimizer: int) -> Model:
 def recurrent(batch: int, width: int, steps: int) -> Model:
     """An unrolled LSTM, written by hand."""
 
-    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
         x = tf.placeholder(tf.float32, [batch, steps, width])
         weights = tf.get_variable("w", [2 * width, 4 * width])
         bias = tf.get_variable("b", [4 * width])
@@ -75,7 +88,7 @@ def recurrent(batch: int, width: int, steps: int) -> Model:
             i, j, f, o = tf.split(tf.nn.bias_add(tf.matmul(tf.concat([value, h], 1), weights), bias), 4, 1)
             c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
             h = tf.tanh(c) * tf.sigmoid(o)
-        return _trained(tf, tf.reduce_mean(tf.square(h)), 1), {x: _random(batch, steps, width)}
+        return _trained(tf, tf.reduce_mean(tf.square(h)), 1, replicated), {x: _random(batch, steps, width)}
 
     return model
 
@@ -83,12 +96,25 @@ def recurrent(batch: int, width: int, steps: int) -> Model:
 def updates(optimizer: int) -> Model:
     """Updates of variables of 8 KB to 12 MB: from within the caches to beyond them."""
 
-    def model(tf: Any) -> tuple[Any, dict[Any, Any]]:
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
         variables = [tf.get_variable(f"v{size}", [size]) for size in (2_000, 25_000, 300_000, 3_000_000)]
         gradients = [tf.get_variable(f"g{i}", v.shape, trainable=False) for i, v in enumerate(variables)]
-        return _made(tf, optimizer).apply_gradients(zip([g.value() for g in gradients], variables)), {}
+        return replicated(_made(tf, optimizer)).apply_gradients(zip([g.value() for g in gradients], variables)), {}
 
     return model
+
+
+def accumulated(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
+    """The means of two gradients each, of 8 KB to 12 MB, as a ps takes them for synchronous replicas."""
+    means = []
+    for size in (2_000, 25_000, 300_000, 3_000_000):
+        gradient = tf.get_variable(f"g{size}", [size], trainable=False).value()
+        sums = tf.ConditionalAccumulator(tf.float32, [size], shared_name=f"sums{size}")
+        with tf.control_dependencies([sums.apply_grad(gradient, local_step=1 << 40)]):
+            second = sums.apply_grad(gradient, local_step=1 << 40)
+        with tf.control_dependencies([second]):
+            means.append(sums.take_grad(2))
+    return tf.group(*means), {}
 
 
 MODELS: tuple[Model, ...] = (
@@ -101,11 +127,12 @@ MODELS: tuple[Model, ...] = (
     ]),
     *(updates(optimizer) for optimizer in range(4)),
     *(recurrent(*shape) for shape in [(12, 24, 5), (48, 80, 6), (24, 160, 4)]),
+    accumulated,
 )  # fmt: skip
 
 
-def _trained(tf: Any, cost: Any, optimizer: int) -> Any:
-    return _made(tf, optimizer).minimize(cost)
+def _trained(tf: Any, cost: Any, optimizer: int, replicated: Replicated) -> Any:
+    return replicated(_made(tf, optimizer)).minimize(cost, global_step=tf.train.get_or_create_global_step())
 
 
 def _made(tf: Any, optimizer: int) -> Any:

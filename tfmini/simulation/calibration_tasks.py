@@ -6,45 +6,76 @@ import importlib
 import json
 import os
 import select
+import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini.simulation.calibration_cluster import free_addresses
 from tfmini.simulation.calibration_models import Model, convolutions, dense, recurrent
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
-#: Models that a ps and workers train, beside each other.
+#: Models that workers train, beside ps or reducing their gradients.
 TRAINED: Mapping[str, Model] = {
     "short": dense(24, 48, 1), "long": dense(96, 160, 0), "recurrent": recurrent(48, 80, 6),
     "convolutional": convolutions(24, 20, 16, 3),
 }  # fmt: skip
 #: Bytes of the tensors that ranks reduce.
 REDUCED: Mapping[str, int] = {"reduce medium": 256_000, "reduce large": 16_000_000}
-CORES = 2  # of those that train: workers, and cores on which they and their ps must take turns
-_TURNS, _SECONDS, _WARM_UP = 5, 0.4, 20
+CORES = 2  # of those that train: they and their ps must take turns
+_SECONDS, _WARM_UP = 0.4, 20
 _TASK = "import sys; from tfmini.simulation.calibration_tasks import run_task; run_task(*sys.argv[1:])"
 
 
-def training(name: str, task: int, ps: int) -> tuple[Any, dict[Any, Any]]:
-    """The training op of a worker in the default graph, and what it feeds."""
-    with tf.device(tf.train.replica_device_setter(ps_tasks=ps, worker_device=f"/job:worker/task:{task}")):
-        return TRAINED[name](tf)
+class Replicas(NamedTuple):
+    """How many workers train and beside how many ps (none: each has variables of its own), and in which way."""
+
+    workers: int
+    ps: int
+    mode: str = "async"  # or "sync" or "allreduce"
 
 
-def _reducing(name: str, task: int, ranks: int) -> tuple[Any, dict[Any, Any]]:
+def training(name: str, replicas: Replicas, task: int) -> tuple[Any, dict[Any, Any], list[Any]]:
+    """The training op of a worker in the default graph, what it feeds, and the hooks of its session.
+
+    Args:
+      name: of `TRAINED`.
+      task: the worker's.
+    """
+    made = []
+
+    def replicated(optimizer: Any) -> Any:
+        if replicas.mode == "sync":
+            optimizer = tf.train.SyncReplicasOptimizer(optimizer, replicas.workers, replicas.workers)
+            made.append(partial(optimizer.make_session_run_hook, task == 0))
+        elif replicas.mode == "allreduce":
+            optimizer = tf.train.AllReduceOptimizer(optimizer, replicas.workers, task)
+            made.append(optimizer.make_session_run_hook)
+        return optimizer
+
+    device = f"/job:worker/task:{task}"
+    setter = tf.train.replica_device_setter(ps_tasks=replicas.ps, worker_device=device) if replicas.ps else device
+    with tf.device(setter):
+        op, feeds = TRAINED[name](tf, replicated)
+    return op, feeds, [make() for make in made]
+
+
+def _reducing(name: str, ranks: int, task: int) -> tuple[Any, dict[Any, Any], list[Any]]:
     with tf.device(f"/job:worker/task:{task}"):
         value = tf.get_variable("value", [REDUCED[name] // 4])
-        return tf.collective_ops.all_reduce(value.value(), ranks, 1, 1, "Add", "Id").op, {}
+        return tf.collective_ops.all_reduce(value.value(), ranks, 1, 1, "Add", "Id").op, {}, []
 
 
-def trained(name: str, workers: int, ps: int = 0) -> Training:
-    """Processes that train or reduce one of `TRAINED` or `REDUCED`; those that reduce need no ps."""
-    return Training(lambda task, cluster: [sys.executable, "-c", _TASK, task, cluster, name], workers, ps)
+def trained(name: str, replicas: Replicas) -> Training:
+    """Processes that train or reduce one of `TRAINED` or `REDUCED`."""
+    own = json.dumps(replicas)
+    return Training(
+        lambda task, cluster: [sys.executable, "-c", _TASK, task, cluster, name, own], replicas.workers, replicas.ps
+    )
 
 
 class Training:
@@ -53,6 +84,9 @@ class Training:
     Args:
       command: of a process, for its task (`"worker:0"`) and its cluster (in JSON).
 
+    Attributes:
+      times_s: of the measured steps of all workers.
+
     Raises:
       RuntimeError: on entry, the processes did not start.
     """
@@ -60,6 +94,7 @@ class Training:
     def __init__(self, command: Callable[[str, str], list[str]], workers: int, ps: int) -> None:
         self._command, self._workers, self._ps = command, workers, ps
         self._processes: list[subprocess.Popen[str]] = []
+        self.times_s: list[float] = []
 
     def __enter__(self) -> Training:
         addresses = free_addresses(self._ps + self._workers)
@@ -68,22 +103,37 @@ class Training:
         try:
             self._processes.extend(_start(self._command(task, json.dumps(jobs))) for task in tasks)
             self._lines()
-            self._tell("wait")
+            self._pause()
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def measured_s(self) -> list[float]:
-        """Trains for some time; the seconds of the steps of all workers. Otherwise the processes wait.
+    def take_turn(self) -> None:
+        """Trains for some time. Otherwise the processes stand still.
 
         Raises:
           RuntimeError: a worker has ended.
         """
+        self._signal("SIGCONT")
         self._tell("train")
-        found = [seconds for line in self._lines() for seconds in json.loads(line)]
+        self.times_s += [seconds for line in self._lines() for seconds in json.loads(line)]
+        self._pause()
+
+    @property
+    def median_s(self) -> float:
+        """Seconds of a step."""
+        return statistics.median(self.times_s)
+
+    def _pause(self) -> None:
+        """Lets the processes stand still: the heartbeats of a hundred take a fifth of a core from those that train."""
         self._tell("wait")
-        return found
+        self._signal("SIGSTOP")
+
+    def _signal(self, name: str) -> None:
+        if hasattr(signal, name):
+            for process in self._processes:
+                process.send_signal(getattr(signal, name))
 
     def _tell(self, what: str) -> None:
         for worker in self._processes[: self._workers]:
@@ -109,35 +159,29 @@ class Training:
             process.communicate()
 
 
-def medians_s(trainings: Sequence[Training]) -> list[float]:
-    """Median seconds of a step of each. They take turns, since a machine's speed may change from second to second."""
-    found: list[list[float]] = [[] for _ in trainings]
-    for _ in range(_TURNS):
-        for times, each in zip(found, trainings):
-            times += each.measured_s()
-    return [statistics.median(times) for times in found]
-
-
 def _start(command: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
 
 
-def run_task(task: str, cluster: str, name: str) -> None:
+def run_task(task: str, cluster: str, name: str, replicas: str) -> None:
     """The whole of a process that `trained` has started."""
     if name in TRAINED and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    own = Replicas(*json.loads(replicas))
     job, index = task.split(":")
-    spec = json.loads(cluster)
-    server = tf.train.Server(spec, job_name=job, task_index=int(index))
+    server = tf.train.Server(json.loads(cluster), job_name=job, task_index=int(index))
     if job == "ps":
         server.join()
-    reduces = name in REDUCED
-    count = len(spec["worker"] if reduces else spec["ps"])
-    op, feeds = (_reducing if reduces else training)(name, int(index), count)
-    is_chief = index == "0" or reduces
-    with tf.train.MonitoredTrainingSession(server.target, is_chief, log_step_count_steps=None) as session:
+    if name in REDUCED:
+        op, feeds, hooks = _reducing(name, own.workers, int(index))
+    else:
+        op, feeds, hooks = training(name, own, int(index))
+    is_chief = index == "0" or not own.ps
+    with tf.train.MonitoredTrainingSession(
+        server.target, is_chief, hooks=hooks, log_step_count_steps=None
+    ) as session:  # fmt: skip
         train_when_told(partial(session.run, op, feeds))
 
 
