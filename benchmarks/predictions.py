@@ -1,11 +1,11 @@
 """Predicted step times beside measured ones, for ten workloads on this machine.
 
-    python benchmarks/predictions.py [--profile PROFILE] [--rounds N] [WORKLOAD...]
+    python benchmarks/predictions.py [--profile PROFILE] [--rounds N] [--turns N] [WORKLOAD...]
 
 In each round, the calibration of this machine (unless a profile is given) and the workloads take turns. So a machine
 whose speed changes, as a virtual one does whose neighbours share its cores, has about the same speeds in both. The
 table in Markdown has the medians of the rounds' times and of their errors. The calibration knows none of the workloads.
-The machine should do nothing else: a round takes four minutes.
+The machine should do nothing else: a round of five turns takes four minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
@@ -24,7 +24,6 @@ import models
 
 HERE = os.path.abspath(__file__)
 _LIMIT = 0.10  # of the error
-_TURNS = 5  # of the calibration and of the workloads, in each round
 
 
 class Workload(NamedTuple):
@@ -165,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", help="a profile of this machine; default: calibrate")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5, help="of calibration and workloads, in each round")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", metavar="WORKLOAD")
     args = parser.parse_intermixed_args()
@@ -174,11 +174,11 @@ def main() -> None:
     known = [str(w) for w in WORKLOADS]
     if unknown := set(args.rest) - set(known):
         parser.error(f"unknown workloads {sorted(unknown)}; there are {', '.join(known)}")
-    _print_table([w for w in WORKLOADS if not args.rest or str(w) in args.rest], args.profile, args.rounds)
+    _print_table([w for w in WORKLOADS if not args.rest or str(w) in args.rest], args)
 
 
-def _print_table(workloads: list[Workload], profile: str | None, rounds: int) -> None:
-    guesses, truths = zip(*_rounds(workloads, profile, rounds))
+def _print_table(workloads: list[Workload], args: argparse.Namespace) -> None:
+    guesses, truths = zip(*(_round(workloads, args.profile, args.turns) for _ in range(args.rounds)))
     print("| workload | predicted (rounds) | measured (rounds) | error (rounds) |\n|---|---:|---:|---:|", flush=True)
     good = 0
     for workload, guess, truth in zip(workloads, zip(*guesses), zip(*truths)):
@@ -190,24 +190,23 @@ def _print_table(workloads: list[Workload], profile: str | None, rounds: int) ->
     print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
 
 
-def _rounds(workloads: list[Workload], path: str | None, rounds: int) -> Iterator[tuple[list[float], list[float]]]:
-    """The predicted and the measured seconds of each round."""
+def _round(workloads: list[Workload], path: str | None, turns: int) -> tuple[list[float], list[float]]:
+    """The predicted and the measured seconds of the workloads."""
     from tfmini.simulation.calibration import Calibration
     from tfmini.simulation.calibration_tasks import Training
     from tfmini.simulation.profile import read_profile
 
-    for _ in range(rounds):
-        with ExitStack() as stack:
-            calibration = None if path else Calibration(stack)
-            trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
-            for _ in range(_TURNS):
-                if calibration is not None:
-                    calibration.take_turn()
-                for training in trainings:
-                    training.take_turn()
-        here = calibration.profile() if calibration is not None else read_profile(path or "")
-        _show(here)
-        yield [predicted(here, workload) for workload in workloads], [training.median_s for training in trainings]
+    with ExitStack() as stack:
+        calibration = None if path else Calibration(stack)
+        trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
+        for _ in range(turns):
+            if calibration is not None:
+                calibration.take_turn()
+            for training in trainings:
+                training.take_turn()
+    here = calibration.profile() if calibration is not None else read_profile(path or "")
+    _show(here)
+    return [predicted(here, workload) for workload in workloads], [training.median_s for training in trainings]
 
 
 def _command(workload: Workload) -> Callable[[str, str], list[str]]:

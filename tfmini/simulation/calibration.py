@@ -54,7 +54,7 @@ def calibrate(name: str = "here") -> Profile:
 
 
 class Calibration:
-    """What is measured, in turns.
+    """The measurements of a machine, which take turns.
 
     Args:
       stack: ends the sessions and processes.

@@ -1,4 +1,4 @@
-"""What a process costs that computes on another core: a model that does not fit into the caches shares the memory."""
+"""Measures how much longer a step takes while another core computes: both share the memory and the last cache."""
 
 from __future__ import annotations
 

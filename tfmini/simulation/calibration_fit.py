@@ -1,7 +1,7 @@
 """The costs of a machine that no counter tells: those with which the simulator predicts best what clusters took.
 
-The clusters train models that are nobody's: with one worker and a ps, and with several that must take turns on two
-cores, asynchronously, synchronously, and by reducing their gradients. A search changes one cost after the other, from
+The clusters train models of the calibration: one worker beside a ps, and several workers on two cores,
+asynchronously, synchronously, and by reducing their gradients. A search changes one cost after the other, from
 what was measured, by steps that become smaller:
 
 * how many times longer ``kernels`` take than in a session alone. In a task, values come from another core, whose
