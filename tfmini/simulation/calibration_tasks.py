@@ -28,6 +28,7 @@ TRAINED: Mapping[str, Model] = {
 REDUCED: Mapping[str, int] = {"reduce medium": 256_000, "reduce large": 16_000_000}
 CORES = 2  # of those that train: they and their ps must take turns
 _SECONDS, _WARM_UP = 0.4, 20
+_DEADLINE_S = 120.0  # for a start or a turn of some seconds
 _TASK = "import sys; from tfmini.simulation.calibration_tasks import run_task; run_task(*sys.argv[1:])"
 
 
@@ -113,7 +114,7 @@ class Training:
         """Trains for some time. Otherwise the processes stand still.
 
         Raises:
-          RuntimeError: a worker has ended.
+          RuntimeError: a worker has ended, or does not answer.
         """
         self._signal("SIGCONT")
         self._tell("train")
@@ -146,10 +147,12 @@ class Training:
         found = []
         for worker in self._processes[: self._workers]:
             assert worker.stdout is not None
-            found.append(worker.stdout.readline())
+            answers = select.select([worker.stdout], [], [], _DEADLINE_S)[0]
+            found.append(worker.stdout.readline() if answers else "")
             if not found[-1]:
+                what = "has ended" if answers else f"has not answered for {_DEADLINE_S:.0f} s"
                 raise RuntimeError(
-                    f"a process that is measured has ended: {worker.args!r}. Does `tfmini run` work on this machine?"
+                    f"a process that is measured {what}: {worker.args!r}. Does `tfmini run` work on this machine?"
                 )
         return found
 
