@@ -54,24 +54,14 @@ WORKLOADS = [
 
 def build(tf: Any, workload: Workload, task: int) -> tuple[Any, dict[Any, Any], list[Any]]:
     """(train op, what it feeds, hooks) in the default graph."""
-    hooks: list[Any] = []
+    from tfmini.simulation.calibration_tasks import Replicas
 
-    def optimizer(plain: Any) -> Any:
-        if workload.mode == "async":
-            return plain
-        if workload.mode == "sync":
-            made = tf.train.SyncReplicasOptimizer(plain, workload.workers, workload.workers)
-            hooks.append(lambda: made.make_session_run_hook(task == 0))
-        else:
-            made = tf.train.AllReduceOptimizer(plain, workload.workers, task)
-            hooks.append(made.make_session_run_hook)
-        return made
-
-    device = f"/job:worker/task:{task}"
-    setter = tf.train.replica_device_setter(ps_tasks=workload.ps, worker_device=device) if workload.ps else device
-    with tf.device(setter):
+    hooks: list[Callable[[], Any]] = []
+    replicas = Replicas(workload.workers, workload.ps, workload.mode)
+    with tf.device(replicas.device(task)):
         loss, feeds, plain = _LOSSES[workload.model](tf)
-        train = optimizer(plain).minimize(loss, global_step=tf.train.get_or_create_global_step())
+        optimizer = replicas.optimizer(plain, task, hooks)
+        train = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
     return train, feeds, [make() for make in hooks]
 
 

@@ -39,6 +39,28 @@ class Replicas(NamedTuple):
     ps: int
     mode: str = "async"  # or "sync" or "allreduce"
 
+    def device(self, task: int) -> Any:
+        """Where a worker has its ops and variables: for `tf.device`."""
+        own = f"/job:worker/task:{task}"
+        return tf.train.replica_device_setter(ps_tasks=self.ps, worker_device=own) if self.ps else own
+
+    def optimizer(self, plain: Any, task: int, hooks: list[Callable[[], Any]]) -> Any:
+        """The optimizer of a worker.
+
+        Args:
+          plain: the one of a model that trains alone.
+          hooks: receives what makes the hook of the worker's session, once the graph has been built.
+        """
+        if self.mode == "sync":
+            found = tf.train.SyncReplicasOptimizer(plain, self.workers, self.workers)
+            hooks.append(partial(found.make_session_run_hook, task == 0))
+        elif self.mode == "allreduce":
+            found = tf.train.AllReduceOptimizer(plain, self.workers, task)
+            hooks.append(found.make_session_run_hook)
+        else:
+            return plain
+        return found
+
 
 def training(name: str, replicas: Replicas, task: int) -> tuple[Any, dict[Any, Any], list[Any]]:
     """The training op of a worker in the default graph, what it feeds, and the hooks of its session.
@@ -47,21 +69,9 @@ def training(name: str, replicas: Replicas, task: int) -> tuple[Any, dict[Any, A
       name: of `TRAINED`.
       task: the worker's.
     """
-    made = []
-
-    def replicated(optimizer: Any) -> Any:
-        if replicas.mode == "sync":
-            optimizer = tf.train.SyncReplicasOptimizer(optimizer, replicas.workers, replicas.workers)
-            made.append(partial(optimizer.make_session_run_hook, task == 0))
-        elif replicas.mode == "allreduce":
-            optimizer = tf.train.AllReduceOptimizer(optimizer, replicas.workers, task)
-            made.append(optimizer.make_session_run_hook)
-        return optimizer
-
-    device = f"/job:worker/task:{task}"
-    setter = tf.train.replica_device_setter(ps_tasks=replicas.ps, worker_device=device) if replicas.ps else device
-    with tf.device(setter):
-        op, feeds = TRAINED[name](tf, replicated)
+    made: list[Callable[[], Any]] = []
+    with tf.device(replicas.device(task)):
+        op, feeds = TRAINED[name](tf, lambda optimizer: replicas.optimizer(optimizer, task, made))
     return op, feeds, [make() for make in made]
 
 
