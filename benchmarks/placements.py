@@ -4,7 +4,7 @@
 
 The hosts are network namespaces (`tests/hosts/network.py`): it needs root and iproute2. For each skewed model it
 proposes a plan, then trains under round robin, greedy by bytes and the plan, in turn, and prints a table for
-benchmarks/README.md. PROFILE is a file of `tfmini calibrate`; without one it calibrates first, for three minutes.
+benchmarks/README.md. PROFILE is a file of `tfmini calibrate`; without one it calibrates first, for four minutes.
 """
 
 from __future__ import annotations

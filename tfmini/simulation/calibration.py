@@ -34,7 +34,7 @@ _CROWDED_S = 150e-6  # what fits had found: the clusters do not tell it well apa
 
 
 def calibrate(name: str = "here") -> Profile:
-    """Measures this machine. It takes about three minutes, and the machine should do nothing else.
+    """Measures this machine. It takes about four minutes, and the machine should do nothing else.
 
     Args:
       name: of the machine in the profile.
