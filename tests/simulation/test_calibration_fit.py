@@ -39,5 +39,5 @@ def test_all_models_train_in_all_ways(replicas: Replicas) -> None:
         tasks = {summary.device.rpartition("/device")[0] for summary in found.devices}
         assert len([task for task in tasks if "job:ps" in task]) == replicas.ps
         ops = {node.op for node in found.nodes.values()}
-        assert ("ResourceConditionalAccumulator" in ops) == (replicas.mode == "sync")
-        assert ("CollectiveReduce" in ops) == (replicas.mode == "allreduce")
+        assert any("ConditionalAccumulator" in op for op in ops) == (replicas.mode == "sync")
+        assert any(op.startswith("Collective") for op in ops) == (replicas.mode == "allreduce")

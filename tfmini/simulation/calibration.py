@@ -20,21 +20,23 @@ from tfmini.simulation.calibration_cluster import StepCosts, Steps
 from tfmini.simulation.calibration_fit import Trained, fitted
 from tfmini.simulation.calibration_kernels import Kernels, curves
 from tfmini.simulation.calibration_models import MODELS
-from tfmini.simulation.calibration_tasks import CORES, REDUCED, TRAINED, Replicas, trained
+from tfmini.simulation.calibration_tasks import CORES, REDUCED, Replicas, trained
 from tfmini.simulation.profile import Curve, Link, Machine, Profile
 
 _TURNS = 5
 _RANKS = 2
-_TRAINED = tuple((name, replicas) for name in TRAINED for replicas in (
-    Replicas(1, 1), Replicas(CORES, 1), Replicas(2 * CORES, 2),
-    Replicas(CORES, 1, "sync"), Replicas(CORES, 0, "allreduce"),
-))  # fmt: skip
+_ONE, _TWO, _FOUR = Replicas(1, 1), Replicas(CORES, 1), Replicas(2 * CORES, 2)
+_SYNC, _ALL_REDUCE = Replicas(CORES, 1, "sync"), Replicas(CORES, 0, "allreduce")
+_SHORT, _LONG = (_ONE, _TWO, _FOUR, _SYNC, _ALL_REDUCE), (_ONE, _FOUR, _SYNC, _ALL_REDUCE)
+_KINDS = {"short": _SHORT, "long": _SHORT, "recurrent": _SHORT, "convolutional": _SHORT, "wide": _LONG, "large": _LONG,
+          "sparse": (_ONE, _TWO, _FOUR, _SYNC)}  # fmt: skip
+_TRAINED = tuple((name, replicas) for name, kinds in _KINDS.items() for replicas in kinds)
 _TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
 _CROWDED_S = 150e-6  # what fits had found: the clusters do not tell it well apart from `overload`
 
 
 def calibrate(name: str = "here") -> Profile:
-    """Measures this machine. It takes about four minutes, and the machine should do nothing else.
+    """Measures this machine. It takes about six minutes, and the machine should do nothing else.
 
     Args:
       name: of the machine in the profile.

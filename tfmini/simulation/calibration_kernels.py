@@ -21,7 +21,6 @@ from tfmini.simulation.profile import Curve
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _WARM_UP, _RUNS = 2, 5  # of each turn
-_TRIM = 10  # one in so many values is left out at each end
 _SHORTEST_S = 50e-9
 
 Sample = tuple[str, str, float, float]
@@ -31,9 +30,8 @@ Sample = tuple[str, str, float, float]
 class Kernels:
     """Models whose training steps are traced in turns.
 
-    Times of ops are trimmed means, not medians: where a machine's speed changes within milliseconds, most runs may be
-    fast, and a median would not see the slow ones. Tracing slows ops down, more so the short ones. So their times are
-    scaled to what the step takes without it.
+    Times are medians, as those of the clusters to which the profile is fitted. Tracing slows ops down, more so the
+    short ones. So their times are scaled to what the step takes without it.
 
     Args:
       stack: closes the sessions.
@@ -100,8 +98,9 @@ class _Traced:
         """The ops that took time in most steps."""
         nodes, most = self._found.nodes, len(self._steps_s) // 2
         shapes = with_bounds(nodes, self._found.shapes)
-        times = {op: _trimmed_mean(each) for op, each in self._times.items() if op in nodes and len(each) > most}
-        scale = min(1.0, max(0.0, _trimmed_mean(self._steps_s) - _trimmed_mean(self._nothing_s)) / sum(times.values()))
+        times = {op: statistics.median(each) for op, each in self._times.items() if op in nodes and len(each) > most}
+        untraced_s = max(0.0, statistics.median(self._steps_s) - statistics.median(self._nothing_s))
+        scale = min(1.0, untraced_s / sum(times.values()))
         for op, seconds in times.items():
             node = nodes[op]
             kind = class_of(node)
@@ -109,12 +108,6 @@ class _Traced:
             # Without shapes nobody knows how much an op has done: as a curve's last point it would cost hours per MB.
             if amount or kind == "view":
                 yield node.op, kind, max(1.0, amount), max(_SHORTEST_S, scale * seconds)
-
-
-def _trimmed_mean(values: Sequence[float]) -> float:
-    """The mean without the smallest and the largest values."""
-    left_out = len(values) // _TRIM
-    return statistics.fmean(sorted(values)[left_out : len(values) - left_out])
 
 
 def curves(samples: Iterable[Sample]) -> dict[str, Curve]:

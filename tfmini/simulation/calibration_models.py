@@ -85,7 +85,7 @@ def recurrent(batch: int, width: int, steps: int) -> Model:
         bias = tf.get_variable("b", [4 * width])
         c = h = tf.zeros([batch, width])
         for value in tf.unstack(x, axis=1):
-            i, j, f, o = tf.split(tf.nn.bias_add(tf.matmul(tf.concat([value, h], 1), weights), bias), 4, 1)
+            i, j, f, o = tf.split(tf.matmul(tf.concat([value, h], 1), weights) + bias, 4, 1)
             c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
             h = tf.tanh(c) * tf.sigmoid(o)
         return _trained(tf, tf.reduce_mean(tf.square(h)), 1, replicated), {x: _random(batch, steps, width)}
@@ -119,11 +119,16 @@ def accumulated(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any,
 
 MODELS: tuple[Model, ...] = (
     *(dense(batch, width, i % 4) for i, (batch, width) in enumerate(
-        [(8, 16), (24, 48), (96, 160), (48, 320), (160, 640), (24, 1400), (16, 96), (80, 112)]
+        [(8, 16), (24, 48), (96, 160), (48, 320), (160, 640), (24, 1400), (16, 96), (80, 112), (64, 420), (128, 520),
+         (200, 240), (112, 900), (40, 700)]
     )),
-    *(convolutions(*shape) for shape in [(4, 12, 6, 3), (16, 20, 12, 3), (24, 24, 24, 5), (48, 26, 24, 3)]),
+    *(convolutions(*shape) for shape in [
+        (4, 12, 6, 3), (16, 20, 12, 3), (24, 20, 16, 3), (24, 24, 24, 5), (48, 26, 24, 3), (56, 24, 32, 3),
+        (40, 18, 40, 5),
+    ]),
     *(table(rows, width, batch, optimizer) for rows, width, batch, optimizer in [
         (500, 12, 24, 0), (20_000, 48, 80, 1), (80_000, 24, 400, 0), (8_000, 96, 1500, 1), (1_000, 48, 200, 3),
+        (60_000, 80, 320, 1), (100_000, 32, 600, 3), (30_000, 48, 150, 1), (5_000, 160, 100, 0),
     ]),
     *(updates(optimizer) for optimizer in range(4)),
     *(recurrent(*shape) for shape in [(12, 24, 5), (48, 80, 6), (24, 160, 4)]),

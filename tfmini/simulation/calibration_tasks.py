@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tfmini.simulation.calibration_cluster import free_addresses
-from tfmini.simulation.calibration_models import Model, convolutions, dense, recurrent
+from tfmini.simulation.calibration_models import Model, convolutions, dense, recurrent, table
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 #: Models that workers train, beside ps or reducing their gradients.
 TRAINED: Mapping[str, Model] = {
     "short": dense(24, 48, 1), "long": dense(96, 160, 0), "recurrent": recurrent(48, 80, 6),
-    "convolutional": convolutions(24, 20, 16, 3),
+    "convolutional": convolutions(24, 20, 16, 3), "wide": dense(128, 520, 1), "large": convolutions(56, 24, 32, 3),
+    "sparse": table(30_000, 48, 150, 1),
 }  # fmt: skip
 #: Bytes of the tensors that ranks reduce.
 REDUCED: Mapping[str, int] = {"reduce medium": 256_000, "reduce large": 16_000_000}

@@ -1,7 +1,7 @@
 """What an op costs on a machine: its class, its work, and the seconds from the machine's curves.
 
-Classes, and their work: ``matmul`` and ``convolution`` (floating-point operations; a product has more with a side
-that does not fill a vector register, see `_fullness`); ``elementwise``, ``reduction``,
+Classes, and their work: ``matmul`` and ``convolution`` (floating-point operations; a product has more for each byte of
+its matrices, see `_OPERATIONS_PER_BYTE`); ``elementwise``, ``reduction``,
 ``update`` (an assignment or an optimizer's update), ``rows`` (a look-up), ``move`` (copying without arithmetic),
 ``view`` (neither), ``random`` and ``state`` (queues and the like), all by bytes of inputs and outputs. A curve of the
 op's own type comes before that of its class.
@@ -9,7 +9,6 @@ op's own type comes before that of its class.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from tfmini import dtypes
@@ -26,7 +25,9 @@ FLOPS = ("matmul", "convolution")
 CLASSES = (*FLOPS, "elementwise", "reduction", "update", "rows", "move", "view", "random", "state")
 _ROWS = frozenset({"indices", "ids"})
 _DEFAULT_S = 1e-6
-_THIN, _THIN_COUNTS = 16, 32  # a side of fewer than 16 costs as much as one of 32, measured with OpenBLAS and AVX-512
+#: A product packs its matrices and writes its result: small and thin ones have few operations for each byte of that.
+#: Measured with OpenBLAS, for sides from 8 to 3,000.
+_OPERATIONS_PER_BYTE = 6.0
 _LOOKS_UP = ops_with("looks_up")
 _DISTINCT = ops_with("distinct")
 Shapes = Mapping[Endpoint, RawShape]
@@ -58,21 +59,18 @@ def work_of(node: Node, shapes: Shapes, kind: str) -> float:
     """The work of an op, in floating-point operations or bytes; 0 where shapes are unknown."""
     if kind in FLOPS:
         found = float(flops(node, shapes) or 0)
-        return found / _fullness(node, shapes, found) if found and kind == "matmul" else found
+        return found + _OPERATIONS_PER_BYTE * _moved_bytes(node, shapes) if found and kind == "matmul" else found
     if kind == "view":
         return 0.0
     if kind == "rows":  # the table is not read as a whole
         return 2.0 * _output_bytes(node, shapes)
     if kind == "update":
         return float(_update_bytes(node, shapes))
-    return float(_output_bytes(node, shapes) + sum(_bytes(e, shapes, None) for e in node.inputs))
+    return float(_moved_bytes(node, shapes))
 
 
-def _fullness(node: Node, shapes: Shapes, operations: float) -> float:
-    """The share of a product's time that a product of the same size without thin sides would take."""
-    out = [side for side in shapes.get((node.name, 0)) or () if side]
-    inner = operations / 2 / math.prod(out)
-    return math.prod(side / _THIN_COUNTS for side in (*out[-2:], inner) if side < _THIN)
+def _moved_bytes(node: Node, shapes: Shapes) -> int:
+    return _output_bytes(node, shapes) + sum(_bytes(endpoint, shapes, None) for endpoint in node.inputs)
 
 
 def with_bounds(nodes: Nodes, shapes: Shapes) -> Shapes:
