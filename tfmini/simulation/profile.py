@@ -17,7 +17,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     stall_us = 80.0       # how long, on such a machine, a task that wakes up waits for a core though one is idle
 
     [machines.here.kernels]  # op type or class of ops -> points [work, microseconds], in the order of work
-    matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations
+    matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations, and 6 for each byte of the matrices
     elementwise = [[64.0, 0.6], [4e6, 900.0]]  # work: bytes of all inputs and outputs
 
     [links.local]         # between tasks of one machine
