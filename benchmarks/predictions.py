@@ -5,7 +5,7 @@
 In each round, the calibration of this machine (unless a profile is given) and the workloads take turns. So a machine
 whose speed changes, as a virtual one does whose neighbours share its cores, has about the same speeds in both. The
 table in Markdown has the medians of the rounds' times and of their errors. The calibration knows none of the workloads.
-The machine should do nothing else: a round of five turns takes five minutes.
+The machine should do nothing else: a round of five turns takes seven minutes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tfmini.simulation.calibration_models import convolutions, dense
+from tfmini.simulation.calibration_processes import Measured, answer, measured, tell
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _STEPS = 5  # of each half of a turn
@@ -61,7 +61,7 @@ class Beside:
         self._found: list[float] = []
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
         if len(cores) < 2:
-            self._pairs: list[tuple[Callable[[], Any], subprocess.Popen[str]]] = []
+            self._pairs: list[tuple[Callable[[], Any], Measured]] = []
             return
         self._core = cores[-2]
         self._pairs = [
@@ -75,11 +75,11 @@ class Beside:
             os.sched_setaffinity(0, {self._core})  # of this thread, which also runs the step
             try:
                 alone = _median_s(step)
-                _tell(other)
-                _line(other)  # else it could read this line and the next one at once
+                tell(other, "")
+                answer(other)  # else it could read this line and the next one at once
                 self._found.append(_median_s(step) / alone)
-                _tell(other)
-                _line(other)
+                tell(other, "")
+                answer(other)
             finally:
                 os.sched_setaffinity(0, before)
 
@@ -89,25 +89,11 @@ class Beside:
 
 
 @contextmanager
-def _other(core: int, number: int) -> Iterator[subprocess.Popen[str]]:
+def _other(core: int, number: int) -> Iterator[Measured]:
     """A process on a core, which makes steps from one line that it is told to the next."""
-    command = [sys.executable, "-c", _OTHER, str(core), str(number)]
-    other = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        if _line(other) != "ready":
-            raise RuntimeError("the second process that is measured did not start.")
+    with measured([sys.executable, "-c", _OTHER, str(core), str(number)]) as other:
+        answer(other)  # that it is ready
         yield other
-    finally:
-        other.kill()
-        other.communicate()
-
-
-def _tell(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
 
 
 def _median_s(step: Callable[[], Any]) -> float:
@@ -118,8 +104,3 @@ def _median_s(step: Callable[[], Any]) -> float:
         step()
         times.append(time.thread_time() - begin)
     return statistics.median(times)
-
-
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from tfmini.simulation.calibration_models import dense
+from tfmini.simulation.calibration_processes import Measured, answer, measured
 from tfmini.simulation.profile import Link
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
@@ -182,30 +182,17 @@ def _cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def _cluster(stream: bool) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def _cluster(stream: bool) -> Iterator[tuple[str, Measured]]:
     addresses = free_addresses(3)
     cluster = {"ps": addresses[:2], "worker": addresses[2:]}
     command = [sys.executable, "-c", _SERVE, json.dumps(cluster)]
-    with _lanes(not stream):  # a server decides when it is made
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline().strip() != "ready":
-                raise RuntimeError("the processes that are measured did not start; does `tfmini run` work here?")
+    with ExitStack() as stack:
+        with _lanes(not stream):  # a server decides when it is made
+            process = stack.enter_context(measured(command))
+            answer(process)  # that it is ready
             server = tf.train.Server(cluster, job_name="worker", task_index=0)
-        except BaseException:
-            _end(process)
-            raise
-    try:
+        stack.callback(server.stop)
         yield server.target, process
-    finally:
-        server.stop()
-        _end(process)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.communicate()
 
 
 @contextmanager

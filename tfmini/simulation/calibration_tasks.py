@@ -8,15 +8,16 @@ import os
 import select
 import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
 from tfmini.simulation.calibration_cluster import free_addresses
 from tfmini.simulation.calibration_models import Model, convolutions, dense, recurrent, table
+from tfmini.simulation.calibration_processes import Measured, answer, measured, tell
 
 tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 #: Models that workers train, beside ps or reducing their gradients.
@@ -29,7 +30,6 @@ TRAINED: Mapping[str, Model] = {
 REDUCED: Mapping[str, int] = {"reduce medium": 256_000, "reduce large": 16_000_000}
 CORES = 2  # of those that train: they and their ps must take turns
 _SECONDS, _WARM_UP = 0.4, 20
-_DEADLINE_S = 120.0  # for a start or a turn of some seconds
 _TASK = "import sys; from tfmini.simulation.calibration_tasks import run_task; run_task(*sys.argv[1:])"
 
 
@@ -105,20 +105,20 @@ class Training:
 
     def __init__(self, command: Callable[[str, str], list[str]], workers: int, ps: int) -> None:
         self._command, self._workers, self._ps = command, workers, ps
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[Measured] = []
+        self._stack = ExitStack()
         self.times_s: list[float] = []
 
     def __enter__(self) -> Training:
         addresses = free_addresses(self._ps + self._workers)
         jobs = {"worker": addresses[self._ps :], **({"ps": addresses[: self._ps]} if self._ps else {})}
         tasks = [*(f"worker:{i}" for i in range(self._workers)), *(f"ps:{i}" for i in range(self._ps))]
-        try:
-            self._processes.extend(_start(self._command(task, json.dumps(jobs))) for task in tasks)
+        with ExitStack() as stack:
+            for task in tasks:
+                self._processes.append(stack.enter_context(measured(self._command(task, json.dumps(jobs)))))
             self._lines()
             self._pause()
-        except BaseException:
-            self.__exit__()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def take_turn(self) -> None:
@@ -149,34 +149,14 @@ class Training:
 
     def _tell(self, what: str) -> None:
         for worker in self._processes[: self._workers]:
-            assert worker.stdin is not None
-            worker.stdin.write(what + "\n")
-            worker.stdin.flush()
+            tell(worker, what)
 
     def _lines(self) -> list[str]:
         """The next line of each worker."""
-        found = []
-        for worker in self._processes[: self._workers]:
-            assert worker.stdout is not None
-            answers = select.select([worker.stdout], [], [], _DEADLINE_S)[0]
-            found.append(worker.stdout.readline() if answers else "")
-            if not found[-1]:
-                what = "has ended" if answers else f"has not answered for {_DEADLINE_S:.0f} s"
-                raise RuntimeError(
-                    f"a process that is measured {what}: {worker.args!r}. Does `tfmini run` work on this machine?"
-                )
-        return found
+        return [answer(worker) for worker in self._processes[: self._workers]]
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()
-            process.communicate()
-
-
-def _start(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+        self._stack.close()
 
 
 def run_task(task: str, cluster: str, name: str, replicas: str) -> None:
