@@ -47,3 +47,11 @@ def test_a_sparse_update_costs_as_if_no_id_came_twice() -> None:
     (update,) = (node for node in found.nodes.values() if node.op == "SparseApplyAdagrad")
     assert work_of(update, found.shapes, "update") == 0
     assert work_of(update, with_bounds(found.nodes, found.shapes), "update") == 50 * 4 * 4 + 50 * 4
+
+
+def test_a_collective_costs_nothing_beside_what_its_members_send() -> None:
+    with tf.Graph().as_default() as graph:
+        total = tf.collective_ops.all_reduce(tf.ones([1000]), 2, 1, 1, "Add", "Id")
+    found = tf.inspect(graph, fetches=total)
+    (node,) = (each for each in found.nodes.values() if each.op == "CollectiveReduce")
+    assert class_of(node) == "view" and work_of(node, found.shapes, "view") == 0

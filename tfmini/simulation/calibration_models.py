@@ -29,18 +29,23 @@ class Model(Protocol):
 _OPTIMIZERS = ("GradientDescentOptimizer", "AdagradOptimizer", "MomentumOptimizer", "AdamOptimizer")
 
 
-def dense(batch: int, width: int, optimizer: int) -> Model:
-    """Three layers of ``width`` units with different activations, and a softmax."""
+def dense(batch: int, width: int, optimizer: int, inputs: int = 0) -> Model:
+    """Three layers of ``width`` units with different activations, and a softmax.
+
+    Args:
+      inputs: of each example; 0: as many as a layer has units.
+    """
 
     def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
-        x, y = tf.placeholder(tf.float32, [batch, width]), tf.placeholder(tf.float32, [batch, 10])
-        h = x
+        x = h = tf.placeholder(tf.float32, [batch, inputs or width])
+        y = tf.placeholder(tf.float32, [batch, 10])
         for i, activation in enumerate((tf.nn.relu, tf.nn.sigmoid, tf.nn.tanh)):
-            w = tf.get_variable(f"w{i}", [width, width], initializer=tf.random_uniform_initializer(-0.1, 0.1, seed=i))
+            shape = [int(h.shape[1]), width]
+            w = tf.get_variable(f"w{i}", shape, initializer=tf.random_uniform_initializer(-0.1, 0.1, seed=i))
             h = activation(tf.nn.bias_add(tf.matmul(h, w), tf.get_variable(f"b{i}", [width])) + 0.5)
         logits = tf.matmul(h, tf.get_variable("out", [width, 10]))
         cost = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=logits))
-        feeds = {x: _random(batch, width), y: np.eye(10, dtype=np.float32)[[1] * batch]}
+        feeds = {x: _random(*x.shape.as_list()), y: np.eye(10, dtype=np.float32)[[1] * batch]}
         return _trained(tf, cost, optimizer, replicated), feeds
 
     return model
@@ -104,6 +109,19 @@ def updates(optimizer: int) -> Model:
     return model
 
 
+def fused(count: int, size: int, optimizer: int) -> Model:
+    """Gradients that become one array and come back from it, as around an all-reduce."""
+
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
+        variables = [tf.get_variable(f"v{i}", [size, size]) for i in range(count)]
+        gradients = [tf.get_variable(f"g{i}", [size, size], trainable=False).value() for i in range(count)]
+        flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
+        back = [tf.reshape(part, [size, size]) for part in tf.split(flat, [size * size] * count, 0)]
+        return replicated(_made(tf, optimizer)).apply_gradients(zip(back, variables)), {}
+
+    return model
+
+
 def accumulated(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
     """The means of two gradients each, of 8 KB to 12 MB, as a ps takes them for synchronous replicas."""
     means = []
@@ -122,6 +140,7 @@ MODELS: tuple[Model, ...] = (
         [(8, 16), (24, 48), (96, 160), (48, 320), (160, 640), (24, 1400), (16, 96), (80, 112), (64, 420), (128, 520),
          (200, 240), (112, 900), (40, 700)]
     )),
+    *(dense(*shape) for shape in [(72, 90, 1, 640), (140, 130, 0, 1000), (32, 60, 2, 300), (56, 220, 3, 2000)]),
     *(convolutions(*shape) for shape in [
         (4, 12, 6, 3), (16, 20, 12, 3), (24, 20, 16, 3), (24, 24, 24, 5), (48, 26, 24, 3), (56, 24, 32, 3),
         (40, 18, 40, 5),
@@ -131,6 +150,7 @@ MODELS: tuple[Model, ...] = (
         (60_000, 80, 320, 1), (100_000, 32, 600, 3), (30_000, 48, 150, 1), (5_000, 160, 100, 0),
     ]),
     *(updates(optimizer) for optimizer in range(4)),
+    *(fused(*shape) for shape in [(6, 40, 0), (16, 100, 1), (10, 160, 2)]),
     *(recurrent(*shape) for shape in [(12, 24, 5), (48, 80, 6), (24, 160, 4)]),
     accumulated,
 )  # fmt: skip

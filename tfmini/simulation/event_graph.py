@@ -82,7 +82,8 @@ class World:
     def submit(self, task: str, job: Iterator[Work], in_pool: bool = False) -> None:
         """Queues a job on a task."""
         found = self.tasks[task]
-        wakes = found.main.is_idle and found.pool.is_idle
+        # The thread is still awake at the moment when its last work ends.
+        wakes = found.main.is_idle and found.pool.is_idle and found.main.ended < self.clock.now()
         found.is_cold |= wakes
         stalls = wakes and task in self.crowded and self.cores[self.cluster.hosts[task]].is_half_idle
         delay_s = self._stalls.next_s(self.cluster.machines[self.cluster.hosts[task]]) if stalls else 0.0

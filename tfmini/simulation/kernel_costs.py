@@ -1,10 +1,10 @@
 """What an op costs on a machine: its class, its work, and the seconds from the machine's curves.
 
 Classes, and their work: ``matmul`` and ``convolution`` (floating-point operations; a product has more for each byte of
-its matrices, see `_OPERATIONS_PER_BYTE`); ``elementwise``, ``reduction``,
-``update`` (an assignment or an optimizer's update), ``rows`` (a look-up), ``move`` (copying without arithmetic),
-``view`` (neither), ``random`` and ``state`` (queues and the like), all by bytes of inputs and outputs. A curve of the
-op's own type comes before that of its class.
+its matrices, see `_OPERATIONS_PER_BYTE`); ``elementwise``, ``reduction``, ``update`` (an assignment or an optimizer's
+update), ``rows`` (a look-up), ``move`` (copying without arithmetic), ``view`` (neither; a collective is one, since what
+it sends and adds up is charged as it happens), ``random`` and ``state`` (queues and the like), all by bytes of inputs
+and outputs. A curve of the op's own type comes before that of its class.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def class_of(node: Node) -> str:
     work = trait_of(node.op, "work")
     if work in FLOPS:
         return str(work)
+    if trait_of(node.op, "collective"):
+        return "view"
     if may_wait(node.op):
         return "state"
     if trait_of(node.op, "shape_only") or trait_of(node.op, "forwards"):
