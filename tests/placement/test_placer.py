@@ -223,6 +223,15 @@ def test_a_cluster_device_is_refused_in_a_local_session(job):
     assert "pinned to a cluster device" in text and "tf.Session(server.target)" in text
 
 
+def test_a_device_that_filters_leave_out_is_told_from_one_that_does_not_exist():
+    shown, hidden = cluster("worker/0"), [d.name for d in cluster("ps/0", "worker/1")]
+    options = {"devices": shown, "default": shown[0].name, "hidden": hidden}
+    for request_ in ("/job:ps", "/job:worker/task:1"):
+        text = error(node("a", "Const", device=request_), **options)
+        assert f"The cluster has {hidden[request_ != '/job:ps']}, but the device_filters of this session's" in text
+    assert "device_filters" not in error(node("a", "Const", device="/job:worker/task:2"), **options)
+
+
 def test_a_gpu_that_does_not_exist_is_refused():
     a = node("a", "Add", "c", "c", device="/device:GPU:0")
     text = error(node("c", "Const"), a)
