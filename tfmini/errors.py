@@ -87,6 +87,10 @@ class OpError(Exception):
         """The message, without the traceback of the operation's creation."""
         return self._message
 
+    def explain(self, sentence: str) -> None:
+        """Adds a line to the message: the cause or the remedy, as far as who catches the error knows more of it."""
+        self._message += f"\n{sentence}"
+
     @property
     def op(self) -> Any:
         """The `Operation` that failed, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import FileIO
@@ -14,9 +15,11 @@ import numpy as np
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import checksums, encoding, files, sstable
 from tfmini.checkpoint.slices import Slice, encode_key
+from tfmini.suggestions import similar
 
 _CHUNK = 1 << 20
 _REMEDY = "The file is truncated or corrupt: restore another checkpoint"
+_NAMES_COMPARED = 5000  # with one that is missing, which takes tens of milliseconds
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class BundleReader:
           NotFoundError: when the checkpoint has no such tensor.
         """
         if name not in self:
-            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self.entry_of_key(name.encode())
 
     def entry_of_key(self, key: bytes) -> Entry:
@@ -256,3 +259,10 @@ def _parse_entry(data: bytes) -> Entry:
 
 def _readable(key: bytes) -> str:
     return key.decode(errors="replace")
+
+
+def missing_key(name: str, prefix: str, names: Sequence[str]) -> str:
+    """The message for a tensor that a checkpoint does not have, with the names in it that are most similar."""
+    near = similar(name, names[:_NAMES_COMPARED])
+    has = f"; it has {', '.join(near)}" if near else f"; it has {len(names)} other tensors"
+    return f"Key {name} not found in checkpoint {prefix}{has}"

@@ -29,7 +29,6 @@ class Graph(GraphScopes):
 
     def __init__(self) -> None:
         super().__init__()
-        self._finalized = False
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
         self.seed: int | None = None
@@ -74,8 +73,8 @@ class Graph(GraphScopes):
           RuntimeError: the graph is finalized.
           ValueError: the shape function refuses the inputs.
         """
-        if self._finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
+        if self._finalized_at is not None:
+            self._refuse_change(f"the op '{name}' of type {handle.name}")
         state = self.scopes
         if state.colocation:
             state.check_colocation(self, name)
@@ -142,14 +141,15 @@ class Graph(GraphScopes):
     @property
     def finalized(self) -> bool:
         """Whether the graph is read-only."""
-        return self._finalized
+        return self._finalized_at is not None
 
     def finalize(self) -> None:
         """Makes the graph read-only, so that it can be shared and cannot grow in a loop."""
-        self._finalized = True
+        if self._finalized_at is None:
+            self._finalized_at = capture_stack()
 
     def _unsafe_unfinalize(self) -> None:
-        self._finalized = False
+        self._finalized_at = None
 
     @property
     def building_function(self) -> bool:
