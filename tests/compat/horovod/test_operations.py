@@ -98,7 +98,8 @@ from horovod.tensorflow.compression import Compression
 assert Compression is hvd.Compression and not hvd.nccl_built() and hvd.cross_size() == 1
 config = tf.ConfigProto()
 config.gpu_options.visible_device_list = str(hvd.local_rank())
-hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2)]
+at_end = tf.train.FinalOpsHook(w)
+hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2), at_end]
 with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
     values = session.run([mean, total, rows, sent])
     assert [v.ravel().tolist() for v in values] == [[2], [4], [0, 1, 1], [3]], values
@@ -107,8 +108,7 @@ with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
     assert slopes == [[3], [1.5 * hvd.rank()], [[1], [2, 3]][hvd.rank()]], slopes
     while not session.should_stop():
         _, value, yes = session.run([train, w, flag])
-with tf.Session() as session:
-    assert session.run(w).tolist() == [-2.0]
+assert at_end.final_ops_values.tolist() == [-2.0]
 print("reached", value.dtype, yes, flush=True)
 """
 
@@ -154,6 +154,31 @@ def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.Monkey
         with pytest.raises(tf.errors.InvalidArgumentError, match="wait for ever.*hvd.init"):
             used.run(reduced)
     server.stop()
+
+
+def test_sessions_without_a_target_have_variables_and_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.train.Server.create_local_server() as server, tf.Graph().as_default():
+        monkeypatch.setattr(targets, "_default_target", [server.target])
+        ref = tf.get_variable("w", initializer=1.0)
+        resource = tf.get_variable("r", initializer=1.0, use_resource=True)
+        queue = tf.FIFOQueue(3, tf.float32, shared_name="q")
+        table = tf.contrib.lookup.MutableHashTable(tf.string, tf.int64, -1, name="t")
+        put = [queue.enqueue(5.0), table.insert(tf.constant("a"), tf.constant(1, tf.int64)), tf.assign(ref, 7.0), tf.assign(resource, 7.0)]
+        state = [ref, resource, queue.size(), table.size()]
+        with tf.Session() as one, tf.Session() as two, tf.Session(server.target) as shared:
+            for session in (one, two, shared):
+                session.run(tf.global_variables_initializer())
+            one.run(put)
+            assert [session.run(state) for session in (one, two, shared)] == [[7, 7, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
+            shared.run(put)
+            assert two.run(state) == [1, 1, 0, 0] and one.sess_str == b""
+        with tf.Session() as later:
+            assert later.run(tf.report_uninitialized_variables()).tolist() == [b"w", b"r"]
+            tf.Session.reset("")
+            with pytest.raises(tf.errors.AbortedError, match="was reset"):
+                later.run(state)
+        with tf.Session(server.target) as shared:
+            assert shared.run(ref) == 7  # a reset of this process's sessions leaves the server's state alone
 
 
 _COLLECTIVES = """
