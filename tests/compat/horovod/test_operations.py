@@ -163,7 +163,8 @@ def test_sessions_without_a_target_have_variables_and_queues_of_their_own(monkey
         resource = tf.get_variable("r", initializer=1.0, use_resource=True)
         queue = tf.FIFOQueue(3, tf.float32, shared_name="q")
         table = tf.contrib.lookup.MutableHashTable(tf.string, tf.int64, -1, name="t")
-        put = [queue.enqueue(5.0), table.insert(tf.constant("a"), tf.constant(1, tf.int64)), tf.assign(ref, 7.0), tf.assign(resource, 7.0)]
+        row = table.insert(tf.constant("a"), tf.constant(1, tf.int64))
+        put = [queue.enqueue(5.0), row, tf.assign(ref, 7.0), tf.assign(resource, 7.0)]
         state = [ref, resource, queue.size(), table.size()]
         with tf.Session() as one, tf.Session() as two, tf.Session(server.target) as shared:
             for session in (one, two, shared):
