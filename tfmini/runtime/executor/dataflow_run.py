@@ -235,6 +235,10 @@ class DataflowRun(WaitingRun, Activation):
                 uncertain.update(segment.begins)
         return Outcome(frozenset(made), frozenset(uncertain - made))
 
+    def is_computing(self) -> bool:
+        # An iteration of a loop keeps its counters to itself.
+        return bool(self.program.loops) or any(self.pending[index] <= 0 for index in self.unfinished)
+
     def missing_groups(self) -> list[int]:
         return [*self.missing, *(group for group, _ in self._iterations)]
 

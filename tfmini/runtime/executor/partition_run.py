@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from numpy import errstate, ndarray
@@ -190,6 +190,10 @@ class PartitionRun:
     def awaited(self) -> str:
         """The events that the run waits for, for people; "" while it computes."""
         return ""
+
+    def is_stuck_in(self, ops: Set[str]) -> bool:
+        """Whether it does nothing before a node of these op types answers, as far as can be told from outside."""
+        return False
 
     def describe_wait(self) -> str:
         """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
