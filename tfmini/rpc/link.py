@@ -199,6 +199,9 @@ class Link:
 
     def _on_hello(self, hello: Hello, request_id: int) -> None:
         own = self.endpoint
+        self.check_admission()  # the key may have been revoked since the transport's handshake
+        if self._over:
+            return
         if hello.expected_task and own.task and hello.expected_task != own.task:
             text = f"expected {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two tasks differ"
             self.refuse(text)
