@@ -374,7 +374,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "it needs more memory than this process gets"
     if isinstance(error, KeyError):
-        return f"it lacks {error}"
+        return str(error.args[0]) if error.args and " " in str(error.args[0]) else f"it lacks {error}"
     if isinstance(error, ValueError):
         return str(error) or type(error).__name__
     return f"{type(error).__name__}: {error}"
