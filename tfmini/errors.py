@@ -344,23 +344,26 @@ def naming_file(path: str | bytes | os.PathLike[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reading(what: str, raises: type[Exception] = DataLossError, remedy: str = "") -> Iterator[None]:
+def reading(
+    what: str, raises: type[Exception] = DataLossError, remedy: str = "", also_own: bool = False
+) -> Iterator[None]:
     """The door through which bytes from outside come: whatever a parser inside the block raises leaves as one class.
 
     Damaged or hostile bytes break a parser at any place and with any exception, so this catches all of them. Errors of
-    the runtime and of the operating system pass, as does ``raises`` itself.
+    the runtime and of the operating system pass.
 
     Args:
       what: the file and the place in it, or the value.
       raises: the class: an `OpError`, or one of Python's.
       remedy: a sentence at the message's end.
+      also_own: whether an error of just this class gets ``what`` before its text, too; otherwise it passes.
     """
     try:
         yield
     except (OpError, OSError):
         raise
     except Exception as error:
-        if type(error) is raises:
+        if type(error) is raises and not also_own:
             raise
         text = f"{what}: {_reason(error)}{remedy and '. ' + remedy}"
         if isinstance(error, MemoryError):
