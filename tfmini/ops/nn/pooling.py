@@ -128,8 +128,32 @@ def _check_axes(attrs: Mapping[str, Any], deep: bool) -> None:
 def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], Axes]:
     """A function of a shape with the channels last that returns its windows."""
     windows = Windows(attrs)
+    rank = len(windows.positions)
     ksize = tuple(attrs["ksize"][axis] for axis in windows.positions[1:-1])
-    return lambda sizes: windows.axes(sizes[1:-1], ksize)
+
+    def place(shape: tuple[int, ...]) -> Axes:
+        if len(shape) != rank:
+            raise InvalidArgumentError.of(f"tensor_in must be {rank}-dimensional: {list(shape)}")
+        return windows.axes(shape[1:-1], ksize)
+
+    return place
+
+
+def _check_shapes(image: tuple[int, ...], axes: Axes, **pooled: tuple[int, ...]) -> None:
+    """Compares whole shapes, batch and channels too, with that of the pooled image: kernels rely on them."""
+    wanted = (image[0], *axes.out, image[-1])
+    for name, found in pooled.items():
+        if found != wanted:
+            raise InvalidArgumentError.of(f"Expected {name} shape to be {list(wanted)}, but got {list(found)}")
+
+
+def _channels_last(layout: bytes, *values: Array) -> list[Array]:
+    """Views with the channels last."""
+    rank = len(layout_axes(layout))
+    for value in values:
+        if value.ndim != rank:
+            raise InvalidArgumentError.of(f"The tensors must be {rank}-dimensional, but got {list(value.shape)}")
+    return [channels_last(value, layout) for value in values]
 
 
 def _wide(attrs: Mapping[str, Any]) -> Any:
@@ -147,7 +171,7 @@ def max_pool_of(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
         return _depthwise_max_pool(attrs)
 
     def max_pool(image: Array) -> Array:
-        image = channels_last(image, layout)
+        (image,) = _channels_last(layout, image)
         axes = place(image.shape)
         source = padded(image, axes, kernels.lowest(image.dtype))
         return in_layout(kernels.reduce_windows(np.maximum, source, axes), layout)
@@ -168,7 +192,7 @@ def _depthwise_max_pool(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
         raise UnimplementedError.of(text)
 
     def max_pool(image: Array) -> Array:
-        image = channels_last(image, layout)
+        (image,) = _channels_last(layout, image)
         if image.shape[3] % window:
             text = "Depthwise max pooling requires the depth window to evenly divide the input depth"
             raise UnimplementedError.of(text)
@@ -182,11 +206,10 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
     place, layout, wide = _placer(attrs), attrs["data_format"], _wide(attrs)
 
     def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
-        image, result = channels_last(image, layout), channels_last(result, layout)
-        grad = np.ascontiguousarray(channels_last(grad, layout))
+        image, result, grad = _channels_last(layout, image, result, grad)
+        grad = np.ascontiguousarray(grad)
         axes = place(image.shape)
-        if grad.shape != result.shape or result.shape[1:-1] != axes.out:
-            raise InvalidArgumentError.of(f"Expected grad shape to be {result.shape}, but got {grad.shape}")
+        _check_shapes(image.shape, axes, orig_output=result.shape, grad=grad.shape)
         has_nan = result.dtype.kind not in "iu" and bool(np.isnan(result).any())
         if not has_nan and (found := onednn_pooling.max_gradient(image, grad, axes)) is not None:
             return in_layout(found, layout)
@@ -210,8 +233,11 @@ def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, A
     place, layout = _placer(attrs), attrs["data_format"]
 
     def max_pool_grad_grad(image: Array, result: Array, grad: Array) -> Array:
-        image, result, grad = (channels_last(value, layout) for value in (image, result, grad))
+        image, result, grad = _channels_last(layout, image, result, grad)
         axes = place(image.shape)
+        _check_shapes(image.shape, axes, orig_output=result.shape)
+        if grad.shape != image.shape:
+            raise InvalidArgumentError.of(f"Expected grad shape to be {list(image.shape)}, but got {list(grad.shape)}")
         source = padded(image, axes, kernels.lowest(image.dtype), keep=True)
         wide = padded(grad, axes)
         total = np.zeros(result.shape, grad.dtype)
@@ -238,8 +264,8 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
     dtype = node.attrs["T"].numpy
 
     def avg_pool(image: Array) -> Array:
-        image = channels_last(image, layout).astype(wide, copy=False)
-        axes = place(image.shape)
+        (image,) = _channels_last(layout, image)
+        image, axes = image.astype(wide, copy=False), place(image.shape)
         result = kernels.reduce_windows(np.add, padded(image, axes), axes)
         result /= kernels.counts(axes, result.dtype)
         return in_layout(result.astype(dtype, copy=False), layout)
@@ -254,9 +280,12 @@ def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
     dtype = node.attrs["T"].numpy
 
     def avg_pool_grad(sizes: Array, grad: Array) -> Array:
+        if sizes.shape != (len(layout_axes(layout)),):
+            raise InvalidArgumentError.of(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
         image = tuple(int(sizes[axis]) for axis in layout_axes(layout))
-        grad = channels_last(grad, layout).astype(wide, copy=False)
-        axes = place(image)
+        (grad,) = _channels_last(layout, grad)
+        grad, axes = grad.astype(wide, copy=False), place(image)
+        _check_shapes(image, axes, grad=grad.shape)
         share = grad / kernels.counts(axes, grad.dtype)
         total, tiled = kernels.spread(image[0], axes, image[-1], grad.dtype)
         for _, where in axes.elements():
