@@ -154,6 +154,8 @@ class FunctionBody:
 
         graph_def = protos.GraphDef.FromString(proto.attr["tfmini_body"].s)
         nodes = list(graph_def_to_nodes(graph_def).values())
+        for node in nodes:
+            check_node(node.name, node.op, node.device, node.inputs, list(node.controls), node.attrs)
         lists = {
             name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")
         }
