@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,17 +54,16 @@ class Case(NamedTuple):
 
 
 @functools.cache
-def rows() -> list[Row]:
-    """The rows that are fuzzed, several of each op."""
+def rows(pattern: str = "") -> list[Row]:
+    """The rows that are fuzzed, several of each op: those whose text has the regular expression."""
     import_all_ops()
     found = [row for room in notation.rooms() for row in notation.rows(room)]
-    return [row for row in found if not any(word in row.text for word in _NOT_FUZZED)]
+    return [r for r in found if re.search(pattern, r.text) and not any(word in r.text for word in _NOT_FUZZED)]
 
 
-@functools.lru_cache(None)
-def sample(number: int, tmp: str) -> Sample:
-    """The sample of a row, by its number."""
-    row = rows()[number]
+@functools.cache
+def sample(row: Row, tmp: str) -> Sample:
+    """The sample of a row."""
     with tf.Graph().as_default() as graph:
         steps, feeds = notation.build(row, tf, builder, tmp)
         graph_def = without_constants(graph.as_graph_def())
@@ -77,10 +77,10 @@ def _blurred(nodes: dict[str, Node]) -> list[Node]:
     return [n for n in nodes.values() if n.op == "PlaceholderWithDefault" and n.inputs[0][0].endswith("/known")]
 
 
-def case(seed: int, tmp: str) -> Case:
-    """The case of a seed."""
+def case(seed: int, tmp: str, pattern: str = "") -> Case:
+    """The case of a seed, among the rows of a pattern."""
     chance = random.Random(seed)
-    origin = sample(chance.randrange(len(rows())), tmp)
+    origin = sample(chance.choice(rows(pattern)), tmp)
     sent = chance.random() < 0.5
     nodes, values = list(origin.nodes), dict(origin.values)
     made: list[str] = []

@@ -61,11 +61,10 @@ class Finding(NamedTuple):
 # ---- in the child -------------------------------------------------------------------------------
 
 
-def outcome(memory: GuardedMemory, seed: int, folder: str, pattern: int, at_end: bool) -> tuple[str, Any]:
-    """What a case does under a pattern: ("values", them), ("refused", an error's text) or ("wrong", a text)."""
+def outcome(memory: GuardedMemory, found: Case, pattern: int, at_end: bool) -> tuple[str, Any]:
+    """What a case does on memory with a pattern: ("values", them), ("refused", an error's text) or ("wrong", a text)."""
     windows._LOCAL.__dict__.clear()  # the patches of other cases
     memory.pattern, memory.at_end = pattern, at_end
-    found = case(seed, folder)
     values = {name: value if isinstance(value, bytes) else np.array(value) for name, value in found.values.items()}
     try:
         return "values", (_run_sent if found.sent else _run_fed)(found, values)
@@ -141,25 +140,25 @@ def _is_steady(row: Row) -> bool:
     return row.compared != "shapes" and "tmp" not in row.text
 
 
-def examine(memory: GuardedMemory, seed: int, folder: str) -> tuple[str, str] | None:
+def examine(memory: GuardedMemory, found: Case) -> tuple[str, str] | None:
     """Runs a case under both patterns; (kind, text) of what is wrong."""
-    first, second = (outcome(memory, seed, folder, p, end) for p, end in zip(_PATTERNS, (True, False)))
+    first, second = (outcome(memory, found, p, end) for p, end in zip(_PATTERNS, (True, False)))
     memory.collect()
     if memory.written_outside:
         return "written outside", f"beside arrays of {memory.written_outside} bytes"
     for kind, text in (first, second):
         if kind == "wrong":
             return "wrong error", text
-    if first[0] == second[0] == "values" and _is_steady(case(seed, folder).sample.row):
+    if first[0] == second[0] == "values" and _is_steady(found.sample.row):
         texts = [_bytes_of(values) for _, values in (first, second)]
         if texts[0] != texts[1]:
-            again = outcome(memory, seed, folder, _PATTERNS[0], True)
+            again = outcome(memory, found, _PATTERNS[0], True)
             if again[0] == "values" and _bytes_of(again[1]) == texts[0]:
                 return "foreign memory", f"{first[1]!r:.200} and {second[1]!r:.200}"
     return None
 
 
-def child(first: int, count: int, records: int) -> None:
+def child(first: int, count: int, pattern: str, records: int) -> None:
     """Runs cases and writes a line to the file ``records`` before and after each."""
     faulthandler.enable()
     warnings.simplefilter("ignore")
@@ -168,14 +167,15 @@ def child(first: int, count: int, records: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
     folder = tempfile.mkdtemp()
     os.chdir(folder)
-    case(0, folder)  # imports all ops
+    case(0, folder, pattern)  # imports all ops
     memory = guard()
     for seed in range(first, first + count):
         os.write(records, json.dumps([seed]).encode() + b"\n")
-        found = examine(memory, seed, folder)
+        found = case(seed, folder, pattern)
+        wrong = examine(memory, found)
         memory.written_outside.clear()
-        if found is not None:
-            os.write(records, json.dumps([seed, case(seed, folder).sample.row.head, *found]).encode() + b"\n")
+        if wrong is not None:
+            os.write(records, json.dumps([seed, found.sample.row.head, *wrong]).encode() + b"\n")
     os.write(records, b"[]\n")
     os._exit(0)  # the end of the interpreter would free arrays when the functions for it are gone
 
@@ -183,15 +183,19 @@ def child(first: int, count: int, records: int) -> None:
 # ---- the parent ---------------------------------------------------------------------------------
 
 
-def findings(first: int, count: int) -> Iterator[Finding]:
-    """Runs the cases of so many seeds in child processes, and yields what is wrong."""
+def findings(first: int, count: int, pattern: str = "") -> Iterator[Finding]:
+    """Runs the cases of so many seeds in child processes, and yields what is wrong.
+
+    Args:
+      pattern: a regular expression in the text of the samples.
+    """
     end = first + count
     while first < end:
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "tests.fuzz.kernels", "--child", str(writing), "--first", str(first)]
+        command = [sys.executable, "-m", "tests.fuzz.kernels", "--child", str(writing), "--ops", pattern]
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
-                [*command, "--count", str(end - first)], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors
+                [*command, "--first", str(first), "--count", str(end - first)], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors
             )
             os.close(writing)
             try:
@@ -201,7 +205,7 @@ def findings(first: int, count: int) -> Iterator[Finding]:
                         yield Finding(record[2], record[1], record[3], record[0])
                     last = record[0] if record else end
                 if last < end:
-                    yield _death(process, last, errors)
+                    yield _death(process, last, pattern, errors)
             finally:
                 process.kill()
                 process.wait()
@@ -222,7 +226,7 @@ def _records(reading: int) -> Iterator[list[Any]]:
         yield from map(json.loads, lines)
 
 
-def _death(process: subprocess.Popen[bytes], seed: int, errors: Any) -> Finding:
+def _death(process: subprocess.Popen[bytes], seed: int, pattern: str, errors: Any) -> Finding:
     """What a child has died of, or that it had to be killed."""
     try:
         code: Any = process.wait(1.0)
@@ -232,18 +236,18 @@ def _death(process: subprocess.Popen[bytes], seed: int, errors: Any) -> Finding:
     last = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
     text = " < ".join(line for line in last if line.startswith("File"))[:900] or " ".join(last[-3:])
     kind = f"longer than {LIMIT_S:g} s" if code is None else f"died with {code}"
-    return Finding(kind, _op_of(seed), text, seed)
+    return Finding(kind, _op_of(seed, pattern), text, seed)
 
 
-def _op_of(seed: int) -> str:
+def _op_of(seed: int, pattern: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        return case(seed, folder).sample.row.head
+        return case(seed, folder, pattern).sample.row.head
 
 
-def describe(seed: int) -> str:
+def describe(seed: int, pattern: str = "") -> str:
     """The sample and the mutations of a seed, for people."""
     with tempfile.TemporaryDirectory() as folder:
-        found = case(seed, folder)
+        found = case(seed, folder, pattern)
         way = "sent" if found.sent else "fed"
         return "\n".join([f"seed {seed}, {way}: {found.sample.row.text}", *found.mutations])
 
@@ -252,17 +256,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--ops", default="", help="a regular expression: only the samples whose text has it")
     parser.add_argument("--only", type=int, help="replays one seed")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        child(options.first, options.count, options.child)
+        child(options.first, options.count, options.ops, options.child)
         return 0
     first, count = (options.first, options.count) if options.only is None else (options.only, 1)
     if options.only is not None:
-        print(describe(options.only))
+        print(describe(options.only, options.ops))
     begun, kinds = time.monotonic(), defaultdict[tuple[str, str], list[int]](list)
-    for found in findings(first, count):
+    for found in findings(first, count, options.ops):
         kinds[found.kind, found.op].append(found.seed)
         if len(kinds[found.kind, found.op]) <= 2:
             print(f"seed {found.seed}: {found.op}: {found.kind}: {found.text}", flush=True)
