@@ -25,12 +25,13 @@ from tfmini.graph.registry import OPS
 
 # What such a row does depends on functions of Python or on other processes.
 _NOT_FUZZED = ("py_func", "PyFunc", "Abort", "Horovod", "Collective")
-_INTS = (-(1 << 63), -(1 << 31), -3, -2, -1, 0, 1, 2, 3, 5, 7, 100, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 40, (1 << 63) - 1)
+_INTS = (-3, -2, -1, 0, 1, 2, 3, 5, 7, 100, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 40, (1 << 63) - 1,
+         -(1 << 31), -(1 << 63))  # fmt: skip
 _FLOATS = (float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 0.5, 1e30, 1e-30, -0.0)
-_STRINGS = (b"", b"\xff\xfe", b"a" * 200, b"-1", b"1e999", b"%s%n", b"\x00", b"1,2", b"\x08\x01\x12\x04\x0a\x02\x08\x7f")
+_STRINGS = (b"", b"\xff\xfe", b"a" * 200, b"-1", b"1e999", b"%s%n", b"\0", b"1,2", b"\x08\x01\x12\x04\x0a\x02\x08\x7f")
 _SHAPES = (None, (), (None,), (0,), (3,), (2, 3), (1 << 40,), (-5,), (None, 2))
-_TYPES = (tf.float32, tf.float64, tf.int32, tf.int64, tf.bool, tf.string, tf.uint8, tf.complex64, tf.bfloat16, tf.float16,
-          tf.qint8, tf.resource, tf.variant, tf.float32._as_ref)  # fmt: skip
+_TYPES = (tf.float32, tf.float64, tf.int32, tf.int64, tf.bool, tf.string, tf.uint8, tf.complex64, tf.bfloat16,
+          tf.float16, tf.qint8, tf.resource, tf.variant, tf.float32._as_ref)  # fmt: skip
 
 
 class Sample(NamedTuple):
@@ -158,7 +159,8 @@ def _revalued(chance: random.Random, array: Any) -> Any:
 
 def _mutate_node(chance: random.Random, nodes: list[Node], sent: bool) -> list[str]:
     """Changes an attr of a node, or with ``sent`` its inputs too, in place; returns what it did."""
-    places = [i for i, node in enumerate(nodes) if node.op not in ("Const", "PlaceholderWithDefault") and OPS.get(node.op)]
+    fixed = ("Const", "PlaceholderWithDefault")
+    places = [i for i, node in enumerate(nodes) if node.op not in fixed and OPS.get(node.op)]
     if not places:
         return []
     place = chance.choice(places)
@@ -187,7 +189,7 @@ def _mutate_node(chance: random.Random, nodes: list[Node], sent: bool) -> list[s
 def _mutated_attr(chance: random.Random, definition: Any, value: Any) -> Any:
     if not definition.kind.startswith("list("):
         return _item(chance, definition.kind, definition.allowed)
-    inner, items = definition.kind[5:-1], list(value)
+    inner, items = definition.kind[5:-1], list(value) if isinstance(value, (list, tuple)) else []
     way = chance.randrange(4)
     if way == 0 or not items:
         return [*items, _item(chance, inner, definition.allowed)]

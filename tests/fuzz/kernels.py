@@ -62,7 +62,7 @@ class Finding(NamedTuple):
 
 
 def outcome(memory: GuardedMemory, found: Case, pattern: int, at_end: bool) -> tuple[str, Any]:
-    """What a case does on memory with a pattern: ("values", them), ("refused", an error's text) or ("wrong", a text)."""
+    """What a case does on memory with a pattern: ("values", them), ("refused", an error's text), ("wrong", a text)."""
     windows._LOCAL.__dict__.clear()  # the patches of other cases
     memory.pattern, memory.at_end = pattern, at_end
     values = {name: value if isinstance(value, bytes) else np.array(value) for name, value in found.values.items()}
@@ -194,8 +194,9 @@ def findings(first: int, count: int, pattern: str = "") -> Iterator[Finding]:
         reading, writing = os.pipe()
         command = [sys.executable, "-m", "tests.fuzz.kernels", "--child", str(writing), "--ops", pattern]
         with tempfile.TemporaryFile() as errors:
+            seeds = ["--first", str(first), "--count", str(end - first)]
             process = subprocess.Popen(
-                [*command, "--first", str(first), "--count", str(end - first)], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors
+                [*command, *seeds], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors
             )
             os.close(writing)
             try:

@@ -74,7 +74,8 @@ def test_every_declared_limit_is_checked() -> None:
 
 def outside(attr: AttrDef) -> Any:
     """A value of the right kind that the declaration excludes."""
-    item = {"string": b"?", "type": tf.resource, "int": (attr.minimum or 0) - 1}.get(attr.kind.split("(")[-1].strip(")"))
+    kind = attr.kind.removeprefix("list(").removesuffix(")")
+    item = {"string": b"?", "type": tf.resource, "int": (attr.minimum or 0) - 1}.get(kind)
     if attr.kind == "list(type)" and attr.allowed is None:
         return []
     return item if not attr.kind.startswith("list(") else [] if attr.allowed is None else [item]

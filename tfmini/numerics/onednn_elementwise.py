@@ -95,8 +95,8 @@ class _Chain:
         attributes = self._attributes(library, steps)
         try:
             self._primitive = Primitive(library, library.describe(
-                "binary", library.engine, _BINARY[first], self._array.handle, self._layout(b).handle, self._array.handle,
-                attributes,
+                "binary", library.engine, _BINARY[first], self._array.handle, self._layout(b).handle,
+                self._array.handle, attributes,
             ))  # fmt: skip
         finally:
             library.quick.dnnl_primitive_attr_destroy(attributes)

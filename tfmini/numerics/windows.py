@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tfmini.machine_memory import check_room
 from tfmini.shapes import RawShape
 
 Array = np.ndarray[Any, Any]
@@ -201,6 +202,7 @@ def padded(image: Array, axes: Axes, fill: Any = 0, keep: bool = False) -> Array
     if not axes.border:
         return image
     shape = (image.shape[0], *axes.full, image.shape[-1])
+    check_room(shape, image.itemsize)
     result = np.empty(shape, image.dtype) if keep else scratch("padded", shape, image.dtype)
     for index in axes.border:
         result[index] = fill

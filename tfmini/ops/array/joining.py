@@ -229,7 +229,8 @@ def _pack_shape(node: Operation) -> list[RawShape]:
 @_pack.kernel("CPU")
 def _pack_kernel(values: list[Any], *, axis: int) -> Any:
     if values:  # at least one, by the declaration
-        check_axis(axis, np.ndim(values[0]) + 1, f"axis = {axis} not in [{-np.ndim(values[0]) - 1}, {np.ndim(values[0]) + 1})")
+        rank = np.ndim(values[0]) + 1
+        check_axis(axis, rank, f"axis = {axis} not in [{-rank}, {rank})")
     try:
         return np.stack([as_ndarray(v) for v in values], axis)
     except ValueError:

@@ -10,6 +10,7 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
 from tfmini.ops.array.constant_value import constant_value_as_shape
@@ -237,7 +238,8 @@ def _image_shape(windows: Windows, sizes: Array, filters: Array, grad: Array) ->
 def _sizes(name: str, values: Array) -> tuple[int, ...]:
     if values.ndim != 1 or (values < 0).any():
         raise InvalidArgumentError.of(f"{name} must be a vector of sizes, got {values.tolist()!r:.80}")
-    return tuple(values.tolist())
+    check_room(found := tuple(values.tolist()), 4)
+    return found
 
 
 def _filter_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:

@@ -12,6 +12,7 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.numerics import onednn_pooling
 from tfmini.numerics import pooling as kernels
 from tfmini.numerics.windows import (
@@ -322,6 +323,7 @@ def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
         if sizes.shape != (len(layout_axes(layout)),):
             raise InvalidArgumentError.of(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
         image = tuple(int(sizes[axis]) for axis in layout_axes(layout))
+        check_room(image, np.dtype(wide).itemsize)
         (grad,) = _channels_last(layout, grad)
         grad, axes = grad.astype(wide, copy=False), place(image)
         _check_shapes(image, axes, grad=grad.shape)
