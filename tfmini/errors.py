@@ -329,6 +329,23 @@ _OS_ERRORS: dict[int, type[_CodedError]] = {
 }
 
 
+# Python's exceptions that say something about the values that a kernel got. Other ones are bugs.
+_KINDS: tuple[tuple[tuple[type[Exception], ...], type[_CodedError]], ...] = (
+    ((ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError), InvalidArgumentError),
+    ((NotImplementedError,), UnimplementedError),
+)
+
+
+def of_exception(error: Exception) -> OpError:
+    """The error of an op whose code has raised any exception; an `OpError` is itself."""
+    if isinstance(error, OpError):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceExhaustedError.of(f"out of memory: {error}")
+    kind = next((kind for classes, kind in _KINDS if isinstance(error, classes)), None)
+    return InternalError.of(f"{type(error).__name__}: {error}") if kind is None else kind.of(f"{error}")
+
+
 def shutting_down(task: str) -> UnavailableError:
     """What others get from a task whose server is being stopped; a recovering session waits for its restart."""
     return UnavailableError.of(f"{task} is shutting down.", task=task)

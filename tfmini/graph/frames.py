@@ -75,11 +75,18 @@ def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
                     raise _different_frames(node, paths, nodes)
                 if len(outer) > len(path):
                     path = outer
+        if path and node.op not in ENTER_OPS and any(_is_fed(nodes.get(source)) for source, _ in node.inputs):
+            raise _different_frames(node, paths, nodes)
         if node.op in ENTER_OPS:
             path = (*path, node.attrs["frame_name"].decode())
         if path:
             paths[name] = path
     return paths
+
+
+def _is_fed(source: Node | None) -> bool:
+    """Whether it is a value from the client, which has no iterations."""
+    return source is not None and source.op == "_Recv" and bool(source.attrs.get("client_terminated"))
 
 
 def _different_frames(node: Node, paths: Mapping[str, FramePath], nodes: Nodes) -> InvalidArgumentError:

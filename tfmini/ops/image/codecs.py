@@ -243,6 +243,8 @@ def _jpeg_shape(contents: Any, *, output_type: dtypes.DType) -> Array:
 def _encode_png(image: Array, *, compression: int) -> bytes:
     if image.ndim != 3 or image.shape[2] not in _MODES:
         refuse(f"image must have 1, 2, 3, or 4 channels, got shape {list(image.shape)}")
+    if not -1 <= compression <= 9:
+        refuse(f"compression should be between -1 and 9, got {compression}")
     return png_of(image, compression)
 
 

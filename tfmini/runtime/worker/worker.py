@@ -155,7 +155,7 @@ class Worker:
         )  # fmt: skip
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
-        graph.study(nodes)
+        graph.study(nodes, options.get("feeds", ()))
         with self._lock:
             if self.sessions.get(session_handle) is session:
                 self.graphs[graph.handle] = graph
@@ -217,7 +217,11 @@ class Worker:
 
         Args:
           timeout_s: the limit for loops, and for a run with a blocking driver.
+
+        Raises:
+          InvalidArgumentError: the fed values are not those that the graph expects.
         """
+        graph.check_feeds(feeds)
         updates_before = self.counts.updates
         try:
             run, loss = self._new_run(graph, step_id, feeds, timeout_s)

@@ -9,6 +9,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node
+from tfmini.graph.node_types import check_edges
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.session_owners import SessionOwners
@@ -89,6 +90,7 @@ class _WorkerService:
         try:
             with collector_at_rest():
                 nodes = [Node.from_wire(fields) for fields in request.graph]
+                check_edges(nodes, {node.name: node for node in nodes})
             graph = self.worker.register_graph(request.session_handle, nodes, request.options)
         except errors.OpError as error:
             respond(error)
