@@ -323,10 +323,11 @@ def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = F
             following = flow.next_iteration(constant(0, dtype=first.dtype, shape=raw))
     else:
         entered = first.op.inputs[0]
-        with inside(context.outer_context):
-            value = entered if keep_value else zeros(shape_internal(entered, optimize=False), entered.dtype)
+        if not keep_value:
+            with inside(context.outer_context):
+                entered = zeros(shape_internal(entered, optimize=False), entered.dtype)
         with inside(context):
-            following = flow.next_iteration(value)
+            following = flow.next_iteration(context.enter(entered, is_constant=True))
     merge.op._update_input(1, following)
 
 
