@@ -184,7 +184,8 @@ def test_blocks_are_returned_also_if_a_timer_is_due_before_it_is_noted() -> None
         return SimpleNamespace(cancel=lambda: None)
 
     sender = LaneMemory(mine, cast(Any, _AtOnce()), lambda: None)
-    receiver = LaneMemory(theirs, cast(Any, SimpleNamespace(call_later=call_later, call_soon=lambda *_: None)), lambda: None)
+    reactor = cast(Any, SimpleNamespace(call_later=call_later, call_soon=lambda *_: None))
+    receiver = LaneMemory(theirs, reactor, lambda: None)
     for _ in range(3):
         receiver.borrow(shared_one(sender, bytes(1 << 20)))
     assert len(started) == 3

@@ -63,7 +63,7 @@ def test_a_step_whose_task_is_not_up_ends_at_its_deadline(is_remote: bool) -> No
 
 
 class HastyClock:
-    """Makes each call before `call_later` returns: it stands for a thread that stops there for longer than the delay."""
+    """Makes each call before `call_later` returns: as if the thread stopped there for longer than the delay."""
 
     def __init__(self) -> None:
         self.calls = 0

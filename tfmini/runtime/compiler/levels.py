@@ -22,6 +22,7 @@ class Segment:
       begins: such nodes inside the loops that it starts and that end later.
       seconds: a lower bound of the times of its latest runs; 0 before the first.
       is_apart: whether it computes for one of several devices of the task; another device's may run at the same time.
+      is_open_ended: whether a loop or the reading of a dataset in it may go on for ever, however short it was before.
     """
 
     run: Callable[[Any, list[Any]], None]
@@ -32,6 +33,7 @@ class Segment:
     begins: tuple[str, ...] = ()
     seconds: float = 0.0
     is_apart: bool = False
+    is_open_ended: bool = False
 
     @property
     def is_long(self) -> bool:

@@ -28,6 +28,7 @@ from tfmini.runtime.trace.record import clock
 if TYPE_CHECKING:
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
+_TURN = 64  # iterations of a loop in one handler
 _OVER = Aborted(errors.CancelledError.of("The step has ended.", derived=True))
 
 
@@ -211,6 +212,13 @@ class DataflowRun(WaitingRun, Activation):
                 return
         self._finish(Aborted(error))
 
+    def end_stopped(self) -> None:
+        """Ends the run for the reason for which it must end."""
+        try:
+            self.raise_stopped()
+        except errors.OpError as error:
+            self.abort(error)
+
     def over(self) -> None:
         try:
             values = self.fetched()
@@ -285,7 +293,10 @@ class _LoopRun:
 
     def iterate(self, before: list[Any] | None) -> None:
         """Begins the next iteration, after one that has left these slots."""
-        loop = self.loop
+        loop, run = self.loop, self.outer.run
+        if run.stopped:  # it may never come to a wait that would find this out
+            run.end_stopped()
+            return
         iteration = Iteration(self, self.outer.path + (self.count,))
         self.count += 1
         slots = iteration.slots
@@ -302,8 +313,10 @@ class _LoopRun:
             for slot, source in loop.variables:
                 slots[slot] = before[source]
         ready = [i for i, count in enumerate(iteration.pending) if count == 0]
-        self.outer.run.expect(iteration)
-        dispatch(iteration, ready)
+        run.expect(iteration)
+        # A loop that finds every answer there already would never leave the handler that it runs in.
+        if self.count % _TURN or not run.owner.run_beside(drive, iteration, ready):
+            dispatch(iteration, ready)
 
     def iteration_over(self, slots: list[Any]) -> None:
         """Starts the next iteration if any loop variable has a value; otherwise completes the loop."""
