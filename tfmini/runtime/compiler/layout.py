@@ -67,10 +67,10 @@ def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(node.name for node in nodes if is_update(node))
 
 
-def _updates_in(blocks: Iterable[Iterable[Unit]], *forms: Form) -> tuple[str, ...]:
+def _marks(blocks: Iterable[Iterable[Unit]], *forms: Form) -> tuple[tuple[str, tuple[str, ...]], ...]:
     units = [unit for block in blocks for unit in block if unit.form in forms]
-    inside = [name for unit in units for name in unit.updates]
-    return (*_updates(unit.node for unit in units), *inside)
+    found = [(unit.node.name, (*_updates([unit.node]), *unit.updates)) for unit in units]
+    return tuple(mark for mark in found if mark[1])
 
 
 class _Layout:
@@ -100,8 +100,8 @@ class _Layout:
         segments = [
             self._segment(
                 blocks[wave], pending[i], successors[i],
-                _updates_in(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
-                _updates_in(blocks[wave], Form.BEGIN_LOOP), _first_guess(blocks[wave]),
+                _marks(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
+                tuple(name for _, names in _marks(blocks[wave], Form.BEGIN_LOOP) for name in names), _first_guess(blocks[wave]),
                 any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]), _is_open_ended(blocks[wave]),
             )
             for i, wave in enumerate(self.order)
