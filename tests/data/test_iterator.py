@@ -70,6 +70,51 @@ def test_sessions_of_one_graph_have_iterators_of_their_own() -> None:
             assert drain(session, element) == [0, 1]
 
 
+def _one_shot(dataset: Any) -> Any:
+    return tf.data.make_one_shot_iterator(dataset).get_next()
+
+
+def test_a_one_shot_iterator_may_be_made_in_branches() -> None:
+    """Elements are taken only when the branch is; what enters the branch from outside may belong to the dataset."""
+    taken, ten = tf.placeholder(tf.bool, []), tf.constant(10, tf.int64) * 1
+    simple = tf.cond(taken, lambda: _one_shot(Dataset.range(3).map(lambda x: x + 1)), lambda: ten)
+    nested = tf.cond(
+        taken, lambda: tf.cond(taken, lambda: _one_shot(Dataset.range(ten).map(lambda x: x + ten)), lambda: ten),
+        lambda: -ten,
+    )  # fmt: skip
+    waiting = tf.cond(taken, lambda: _one_shot(Dataset.from_generator(lambda: iter([5, 6, 7]), tf.int32)), lambda: 0)
+    with tf.Session() as session:
+        found = [session.run([simple, nested, waiting], {taken: value}) for value in (True, False, True)]
+    assert found == [[1, 10, 5], [10, -10, 0], [2, 11, 6]]
+
+
+def test_a_one_shot_iterator_may_be_made_in_loops() -> None:
+    start, five = tf.constant(0, tf.int64), tf.constant(5, tf.int64) * 1
+
+    def body(i: Any, total: Any) -> Any:
+        odd = tf.cond(tf.equal(i % 2, 1), lambda: _one_shot(Dataset.range(100, 105)), lambda: start)
+        return i + 1, total + odd + _one_shot(Dataset.range(4).map(lambda x: x * five))
+
+    result = tf.while_loop(lambda i, _: i < 4, body, [0, start])[1]
+    with tf.Session() as session:
+        assert session.run(result) == 100 + 101 + 5 * (0 + 1 + 2 + 3)
+
+
+def test_a_one_shot_iterator_of_a_loop_variable_is_refused() -> None:
+    def body(i: Any, total: Any) -> Any:
+        return i + 1, _one_shot(Dataset.range(4).map(lambda x: x * total))
+
+    with pytest.raises(ValueError, match="a loop variable, which has another value in each iteration"):
+        tf.while_loop(lambda i, _: i < 4, body, [0, tf.constant(0, tf.int64)])
+
+
+def test_a_one_shot_iterator_of_what_a_cond_returns() -> None:
+    known = tf.constant(False)
+    source = tf.cond(known, lambda: tf.constant(3), lambda: tf.constant(7))
+    with tf.Session() as session:
+        assert session.run(_one_shot(Dataset.from_tensors(source))) == 7
+
+
 def test_one_shot_iterator_refuses_placeholders_and_variables() -> None:
     text = "does not support datasets that capture stateful objects"
     with pytest.raises(ValueError, match=text):

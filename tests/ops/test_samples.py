@@ -15,7 +15,7 @@ import pytest
 import tfmini as tf
 from tests.all_ops import import_all_ops
 from tests.ops.samples import frozen, notation, projection
-from tests.ops.samples.builders import builder
+from tests.ops.samples.builders import builder, without_constants
 from tests.ops.samples.notation import Row
 from tests.oracle import Oracle
 from tfmini.data.function_graph import FunctionGraph
@@ -69,21 +69,6 @@ def test_unknown_shapes(rows: list[Row], tmp_path_factory: pytest.TempPathFactor
             steps = [[blurred.as_graph_element(item.name) for item in step] for step in steps]
             feeds = {blurred.as_graph_element(item.name): value for item, value in feeds.items()}
             _check(row, _run(steps, feeds, tmp), inferred=False)
-
-
-def without_constants(graph_def: Any) -> Any:
-    """The graph with a placeholder of unknown shape, whose default is the constant, in place of each constant."""
-    result = tf.GraphDef()
-    result.CopyFrom(graph_def)
-    for node in graph_def.node:
-        if node.op == "Const":
-            known, blurred = result.node.add(), next(n for n in result.node if n.name == node.name)
-            known.CopyFrom(node)
-            known.name = f"{node.name}/known"
-            blurred.CopyFrom(tf.NodeDef(name=node.name, op="PlaceholderWithDefault", input=[known.name]))
-            blurred.attr["dtype"].CopyFrom(node.attr["dtype"])
-            blurred.attr["shape"].shape.unknown_rank = True
-    return result
 
 
 @by_head

@@ -17,6 +17,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import second_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, with_rank
@@ -76,6 +77,7 @@ def _places(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
 
 
 def _matrix(length: int, new: int, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
+    check_room((new, length), 4)
     weights = np.zeros((new, length), np.float32)
     rows = np.broadcast_to(np.arange(new)[:, None], columns.shape)
     np.add.at(weights, (rows, np.clip(columns, 0, length - 1)), values)
@@ -136,6 +138,7 @@ def _check(images: Any, size: Any) -> tuple[int, int]:
     rows, columns = (int(v) for v in size)
     if rows <= 0 or columns <= 0:
         raise InvalidArgumentError.of("output dimensions must be positive")
+    check_room((images.shape[0], rows, columns, images.shape[3]), 8)
     return rows, columns
 
 

@@ -117,8 +117,11 @@ def _is_element(fetch: Any) -> bool:
     return _equals_itself_alone(fetch) and not has_parts
 
 
+_IDENTITY: Any = object.__eq__
+
+
 def _equals_itself_alone(value: Any) -> bool:
-    return isinstance(value, Tensor) or type(value).__eq__ is object.__eq__
+    return isinstance(value, Tensor) or type(value).__eq__ is _IDENTITY
 
 
 def _own_copy(value: Any) -> Any:

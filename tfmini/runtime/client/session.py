@@ -56,7 +56,8 @@ class BaseSession:
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph: Graph = graph if graph is not None else get_default_graph()
-        self._target = (target.decode() if isinstance(target, bytes) else target) or targets.default_target()
+        self._target = (target.decode() if isinstance(target, bytes) else target) or ""
+        self._host = self._target or targets.default_target()  # of the master; "": in this process
         self._config = config
         self._options = SessionOptions.from_proto(config)
         self._closed = False
@@ -72,12 +73,13 @@ class BaseSession:
         self._master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
-        if not self._target:
-            master = DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
+        server = targets.server_at(targets.address_of_target(self._host)) if self._host else None
+        if not self._target:  # its variables are its own, even where its collectives are a server's
+            options = replace(self._options, cluster=(), isolate_session_state=server is not None)
+            master = DirectMaster(_local_master(options) if server is None else server.master, options, self._host)
             _local_masters.add(master)
             return master
-        address = targets.address_of_target(self._target)
-        server = targets.server_at(address)
+        address = targets.address_of_target(self._host)
         if server is not None:
             return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
@@ -205,9 +207,9 @@ class BaseSession:
             if not operations:
                 return
             self._graph.check_input_types()
-            if not (self._sent or self._target) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
+            if not (self._sent or self._host) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
                 self._master.close()
-                self._target = targets.default_target()
+                self._host = targets.default_target()
                 self._master = self._connect()
             try:
                 as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
@@ -308,7 +310,7 @@ class BaseSession:
 
     def __del__(self) -> None:
         # Only local resources: a garbage collector must not wait for a network.
-        if not getattr(self, "_closed", True) and not self._target:
+        if not getattr(self, "_closed", True) and not self._host:
             self.close()
 
 
