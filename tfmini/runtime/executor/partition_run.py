@@ -40,6 +40,7 @@ class Owner(Protocol):
 
     def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
     def schedule(self, level_run: Any, segment: int) -> bool: ...
+    def run_beside(self, function: Callable[..., None], *args: Any) -> bool: ...
 
 
 class Stop(Protocol):
@@ -208,8 +209,17 @@ class PartitionRun:
         return False
 
     def outcome(self) -> Outcome:
-        """What the run has done, after it has failed."""
+        """What the run has done, after it has failed; not the last word unless it `is_settled`."""
         return Outcome(uncertain=self.graph.complete.made)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a run that has failed computes nothing any more: no abort stops a kernel that runs."""
+        return True
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Makes the call when a run that has failed is settled, now or later."""
+        call()
 
     # ---- for the drivers --------------------------------------------------------------------
 
