@@ -374,6 +374,19 @@ class CollectiveBell(Message):
     instance: int
 
 
+@message(kind=114, direction=PEER)
+class CollectiveEnd(Message):
+    """A task (its server of that incarnation) takes part in no collective any more. The leader passes it on.
+
+    ``is_final``: it will not come back; else its process may start another server.
+    """
+
+    task: str
+    incarnation: int
+    why: str
+    is_final: bool
+
+
 @message(kind=113, direction=PEER, is_reply=True)
 class LostTensorsReply(Message):
     pass
