@@ -6,6 +6,8 @@ import logging
 import os
 import sys
 
+from tfmini.printable import printable
+
 
 class StderrHandler(logging.Handler):
     """Writes TensorFlow's format (``INFO:tensorflow:…``) to stderr, unless the program has handlers of its own."""
@@ -37,6 +39,35 @@ def library_logger() -> logging.Logger:
         if _is_interactive() and logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)
     return logger
+
+
+_RUNTIME = ("tfmini.rpc", "tfmini.runtime", "tfmini.ops")
+
+
+class _OneLine(logging.Filter):
+    """Keeps a record of the runtime on one line: a peer's name or error could otherwise forge a record of its own.
+
+    The lines of a traceback are indented, for the same reason.
+    """
+
+    _formatter = logging.Formatter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(arg if isinstance(arg, int | float) else printable(arg) for arg in record.args)
+        if record.exc_info and not record.exc_text:
+            lines = self._formatter.formatException(record.exc_info).split("\n")
+            record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
+        return True
+
+
+_one_line = _OneLine()
+
+
+def guard_runtime_logs() -> None:
+    """Lets the runtime's records show what others have written without its control characters. Idempotent."""
+    for name in _RUNTIME:
+        logging.getLogger(name).addFilter(_one_line)
 
 
 def set_level(level: int | str) -> None:
