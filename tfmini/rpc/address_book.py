@@ -54,11 +54,11 @@ class AddressBook:
         """The entry of a task by its full name; None if there is none that can be used."""
         path = self._path(task)
         try:
-            with open_trusted(path) as file:
+            with open_trusted(path) as file, errors.reading("It is no entry", ValueError):
                 return _entry(json.loads(file.read(_LARGEST)), task)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, errors.OpError) as error:
+        except (OSError, ValueError, errors.OpError) as error:  # who looks for the task is a thread of the runtime
             _log.warning("The entry %s of the address book cannot be used: %s", path, error)
             return None
 

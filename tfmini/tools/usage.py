@@ -28,7 +28,7 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = printable_lines(error.message)
+            error.message = printable_lines(error.message)  # type: ignore[misc]  # click means its subclasses
             raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
