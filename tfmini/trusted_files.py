@@ -160,7 +160,7 @@ def _way_problem(path: str) -> str:
 def _steps(path: str) -> Iterator[str]:
     """The folders and symbolic links through which a path leads, from the root on, without the file itself."""
     here, links = "/", 0
-    names = os.path.join(os.getcwd(), path).split("/")[::-1]
+    names = (path if os.path.isabs(path) else os.path.join(os.getcwd(), path)).split("/")[::-1]
     yield here
     while names:
         name = names.pop()

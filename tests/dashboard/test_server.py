@@ -16,6 +16,7 @@ pytest.importorskip("uvicorn")
 from tests.dashboard.clusters import name_of, working  # noqa: E402
 from tests.dashboard.serving import TOKEN, Fake, serving, serving_source  # noqa: E402
 from tfmini import errors  # noqa: E402
+from tfmini.dashboard.board import Board  # noqa: E402
 from tfmini.dashboard.server import Strangers  # noqa: E402
 
 
@@ -191,3 +192,17 @@ def test_a_number_that_json_does_not_have_keeps_the_page_alive() -> None:
     fake.snapshot = dataclasses.replace(fake.snapshot, tasks=(task, *fake.snapshot.tasks[1:]), taken_s=nan)
     with serving(fake) as address:
         assert "boxes" in messages(address, 1)[0]
+
+
+def test_a_snapshot_and_a_trace_that_cannot_be_shown_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(working(1, 1))
+    fake.trace = lambda name: b"\xff no StepStats"
+
+    def fails(self: Board, reader: object) -> dict[str, object]:
+        raise KeyError("odd\x1b[2J")
+
+    with serving(fake) as address:
+        status, text, _ = ask(address, "/trace?name=x", "POST")
+        assert status == 409 and json.loads(text)["problem"].startswith("The recorded step cannot be shown: ")
+        monkeypatch.setattr(Board, "message", fails)
+        assert messages(address, 1)[0]["problem"] == r"KeyError: 'odd\x1b[2J'"

@@ -30,6 +30,7 @@ from tfmini import errors
 from tfmini.dashboard.board import Board, Reader, finite
 from tfmini.dashboard.page_html import page
 from tfmini.dashboard.timelines import Timelines
+from tfmini.printable import printable
 from tfmini.status.metrics import CONTENT_TYPE
 from tfmini.status.snapshot import ClusterSnapshot
 
@@ -37,6 +38,7 @@ STRANGERS, STRANGER_S = 256, 8.0  # connections without the token, and for how l
 _BACKLOG = 128  # connections that are accepted at once, before those too many are ended
 _READERS = 32  # open pages
 _ADMIT = "tfmini.admit"  # of a request's scope: to be called when it has the token
+_LONGEST = 1000  # characters of an error
 _GRACE_S = 2  # for answers that are being written when the server ends
 _RETRY_MS = 1000  # after which a page whose connection broke asks again
 _GONE = "This timeline is not kept any more; trace another step.\n"
@@ -181,7 +183,7 @@ class Dashboard:
             except errors.OpError as error:
                 self.board.problem = error.message
             except Exception as error:  # noqa: BLE001 - the page must say why it stands still
-                self.board.problem = f"{type(error).__name__}: {error}"
+                self.board.problem = f"{type(error).__name__}: {printable(error, _LONGEST)}"
             self._wake()
             await asyncio.sleep(self._interval_s)
 
@@ -211,10 +213,16 @@ class Dashboard:
             while not self._closing:
                 changed = self._changed
                 if self.board.number or self.board.problem:
-                    yield f"data: {_json(self.board.message(reader))}\n\n"
+                    yield f"data: {_json(self._message(reader))}\n\n"
                 await changed.wait()
         finally:
             self._readers -= 1
+
+    def _message(self, reader: Reader) -> dict[str, Any]:
+        try:
+            return self.board.message(reader)
+        except Exception as error:  # noqa: BLE001 - the page must say why it stands still
+            return {"number": self.board.number, "problem": f"{type(error).__name__}: {printable(error, _LONGEST)}"}
 
     async def _task(self, request: Request) -> Response:
         found = self.board.details(request.query_params.get("name", ""))
@@ -242,6 +250,9 @@ class Dashboard:
                 name = await run_in_threadpool(self._timelines.add, stats)
             except errors.OpError as error:
                 return JSONResponse({"problem": error.message}, 409, _HEADERS)
+            except Exception as error:  # noqa: BLE001 - what the tasks have recorded cannot be drawn
+                problem = f"The recorded step cannot be shown: {type(error).__name__}: {printable(error, _LONGEST)}"
+                return JSONResponse({"problem": problem}, 409, _HEADERS)
         found = self._timelines.get(name)
         return JSONResponse({"timeline": name, "about": found.about if found else ""}, headers=_HEADERS)
 
