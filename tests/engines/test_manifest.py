@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import importlib.util
 import os
 import re
@@ -129,6 +130,11 @@ def test_yaml_holds_every_character() -> None:
     text = "a\x85b\u2028c\ufeff\x7f\x9b\u202e: # 'é😀\n---\r"
     found = [{"args": [text, "yes", "1"]}]
     assert list(yaml.safe_load_all(to_yaml(found))) == found
+
+
+def test_kubernetes_puts_no_variable_into_an_argument() -> None:
+    (found,) = jobset(dataclasses.replace(DIGITS, script=["train.py", "--name=$(TFMINI_KEYS)", "$x"]))
+    assert pods(found)["worker"]["args"][-2:] == ["--name=$$(TFMINI_KEYS)", "$x"]
 
 
 def test_pods_have_no_token_of_kubernetes_and_do_not_run_as_root() -> None:

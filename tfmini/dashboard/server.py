@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import resource
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -282,6 +283,12 @@ def _document(text: str, is_frame: bool = False) -> Response:
     return HTMLResponse(text, headers=_HEADERS | {"X-Frame-Options": framing, "Content-Security-Policy": policy})
 
 
+def _room() -> int:
+    """How many strangers may be connected, where the process may open few files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return STRANGERS if files == resource.RLIM_INFINITY else max(8, min(STRANGERS, files // 4))
+
+
 class PageServer(uvicorn.Server):
     """Serves a dashboard: ``PageServer(dashboard).run(sockets=[listener])`` returns after a signal or `stop`."""
 
@@ -291,7 +298,7 @@ class PageServer(uvicorn.Server):
             uvicorn.Config(
                 dashboard.application, access_log=False, timeout_graceful_shutdown=_GRACE_S, server_header=False,
                 log_level="error",  # warnings are about requests without the token, of which there may be many
-                backlog=_BACKLOG, ws="none", http=functools.partial(_Connection, strangers=strangers or Strangers()),  # type: ignore[arg-type]
+                backlog=_BACKLOG, ws="none", http=functools.partial(_Connection, strangers=strangers or Strangers(_room())),  # type: ignore[arg-type]
             )
         )  # fmt: skip
         self._dashboard = dashboard

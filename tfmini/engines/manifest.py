@@ -174,7 +174,7 @@ def _pod(deployment: Deployment, job: str, variables: list[Object]) -> Object:
         # TFJob knows its container by this name, and the port that it puts into TF_CONFIG by the port's.
         "name": "tensorflow",
         "image": deployment.image,
-        "args": [*run, *deployment.script],
+        "args": [*run, *(word.replace("$(", "$$(") for word in deployment.script)],  # else Kubernetes puts variables in
         "env": [
             *variables,
             {"name": "PYTHONUNBUFFERED", "value": "1"},
