@@ -293,12 +293,13 @@ class PageServer(uvicorn.Server):
     """Serves a dashboard: ``PageServer(dashboard).run(sockets=[listener])`` returns after a signal or `stop`."""
 
     def __init__(self, dashboard: Dashboard, strangers: Strangers | None = None) -> None:
+        counted = strangers or Strangers(_room())
         # The access log would show the token.
         super().__init__(
             uvicorn.Config(
                 dashboard.application, access_log=False, timeout_graceful_shutdown=_GRACE_S, server_header=False,
                 log_level="error",  # warnings are about requests without the token, of which there may be many
-                backlog=_BACKLOG, ws="none", http=functools.partial(_Connection, strangers=strangers or Strangers(_room())),  # type: ignore[arg-type]
+                backlog=_BACKLOG, ws="none", http=functools.partial(_Connection, strangers=counted),  # type: ignore[arg-type]
             )
         )  # fmt: skip
         self._dashboard = dashboard
