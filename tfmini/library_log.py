@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -53,8 +54,10 @@ class _OneLine(logging.Filter):
     _formatter = logging.Formatter()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(arg if isinstance(arg, int | float) else printable(arg) for arg in record.args)
+        with contextlib.suppress(TypeError, ValueError):  # its handler reports what cannot be formatted
+            text = record.getMessage()
+            if not text.isprintable():
+                record.msg, record.args = printable(text), ()
         if record.exc_info and not record.exc_text:
             lines = self._formatter.formatException(record.exc_info).split("\n")
             record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)

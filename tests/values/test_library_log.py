@@ -6,6 +6,7 @@ import logging
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tfmini.rpc  # noqa: F401 - guards the logs
@@ -23,9 +24,13 @@ def formatted(record: logging.LogRecord) -> str:
 def test_an_argument_cannot_forge_a_record(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     with caplog.at_level(logging.WARNING, name):
-        logging.getLogger(name).warning("%s is lost after %.1f s: %s %d", EVIL, 2.5, ValueError(EVIL), 3)
+        logging.getLogger(name).warning("%s is lost after %.1f s: %s %d", EVIL, 2.5, ValueError(EVIL), np.int64(3))
+        logging.getLogger(name).warning("fine %r %d%%", EVIL, 3)
     shown = r"x\n2026-01-01 INFO tfmini.rpc: all peers admitted\x1b[2J"
-    assert [formatted(record) for record in caplog.records] == [f"WARNING {shown} is lost after 2.5 s: {shown} 3"]
+    assert [formatted(record) for record in caplog.records] == [
+        f"WARNING {shown} is lost after 2.5 s: {shown} 3", f"WARNING fine '{shown}' 3%",
+    ]  # fmt: skip
+    assert caplog.records[1].msg == "fine %r %d%%"  # as programs know it that collect records
 
 
 def test_a_traceback_cannot_forge_a_record(caplog: pytest.LogCaptureFixture) -> None:
