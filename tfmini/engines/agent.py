@@ -28,6 +28,7 @@ from tfmini.engines.held_key import held_key
 from tfmini.engines.invitation import Invitation, connect, take_invitation
 from tfmini.engines.local import TaskReports, task_argv, task_environment, usable_cpus
 from tfmini.engines.places import listen_at
+from tfmini.printable import printable_lines
 from tfmini.rpc.address_book import ADDRESSES_ENV, AddressBook, Entry
 from tfmini.rpc.keys import KEYS_ENV
 from tfmini.tools.cluster_run import received_signals
@@ -278,7 +279,7 @@ def main(arguments: list[str]) -> int:
     try:
         return serve(take_invitation(), _number(arguments))
     except (ValueError, OSError, errors.OpError) as error:
-        print(f"tfmini: {socket.gethostname()}: {error}", file=sys.stderr)
+        print(f"tfmini: {socket.gethostname()}: {printable_lines(error)}", file=sys.stderr)
         return 1
 
 

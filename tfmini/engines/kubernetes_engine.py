@@ -21,12 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
 from tfmini.engines.kubernetes_api import ApiError, Cluster, create_all
 from tfmini.engines.manifest import Deployment, Object, jobset, name_of
 from tfmini.engines.pods import Ended, Follow, Placed, PodBook, Told, is_over
 from tfmini.rpc.keys import KEYS_ENV, keys_in_memory
 from tfmini.tools.engine import EngineError, EngineOptions, Events, TaskCommand, TaskRequest
 from tfmini.tools.supervision import SERVICE_JOBS, TaskId
+from tfmini.trusted_files import open_trusted
 
 _EVERY_S = 1.0
 _END_S = 40.0  # for the last requests
@@ -246,8 +248,9 @@ def _key() -> bytes:
     chosen = os.environ.get(KEYS_ENV)
     try:
         if chosen:
-            return Path(chosen).read_bytes()
-    except OSError as error:
+            with open_trusted(chosen, private=True) as file:
+                return file.read()
+    except (OSError, errors.PermissionDeniedError) as error:
         raise EngineError(f"The key file of {KEYS_ENV} cannot be read: {error}.") from None
     with keys_in_memory() as path:
         return Path(path).read_bytes()

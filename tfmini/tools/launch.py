@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from tfmini.compat.role_flags import role_flags_of
 from tfmini.compat.roles import role_arguments, tf_config
 from tfmini.compat.script_text import script_text
 from tfmini.json_log import LOG_JSON_ENV
+from tfmini.printable import printable, printable_lines
 from tfmini.tools.batch_script import batch_script, command_again
 from tfmini.tools.cluster_run import ClusterRun, RunLimits
 from tfmini.tools.control import Control
@@ -34,6 +36,7 @@ from tfmini.tools.step_times import STEP_TIMES_ENV, read_times
 from tfmini.tools.supervision import SERVICE_JOBS, Finish, Supervision, TaskId
 from tfmini.tools.usage import Command
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -205,7 +208,7 @@ def _misplaced(script: str, args: Sequence[str]) -> list[str]:
 
 def _say(console: Console, text: str, display: LaunchProgress | None = None) -> None:
     with nullcontext() if display is None else display.cleared():
-        console.print(f"tfmini: {text}", markup=False)
+        console.print(f"tfmini: {printable_lines(text)}", markup=False, emoji=False)
 
 
 def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
@@ -218,4 +221,4 @@ def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
         return
     _say(console, f"{finish.summary}. Its last lines:")
     for line in lines or ["(no output)"]:
-        console.print(f"  | {line}", markup=False, highlight=False)
+        console.print(f"  | {printable(_COLOURS.sub('', line))}", markup=False, emoji=False, highlight=False)

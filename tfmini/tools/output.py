@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.style import Style
 
-from tfmini.json_log import is_json_line, json_line
+from tfmini.json_log import json_line, relayed
 from tfmini.tools.supervision import TaskId
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -96,9 +96,10 @@ class TaskOutput:
             self._sink.write(b"".join(self._prefix + self._shown(line) + b"\n" for line in lines))
 
     def _shown(self, line: bytes) -> bytes:
-        if not self._json_task or is_json_line(line):
+        if not self._json_task:
             return line
-        return json_line(line.decode(errors="replace"), self._json_task).encode()
+        found = relayed(line, self._json_task) or json_line(line.decode(errors="replace"), self._json_task)
+        return found.encode()
 
     def end(self) -> None:
         """Write a last line without newline."""

@@ -21,6 +21,7 @@ from tfmini.graph.omission import omit
 from tfmini.placement.decision import Decision
 from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
 from tfmini.placement.placer import place
+from tfmini.printable import printable
 from tfmini.runtime.master.plan import Plan, build_plan
 from tfmini.runtime.master.plan_wait import PlanWait
 from tfmini.runtime.master.registration import Registration, forget_when_unused
@@ -135,7 +136,7 @@ class MasterSession:
         self.placement.update({name: d.device for name, d in new.items()})
         if self.options.log_device_placement:
             for name, decision in new.items():
-                line = f"{name}: ({nodes[name].op}): {decision.device}"
+                line = printable(f"{name}: ({nodes[name].op}): {decision.device}")  # the graph may be a client's
                 print(line)
                 _log.info("%s", line)
 
