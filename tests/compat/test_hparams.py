@@ -19,7 +19,8 @@ def test_hyperparameters_keep_their_types() -> None:
     for text, told in (
         ("other=1", "Unknown hyperparameter type for other"), ("layers=x", "Could not parse hparam 'layers'"),
         ("layers=1,layers=2", "Multiple assignments"),
-        ("layers[0]=1", "Must not pass a list"), ("layers=9" + "9" * 5000, "Could not parse|Exceeds"), ("layers", "Malformed hyperparameter value: layers"),
+        ("layers[0]=1", "Must not pass a list"), ("layers=9" + "9" * 5000, "Could not parse|Exceeds"),
+        ("layers", "Malformed hyperparameter value: layers"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=told):
             given.parse(text)

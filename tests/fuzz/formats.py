@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import json
@@ -9,7 +10,7 @@ import os
 import random
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,10 @@ from google.protobuf.message import DecodeError
 from PIL import Image
 
 import tfmini as tf
-from tests.fuzz import damage
+from tests.fuzz import damage, kernel_cases
 from tests.fuzz.damage import Files
+from tests.ops.samples import notation
+from tests.ops.samples.builders import builder
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint.slices import Slice
 from tfmini.checkpoint.writer import BundleWriter
@@ -72,7 +75,7 @@ class Format:
     """
 
     name: str
-    seeds: list[Files]
+    seeds: Sequence[Files]
     damages: list[Callable[[random.Random, Files], Files]]
     read: Callable[[Path], Any]
     allowed: tuple[type[Exception], ...] = ()
@@ -258,6 +261,8 @@ def _graphs(folder: Path) -> Iterator[Format]:
     binary = [_message(protos.GraphDef)] * 4
     seeds = [{"graph.pb": found.SerializeToString()} for found in (with_shapes, small, small)]
     yield Format("GraphDef", seeds, [_flipped, *binary], _import, (ValueError, DecodeError), 6)
+    samples = _SampledGraphs(folder)
+    yield Format("GraphDef of an op", samples, [*binary], _import, (ValueError, DecodeError), 12)
     yield Format(
         "inspected GraphDef", seeds[1:], [_flipped, *binary, _as_text(protos.GraphDef)], _inspect, (ValueError,), 3
     )
@@ -278,6 +283,22 @@ def _graphs(folder: Path) -> Iterator[Format]:
 
     allowed = (ValueError, OSError, RuntimeError)
     yield Format("SavedModel", [_files_in(saved)], [_flipped, changed, changed, changed], _load, allowed, 2)
+
+
+class _SampledGraphs(Sequence[Files]):
+    """The graphs of the samples of all ops, each made when it is first wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._rows, self._folder = kernel_cases.rows(), folder
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @functools.cache  # noqa: B019 - it lives as long as the process
+    def __getitem__(self, index: Any) -> Files:
+        with tf.Graph().as_default() as graph:
+            notation.build(self._rows[index], tf, builder, str(self._folder))
+        return {"graph.pb": graph.as_graph_def().SerializeToString()}
 
 
 def _import(place: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_text_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     depth = 400
     inner = 'func { name: "f" attr { key: "y" value {' * depth + "i: 1" + "} } }" * depth
     path = tmp_path / "deep.pbtxt"
-    path.write_text('node { name: "a" op: "NoOp" attr { key: "x" value { %s } } }' % inner)
+    path.write_text('node { name: "a" op: "NoOp" attr { key: "x" value { ' + inner + " } } }")
     with pytest.raises(ValueError, match="deep.pbtxt: .* nested too deeply"):
         inspect(str(path))
 
