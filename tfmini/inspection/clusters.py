@@ -79,7 +79,7 @@ def _addresses(job: str, tasks: Any) -> Any:
 def _check_count(count: int, origin: str) -> None:
     """Refuses a number of tasks that a short text can name but no cluster has: each takes memory."""
     if count > _MOST_TASKS:
-        raise ValueError(f"{origin} asks for {count} tasks; at most {_MOST_TASKS} can be inspected.")
+        raise ValueError(f"{origin} would need {count} tasks; at most {_MOST_TASKS} can be inspected.")
 
 
 def _checked(jobs: Jobs, origin: str) -> Jobs:
