@@ -124,7 +124,8 @@ class TextLineReaderState(_FileReader):
     def start_unit(self) -> None:
         self._file, self._number, self._rest = InflatedFile(self.work), 0, b""
         for _ in range(self._skip):
-            self.read_record()
+            if self.read_record() is None:
+                break
 
     def read_record(self) -> Record | None:
         line = self._line()
