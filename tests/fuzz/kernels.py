@@ -24,9 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +80,9 @@ def outcome(memory: GuardedMemory, found: Case, pattern: int, at_end: bool) -> t
     except _Refused as error:
         return "refused", str(error)
     except Exception as error:  # noqa: BLE001 - a client sees it, which is what is looked for
-        return "wrong", f"{type(error).__name__}: {error}"
+        frames = traceback.extract_tb(error.__traceback__)[-4:]
+        last = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+        return "wrong", f"{type(error).__name__}: {error} at {' > '.join(last)}"
 
 
 class _Refused(Exception):

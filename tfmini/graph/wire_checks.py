@@ -24,7 +24,7 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
     "func": lambda value: not isinstance(value, (list, dict, int, float, bytes)),
 }
 # Attrs that no op declares and whose type the runtime relies on; those of sends and receives, which are no ops.
-_OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
+OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
 _UNDECLARED = {"_group": "int", "_may_be_dead": "bool"}
 _TRANSFERS = {
     **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
@@ -88,10 +88,10 @@ def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) 
     if inputs != expected:
         raise InvalidArgumentError.of(f"The {node} has {inputs} inputs; by its attrs it has {expected}")
     for arg in op_def.outputs:
-        if arg.number_attr is not None and counts[arg.number_attr] > _OUTPUT_LIMIT:
+        if arg.number_attr is not None and counts[arg.number_attr] > OUTPUT_LIMIT:
             raise InvalidArgumentError.of(
                 f"Attr {arg.number_attr!r} of the {node} asks for {counts[arg.number_attr]} outputs; at most"
-                f" {_OUTPUT_LIMIT} are possible"
+                f" {OUTPUT_LIMIT} are possible"
             )
 
 

@@ -167,7 +167,7 @@ def _fixed(attrs: Any) -> _Distribution:
         refuse("Must provide either vocab_file or unigrams.")
     reserved = attrs["num_reserved_ids"]
     if reserved < 0 or reserved + len(weights) != attrs["range_max"]:
-        refuse(f"range_max is {attrs['range_max']}, but there are {reserved + len(weights)} weights, {reserved} reserved")
+        refuse(f"range_max is {attrs['range_max']}, but there are {len(weights)} weights and {reserved} reserved ids")
     check_room((attrs["range_max"],), 16)
     table = np.zeros(attrs["range_max"])
     table[reserved:] = [float(w) ** attrs["distortion"] for w in weights]
