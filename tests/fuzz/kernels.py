@@ -43,6 +43,7 @@ from tfmini.graph.node import Node
 from tfmini.numerics import windows
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.compiler.kernel_checks import CHECK_ENV
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.options import SessionOptions
 
@@ -207,8 +208,9 @@ def findings(first: int, count: int, pattern: str = "") -> Iterator[Finding]:
         with tempfile.TemporaryFile() as errors:
             seeds = ["--first", str(first), "--count", str(end - first)]
             process = subprocess.Popen(
-                [*command, *seeds], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors
-            )
+                [*command, *seeds], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors,
+                env={**os.environ, CHECK_ENV: "1"},
+            )  # fmt: skip
             os.close(writing)
             try:
                 last = first - 1

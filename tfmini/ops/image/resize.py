@@ -142,6 +142,12 @@ def _check(images: Any, size: Any) -> tuple[int, int]:
     return rows, columns
 
 
+def _refuse_both(align: bool, centers: bool) -> None:
+    """Refuses two rules for the coordinates at once."""
+    if align and centers:
+        raise InvalidArgumentError.of("If half_pixel_centers is True, align_corners must be False.")
+
+
 def _weigh(images: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
     """``rows @ image @ columns^T`` for each image and channel."""
     stretched = np.tensordot(rows, images, (1, 1))  # new rows, batch, columns, channels
@@ -154,6 +160,7 @@ def _attach(handle: OpHandle, weights: Weights) -> None:
         align, centers = node.attrs["align_corners"], node.attrs.get("half_pixel_centers", False)
 
         def resize(images: Any, size: Any) -> Any:
+            _refuse_both(align, centers)
             new = _check(images, size)
             values = images.astype(np.float32, copy=False)
             if new == images.shape[1:3] and weights is not _area:
@@ -169,6 +176,7 @@ def _attach_gradient(handle: OpHandle, weights: Weights) -> None:
         align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
         def gradient(grads: Any, original: Any) -> Any:
+            _refuse_both(align, centers)
             pairs = zip(original.shape[1:3], grads.shape[1:3])
             rows, columns = (weights(old, new, align, centers) for old, new in pairs)
             return _weigh(grads, rows.T, columns.T).astype(original.dtype, copy=False)
@@ -188,6 +196,7 @@ def _nearest_factory(node: Any) -> Callable[..., Any]:
     align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
     def resize(images: Any, size: Any) -> Any:
+        _refuse_both(align, centers)
         new = _check(images, size)
         rows, columns = (
             np.argmax(_nearest(old, n, align, centers), axis=1) for old, n in zip(images.shape[1:3], new)
@@ -202,6 +211,7 @@ def _nearest_grad_factory(node: Any) -> Callable[..., Any]:
     align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
     def gradient(grads: Any, size: Any) -> Any:
+        _refuse_both(align, centers)
         old = _check(grads, size)
         rows, columns = (_nearest(o, n, align, centers).T for o, n in zip(old, grads.shape[1:3]))
         return _weigh(grads.astype(np.float32, copy=False), rows, columns).astype(grads.dtype, copy=False)

@@ -51,8 +51,11 @@ def _cross(
     hashed_output: bool,
     num_buckets: int,
     hash_key: int,
+    out_type: dtypes.DType,
     **_: Any,
 ) -> Any:
+    if hashed_output != (out_type is dtypes.int64):
+        refuse(f"out_type cannot be {out_type.name} where hashed_output is {hashed_output}")
     for place, value, shape in zip(indices, values, shapes):
         check_parts(place, value, shape)
         if len(shape) != 2:

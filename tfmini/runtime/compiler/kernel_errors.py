@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tfmini import errors
 from tfmini.graph.node import DEFINED_AT, Node
@@ -24,6 +24,26 @@ def failing_node(error: BaseException) -> Node | None:
             found = lines[trace.tb_lineno] or found
         trace = trace.tb_next
     return found
+
+
+def not_reached(error: BaseException, names: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Of the nodes of a segment whose generated code raised: those whose line had been run, and those not reached.
+
+    The node that raised is in neither, nor is one of another block of the segment.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        lines = trace.tb_frame.f_globals.get(NODE_LINES, {}).get(trace.tb_frame.f_code.co_filename)
+        if lines is not None:
+            places: dict[str, list[int]] = {}
+            for number, node in enumerate(lines):
+                if node is not None:
+                    places.setdefault(node.name, []).append(number)
+            known = [(name, places[name]) for name in names if name in places]
+            done = {name for name, found in known if found[-1] < trace.tb_lineno}
+            return done, {name for name, found in known if found[0] > trace.tb_lineno}
+        trace = trace.tb_next
+    return set(), set()
 
 
 def kernel_error(error: Exception, task: str, node: Node | None = None) -> errors.OpError:

@@ -38,6 +38,7 @@ class RegisteredGraph:
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
+      waits_for: the op types for whose answers it waits.
     """
 
     handle: int
@@ -56,9 +57,11 @@ class RegisteredGraph:
     is_training: bool = False
     executed: int = 0
     complete: Outcome = field(init=False)
+    waits_for: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         segments = self.program.segments
+        self.waits_for = frozenset(node.op for node in self.program.waits.values())
         self.complete = Outcome(frozenset(name for each in segments for name in each.updates + each.taken))
 
     def sent_array(self, group: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

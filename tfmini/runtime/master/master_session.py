@@ -120,12 +120,15 @@ class MasterSession:
 
     def _place(self, nodes: Nodes) -> None:
         """Places new nodes; those placed earlier keep their devices."""
+        filters = self.options.device_filters
+        devices = self.master.devices(filters)
         placement = place(
             with_neighbours(nodes, self.nodes, self._leaders),
-            self.master.devices(self.options.device_filters),
+            devices,
             default_device=self.master.default_device,
             soft_placement=self.options.allow_soft_placement,
             assigned=self.placement,
+            hidden=[d.name for d in self.master.devices(()) if d not in devices] if filters else (),
         )
         new = {name: placement[name] for name in nodes}
         self.decisions.update(new)

@@ -12,6 +12,7 @@ from tfmini.graph.node import Node
 from tfmini.graph.node_types import check_edges
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
+from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
 from tfmini.runtime.worker.ended_steps import STEP_LIMIT
@@ -155,8 +156,11 @@ class _WorkerService:
     def get_step_outcome(self, peer: Any, request: m.GetStepOutcome, respond: Any) -> None:
         self._check_session(request.session_handle, peer)
         self._check_step(request.step_id, peer)
-        outcome = final_outcome(self.worker, request.session_handle, request.step_id)
-        respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
+
+        def told(outcome: Outcome) -> None:
+            respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
+
+        final_outcome(self.worker, request.session_handle, request.step_id, told)
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         step_id = request.step_id

@@ -225,8 +225,9 @@ class Supervisor:
             yield sess
         except Exception as error:  # `stop` raises it, unless it is a clean end
             self.request_stop(error)
-        except BaseException:  # such as the SystemExit of a script's handler of SIGTERM
+        except BaseException as error:  # such as the SystemExit of a script's handler of SIGTERM
             if isinstance(self._session_manager, SessionManager):
+                self._session_manager.fail_run(error)
                 self._session_manager.leave_run()
             raise
         finally:
@@ -323,6 +324,10 @@ class Supervisor:
             )
             if isinstance(self._session_manager, SessionManager):
                 self._session_manager.end_run()
+        except BaseException as error:
+            if isinstance(self._session_manager, SessionManager):
+                self._session_manager.fail_run(error)
+            raise
         finally:
             # Last, since the threads use the writer.
             if close_summary_writer and self._summary_writer:
