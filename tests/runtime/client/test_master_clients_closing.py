@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,43 @@ def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(
         assert [type(error) for error in ended] == [tf.errors.CancelledError]
     finally:
         cluster.stop()
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_a_session_that_is_dropped_is_closed_at_its_master(
+    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a session of a helper function, which nobody closes."""
+    one = tf.constant(1.0) + tf.placeholder_with_default(0.0, [])
+
+    def evaluate() -> Any:
+        return session_at(place, server, monkeypatch).run(one)
+
+    for _ in range(3):
+        assert evaluate() == 1.0
+    poll(lambda: not server.master.sessions, "the end of the sessions")
+    session_at(place, server, monkeypatch)  # which has never run anything
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_a_session_may_be_dropped_while_its_thread_holds_any_lock(
+    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A garbage collection may come in the middle of everything, also of the opening of another session."""
+    session = session_at(place, server, monkeypatch)
+    session.run(tf.constant(1.0))
+    endpoint = master_clients.client_endpoint()
+    with server.master._lock, server.worker._lock, endpoint._lock, session._master._pending.lock:
+        del session
+    poll(lambda: not server.master.sessions, "the end of the session")
+
+
+def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
+    """The thread of a Python function, say, outlives the step that has waited for it."""
+    session = tf.Session()
+    session.run(tf.constant(1.0))
+    worker, master = session._master._master.worker, session._master._master  # type: ignore[attr-defined]
+    worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
+    with worker._lock:
+        del session
+    poll(lambda: not master.sessions, "the end of the session")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -46,6 +49,10 @@ class MasterClient(Protocol):
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]: ...
     def list_devices(self) -> list[DeviceAttributes]: ...
     def close(self) -> None: ...
+
+    def drop(self) -> None:
+        """Closes a session that nobody has any more. A garbage collection calls it, in any thread and at any moment:
+        it takes no lock and waits for nobody, and hands the rest over to another thread."""
 
 
 class DirectMaster:
@@ -196,6 +203,23 @@ class DirectMaster:
                 self._session.close()
 
 
+    def drop(self) -> None:
+        if self._master.reactor is not None:
+            is_own = self._master.worker.process.is_real and self._pid == os.getpid()
+            _drop_soon(is_own, self._master.reactor, self.close)
+        elif not self._master.worker.runs:
+            self.close()
+        else:  # this may be the thread that runs one of its steps, and be inside one of its locks
+            with contextlib.suppress(RuntimeError):  # the interpreter is about to exit
+                start_new_thread(self.close, ())
+
+
+def _drop_soon(may: bool, reactor: Any, close: Callable[[], None]) -> None:
+    """Closes a session from the reactor, unless the process ends."""
+    if may and not sys.is_finalizing():  # the end of the process ends its sessions
+        reactor.call_soon(close)
+
+
 def _closed() -> errors.OpError:
     return errors.CancelledError.of(CLOSED_BY_CLIENT)
 
@@ -236,7 +260,7 @@ class RemoteMaster:
     def __init__(self, address: str, config: bytes, options: SessionOptions) -> None:
         endpoint = client_endpoint()
         self._peer, self._reactor = endpoint.peer(address), endpoint.reactor
-        self._pid = os.getpid()
+        self._pid, self._is_real = os.getpid(), current_process().is_real
         self._address = address
         self._config = config
         self._options = options
@@ -383,3 +407,14 @@ class RemoteMaster:
             return  # a master that is gone has no session either
         finally:
             self._pending.end()  # after the master has had its say: it tells the steps why they end
+
+    def drop(self) -> None:
+        _drop_soon(self._is_real and self._pid == os.getpid(), self._reactor, self._close_unasked)
+
+    def _close_unasked(self) -> None:
+        """Closes the session without waiting for the answer."""
+        self._pending.end()
+        handle, self._handle = self._handle, ""
+        if handle:
+            self._let_go()
+            self._peer.call(m.CloseSession(handle), lambda answer: None, _ANSWER_S)

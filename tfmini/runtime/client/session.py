@@ -305,9 +305,9 @@ class BaseSession:
             self._master.close()
 
     def __del__(self) -> None:
-        # Only local resources: a garbage collector must not wait for a network.
-        if not getattr(self, "_closed", True) and not self._target:
-            self.close()
+        if not getattr(self, "_closed", True):
+            self._closed = True
+            self._master.drop()
 
 
 class Session(BaseSession):
