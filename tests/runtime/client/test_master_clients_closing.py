@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -153,3 +155,24 @@ def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
     with worker._lock:
         del session
     poll(lambda: not master.sessions, "the end of the session")
+
+
+_EXIT = """
+import sys
+import tfmini as tf
+import tfmini.runtime.targets as targets
+server = tf.train.Server.create_local_server()
+if sys.argv[1] == "another process":
+    targets.server_at = lambda address: None
+session = tf.Session("" if sys.argv[1] == "local" else server.target)
+print(session.run(tf.constant(1.0)))
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_session_that_is_open_when_its_script_ends_says_nothing(place: str) -> None:
+    """Its destructor may run when the modules that it needs are gone."""
+    found = subprocess.run(
+        [sys.executable, "-c", _EXIT, place], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert (found.stdout, found.stderr) == ("1.0\n", "")

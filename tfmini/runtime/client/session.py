@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import threading
 import warnings
 import weakref
@@ -304,10 +305,14 @@ class BaseSession:
             self._closed = True
             self._master.close()
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not getattr(self, "_closed", True):
             self._closed = True
-            self._master.drop()
+            try:
+                self._master.drop()
+            except Exception:
+                if not is_finalizing():  # then modules are gone, and so is everything else of the process soon
+                    raise
 
 
 class Session(BaseSession):
