@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz soak schedules wheel clean
+.PHONY: demo test install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz programs soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -108,6 +108,11 @@ bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 CHAOS ?= --count 300
 chaos: $(VENV)/.test
 	$(BIN)/python -m tests.chaos.trials $(CHAOS)
+
+# Random programs with conditionals and loops, on one and on three tasks, beside TensorFlow; PROGRAMS=--only\ 17 replays one.
+PROGRAMS ?= --count 2000
+programs: $(VENV)/.test $(ORACLE_VENV)/.stamp
+	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python -m tests.programs.random_programs $(PROGRAMS)
 
 # Random messages to a real server by every transport.
 fuzz: $(VENV)/.test

@@ -329,6 +329,23 @@ _OS_ERRORS: dict[int, type[_CodedError]] = {
 }
 
 
+# Python's exceptions that say something about the values that a kernel got. Other ones are bugs.
+_KINDS: tuple[tuple[tuple[type[Exception], ...], type[_CodedError]], ...] = (
+    ((ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError), InvalidArgumentError),
+    ((NotImplementedError,), UnimplementedError),
+)
+
+
+def of_exception(error: Exception) -> OpError:
+    """The error of an op whose code has raised any exception; an `OpError` is itself."""
+    if isinstance(error, OpError):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceExhaustedError.of(f"out of memory: {error}")
+    kind = next((kind for classes, kind in _KINDS if isinstance(error, classes)), None)
+    return InternalError.of(f"{type(error).__name__}: {error}") if kind is None else kind.of(f"{error}")
+
+
 def shutting_down(task: str) -> UnavailableError:
     """What others get from a task whose server is being stopped; a recovering session waits for its restart."""
     return UnavailableError.of(f"{task} is shutting down.", task=task)
@@ -341,6 +358,46 @@ def naming_file(path: str | bytes | os.PathLike[Any]) -> Iterator[None]:
         yield
     except OSError as error:
         raise from_os_error(error, path) from error
+
+
+@contextlib.contextmanager
+def reading(
+    what: str, raises: type[Exception] = DataLossError, remedy: str = "", also_own: bool = False
+) -> Iterator[None]:
+    """The door through which bytes from outside come: whatever a parser inside the block raises leaves as one class.
+
+    Damaged or hostile bytes break a parser at any place and with any exception, so this catches all of them. Errors of
+    the runtime and of the operating system pass.
+
+    Args:
+      what: the file and the place in it, or the value.
+      raises: the class: an `OpError`, or one of Python's.
+      remedy: a sentence at the message's end.
+      also_own: whether an error of just this class gets ``what`` before its text, too; otherwise it passes.
+    """
+    try:
+        yield
+    except (OpError, OSError):
+        raise
+    except Exception as error:
+        if type(error) is raises and not also_own:
+            raise
+        text = f"{what}: {_reason(error)}{remedy and '. ' + remedy}"
+        if isinstance(error, MemoryError):
+            raise ResourceExhaustedError.of(text) from error
+        raise (raises.of(text) if issubclass(raises, _CodedError) else raises(text)) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than this process gets"
+    if isinstance(error, KeyError):
+        return str(error.args[0]) if error.args and " " in str(error.args[0]) else f"it lacks {error}"
+    if isinstance(error, ValueError):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
 
 
 def from_os_error(error: OSError, path: str | bytes | os.PathLike[Any]) -> OpError:

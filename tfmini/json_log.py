@@ -77,5 +77,5 @@ def _task_of(config: str) -> str:
     try:
         task = json.loads(config or "{}").get("task", {})
         return f"{task['type']}/{task['index']}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""

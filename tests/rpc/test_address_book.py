@@ -58,6 +58,15 @@ def test_a_malformed_entry_is_none(book: AddressBook, text: str, caplog: pytest.
     assert "cannot be used" in caplog.text
 
 
+def test_a_book_that_others_can_write_is_not_used(book: AddressBook, caplog: pytest.LogCaptureFixture) -> None:
+    book.publish(PS, Entry(("10.0.0.1:2222",), 7))
+    Path(book.directory).chmod(0o777)
+    assert book.find(PS) is None
+    assert f"chmod go-w {book.directory}" in caplog.text
+    with pytest.raises(errors.PermissionDeniedError, match="chmod go-w"):
+        book.publish(PS, Entry(("10.0.0.1:2222",), 8))
+
+
 def test_a_book_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(errors.FailedPreconditionError, match="TFMINI_ADDRESSES must name a directory"):

@@ -76,8 +76,10 @@ class Graph(GraphScopes):
         """
         if self._finalized:
             raise RuntimeError("Graph is finalized and cannot be modified.")
-        op = Operation(self, handle, name, inputs, attrs)
         state = self.scopes
+        if state.colocation:
+            state.check_colocation(self, name)
+        op = Operation(self, handle, name, inputs, attrs)
         op._control_flow_context = state.control_flow_context
         confined = [t.op for t in inputs if t.op._control_flow_context is not None]
         if confined:
@@ -241,6 +243,13 @@ class Graph(GraphScopes):
                 f"Cannot use the given session to {_NOUNS[kind]} graph is different from the session's graph."
             )
         return session.run(element, feed_dict)
+
+    def is_inside(self, other: Graph) -> bool:
+        """Whether this is the graph of a function that is traced in ``other`` or in a function inside it."""
+        around = self.outer
+        while around is not None and around is not other:
+            around = around.outer
+        return around is not None
 
     def capture(self, tensor: Tensor) -> Tensor:
         """Makes another graph's tensor available in this one. Only the graph of a function can.

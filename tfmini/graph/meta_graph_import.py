@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from tfmini import errors
 from tfmini.graph.collection_protos import get_collection_proto_type, get_from_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -61,10 +62,12 @@ def import_scoped_meta_graph(
             graph_def, name=import_scope or scope, input_map=input_map, producer_op_list=producer,
             return_elements=return_elements,
         )  # fmt: skip
-        importer = _CollectionImporter(graph, scope, _trainable_is_known(info.tensorflow_version))
-        for key, collection in _in_order(meta_graph_def.collection_def):
-            if key != unbound_inputs_col_name and restore_collections_predicate(key):
-                importer.add(key, collection)
+        with errors.reading("The MetaGraphDef is not valid", ValueError):
+            importer = _CollectionImporter(graph, scope, _trainable_is_known(info.tensorflow_version))
+            for key, collection in _in_order(meta_graph_def.collection_def):
+                if key != unbound_inputs_col_name and restore_collections_predicate(key):
+                    with errors.reading(f"The collection {key!r} of the MetaGraphDef is not valid", ValueError):
+                        importer.add(key, collection)
         variables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope=scope)
         return {strip_name_scope(v.name, scope): v for v in variables}, elements
 

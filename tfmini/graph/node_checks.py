@@ -10,7 +10,7 @@ from tfmini import protos
 from tfmini.dtypes import DType
 from tfmini.errors import NotFoundError
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_PRODUCER
-from tfmini.graph.op_def import ArgDef, AttrDef, OpDef
+from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
 from tfmini.graph.registry import OPS, OpHandle
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*\Z")
@@ -102,20 +102,14 @@ def _kind_problem(node_def: Any, definition: AttrDef) -> str | None:
 
 
 def _value_problem(definition: AttrDef, value: Any) -> str | None:
-    for item in value if isinstance(value, list) else [value]:
-        if definition.allowed is not None and item not in definition.allowed:
-            names = ", ".join(_quoted(choice) for choice in definition.allowed)
-            return (
-                f"Value for attr '{definition.name}' of {_quoted(item)} is not in the list of allowed values: {names}"
-            )
-    if definition.minimum is None:
-        return None
-    size = len(value) if isinstance(value, list) else value
-    if size >= definition.minimum:
+    if (odd := definition.odd_item(value)) is not MISSING:
+        names = ", ".join(_quoted(choice) for choice in definition.allowed or ())
+        return f"Value for attr '{definition.name}' of {_quoted(odd)} is not in the list of allowed values: {names}"
+    if not definition.is_short(value):
         return None
     if isinstance(value, list):
-        return f"Length for attr '{definition.name}' of {size} must be at least minimum {definition.minimum}"
-    return f"Value for attr '{definition.name}' of {size} must be at least minimum {definition.minimum}"
+        return f"Length for attr '{definition.name}' of {len(value)} must be at least minimum {definition.minimum}"
+    return f"Value for attr '{definition.name}' of {value} must be at least minimum {definition.minimum}"
 
 
 def check_inputs(op_def: OpDef, name: str, expected: list[DType], sources: list[Any]) -> None:

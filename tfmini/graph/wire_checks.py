@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.op_def import OpDef
+from tfmini.graph.op_def import MISSING, AttrDef, OpDef
 from tfmini.graph.registry import OPS
 
 # What a value of each kind of attr is in a node (`Operation.attrs`).
@@ -33,7 +33,9 @@ _TRANSFERS = {
 
 
 def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attrs: dict[Any, Any]) -> None:
-    """Refuses a node whose fields or attrs are of the wrong type.
+    """Refuses a node whose fields or attrs are of the wrong type, or excluded by the op's declaration.
+
+    Attrs that are absent get their defaults.
 
     Raises:
       InvalidArgumentError: naming the node and the field or attr.
@@ -46,24 +48,39 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
     if not all(type(control) is str for control in controls):
         raise InvalidArgumentError.of(f"Node {name!r} has malformed control inputs")
     handle = OPS.get(op)
+    where = f"node {name!r} ({op})"
     declared = handle.op_def.attrs if handle is not None else {}
     undeclared = _UNDECLARED if handle is not None else {**_UNDECLARED, **_TRANSFERS}
     for key, value in attrs.items():
         definition = declared.get(key)
         kind = definition.kind if definition is not None else undeclared.get(key)
         if kind is not None and not _is_of_kind(kind, value):
-            raise InvalidArgumentError.of(
-                f"Attr {key!r} of node {name!r} ({op}) must be of kind {kind}, got {value!r:.80}"
-            )
+            raise InvalidArgumentError.of(f"Attr {key!r} of {where} must be of kind {kind}, got {value!r:.80}")
+        if definition is not None:
+            _check_value(where, definition, value)
+    for key, definition in declared.items():
+        if key not in attrs:
+            if not definition.has_default:
+                raise InvalidArgumentError.of(f"The {where} has no attr {key!r}")
+            attrs[key] = definition.default
     if handle is not None:
-        _check_counts(f"node {name!r} ({op})", handle.op_def, len(inputs), attrs)
+        _check_counts(where, handle.op_def, len(inputs), attrs)
+
+
+def _check_value(where: str, definition: AttrDef, value: Any) -> None:
+    """Refuses a value that the declaration excludes: the client's checks of it may not have run."""
+    if (odd := definition.odd_item(value)) is not MISSING:
+        raise InvalidArgumentError.of(f"Attr {definition.name!r} of {where} cannot be {odd!r:.80}")
+    if definition.is_short(value):
+        raise InvalidArgumentError.of(
+            f"Attr {definition.name!r} of {where} must be at least {definition.minimum}"
+            f"{' long' if type(value) is list else ''}, got {value!r:.80}"
+        )
 
 
 def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) -> None:
     """Refuses a node with other inputs than its attrs say, or with more outputs than one attr may ask for."""
     lists = {attr for arg in (*op_def.inputs, *op_def.outputs) if (attr := arg.number_attr or arg.type_list_attr)}
-    if lists - set(attrs):
-        raise InvalidArgumentError.of(f"The {node} has no attr {sorted(lists - set(attrs))[0]!r}")
     counts = {attr: value if type(value := attrs[attr]) is int else len(value) for attr in lists}
     if any(count < 0 for count in counts.values()):
         raise InvalidArgumentError.of(f"The {node} has a list of negative length among {counts}")

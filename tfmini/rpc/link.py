@@ -56,13 +56,16 @@ class Link:
         self._token = b""
         self._over = False
         self._in_handshake = True
-        self._deadline = endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._on_handshake_timeout)
         self._handle: Callable[[Message, int], None] = self._handshake
         self.send: Callable[[Any], None] = self._send_locked
+        self._deadline: Any = None  # `start` sets it, since it may be due at once: the link must be complete by then
 
     def start(self) -> None:
         """Begins to receive; the connecting side sends Hello."""
         connection = self.connection
+        self._deadline = self.endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._on_handshake_timeout)
+        if self._over:
+            return
         connection.start(self._on_parts, lambda reason: self._on_closed(connection, reason))
         if self.peer is not None:
             own = self.endpoint
@@ -199,6 +202,9 @@ class Link:
 
     def _on_hello(self, hello: Hello, request_id: int) -> None:
         own = self.endpoint
+        self.check_admission()  # the key may have been revoked since the transport's handshake
+        if self._over:
+            return
         if hello.expected_task and own.task and hello.expected_task != own.task:
             text = f"expected {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two tasks differ"
             self.refuse(text)
@@ -375,7 +381,8 @@ class Link:
             if self._over:
                 return
             self._over = True
-        self._deadline.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         if self._token:
             self.endpoint.lanes.revoke_token(self._token)
         self.connection.close(reason)

@@ -323,7 +323,10 @@ class CollectiveData(Message):
 
 @message(kind=104, direction=PEER)
 class CollectiveProbe(Message):
-    """Reports how long the sender has waited for ``rank`` in an exchange. In an answer, -1: not called there yet."""
+    """Reports how long the sender has waited for ``rank`` in an exchange.
+
+    In an answer, -1: not called there, and not before other collectives have their results; -2: not yet.
+    """
 
     epoch: int
     rank: int

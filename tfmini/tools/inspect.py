@@ -117,8 +117,9 @@ def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Differ
     if not path.endswith(".json"):
         return difference(_inspected(path, options), found)
     try:
-        return difference(json.loads(Path(path).read_text()), found)
-    except ValueError as error:
+        with errors.reading("not the output of tfmini inspect --json", ValueError):
+            return difference(json.loads(Path(path).read_text()), found)
+    except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
 
 

@@ -79,11 +79,12 @@ def test_a_call_whose_step_has_ended_does_not_fix_the_size_of_the_group() -> Non
 
 
 def step(
-    executor: CollectiveExecutor, index: int, step_id: int, begins: bool = False, instance: int = 1
+    executor: CollectiveExecutor, index: int, step_id: int, begins: bool = False, instance: int = 1, name: str = ""
 ) -> Answer:
     """A call of one of two devices in a step."""
     attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": 2,
-             "instance_key": instance} | ({BEGINS: True} if begins else {})  # fmt: skip
+             "instance_key": instance, "_collective_name": name.encode()}  # fmt: skip
+    attrs |= {BEGINS: True} if begins else {}
     answer = Answer(True)
     answer.step.step_id = step_id
     node: Any = types.SimpleNamespace(op="CollectiveReduce", device=f"{TASK}/device:CPU:{index}", attrs=attrs)
@@ -223,4 +224,27 @@ def test_without_memory_for_the_result_the_group_ends(monkeypatch: Any) -> None:
     answers = [call(executor, index, 2) for index in range(2)]
     for answer in answers:
         assert isinstance(answer.error, errors.ResourceExhaustedError) and "no more" in answer.error.message
+    executor.close()
+
+
+# ---- names ------------------------------------------------------------------------------------
+
+
+def test_a_name_that_is_in_use_on_a_rank_is_refused_and_the_first_call_goes_on() -> None:
+    executor = CollectiveExecutor(TASK, current_process())
+    both(executor, 1, 1)
+    first = step(executor, 0, 2, instance=5, name="loss")
+    again = step(executor, 0, 3, instance=5, name="loss")
+    assert isinstance(again.error, errors.InvalidArgumentError)
+    assert 'Duplicate name: rank 0 (' in again.error.message and 'of "loss"' in again.error.message
+    other = step(executor, 1, 2, instance=5, name="loss")
+    assert first.value.tolist() == other.value.tolist() == [2.0, 2.0]
+    executor.close()
+
+
+def test_named_calls_meet_although_their_steps_have_different_numbers() -> None:
+    executor = CollectiveExecutor(TASK, current_process())
+    one = [step(executor, 0, 1, instance=5, name="a"), step(executor, 0, 1, instance=6, name="b")]
+    two = [step(executor, 1, 7, instance=6, name="b"), step(executor, 1, 8, instance=5, name="a")]
+    assert [answer.value.tolist() for answer in one + two] == [[2.0, 2.0]] * 4
     executor.close()

@@ -6,6 +6,7 @@ of draws, as in TensorFlow.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import naming_file
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
@@ -156,7 +158,7 @@ def _fixed(attrs: Any) -> _Distribution:
 
 def _file_weights(name: bytes) -> list[float]:
     """The last comma-separated column of each line."""
-    with open(name.decode(), encoding="utf-8") as file:
+    with naming_file(name), open(os.fsdecode(name), encoding="utf-8") as file:
         return [float(line.rstrip("\n").rsplit(",", 1)[-1]) for line in file if line.strip()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -200,6 +202,7 @@ def _matmul_kernel(indices: Any, values: Any, shape: Any, b: Any, *, adjoint_a: 
         bad = np.flatnonzero((found < 0) | (found >= bound))
         if bad.size:
             refuse(f"{what} ({found[bad[0]]}) from index[{bad[0]},{int(what == 'k')}] out of bounds (>={bound})")
+    check_room((height, b.shape[1]), b.dtype.itemsize)
     out = np.zeros((height, b.shape[1]), b.dtype)
     order = np.argsort(rows, kind="stable")
     reduce_runs(np.add, b[columns[order]] * values[order, None], rows[order], out)
@@ -397,7 +400,8 @@ def _reduce_kernel(kind: str) -> Callable[..., Any]:
     def kernel(indices: Any, values: Any, shape: Any, axes: Any, *, keep_dims: bool) -> Any:
         rows, found, kept = _reduced(kind, indices, values, shape, axes)
         sizes = [int(shape[a]) for a in kept]
-        out = np.zeros(int(np.prod(sizes)), values.dtype)
+        check_room(sizes, values.dtype.itemsize)
+        out = np.zeros(math.prod(sizes), values.dtype)
         out[flat_positions(rows, sizes) if kept else np.zeros(len(rows), np.int64)] = found
         if keep_dims:
             sizes = [int(s) if a in kept else 1 for a, s in enumerate(shape)]

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError, reading
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
@@ -87,14 +89,12 @@ def _deserialize_shape(node: Operation) -> list[RawShape]:
 
 
 def _parsed(message: bytes) -> Any:
-    from google.protobuf.message import DecodeError  # Imported here because few programs need it.
+    from tfmini.protos.tensor_pb2 import TensorProto  # Imported here because few programs need it.
 
-    from tfmini.protos.tensor_pb2 import TensorProto
-
-    try:
-        return tensor_from_proto(TensorProto.FromString(message))
-    except (DecodeError, TypeError, ValueError):
-        refuse("Could not parse serialized proto")
+    with reading("Could not parse serialized proto", InvalidArgumentError):
+        found = tensor_from_proto(TensorProto.FromString(message))
+    check_inflated(found.nbytes, f"A serialized tensor of {len(message)} bytes")
+    return found
 
 
 def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:

@@ -79,6 +79,7 @@ class Member:
       early: data for exchanges that have not been called here yet.
       lost: a member was lost from which no call under way needs anything; the next call fails.
       stages: where all ranks share memory; ``pids``: of all ranks, where they may read each other's.
+      is_ordered: whether its steps have come one after the other so far.
       answered: how many collectives of its latest step have given their results.
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
@@ -106,7 +107,7 @@ class Member:
         self.later: dict[int, collections.deque[Call]] = {}
         self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)
         self._ordinal = self.answered = 0
-        self._is_ordered = True
+        self.is_ordered = True
 
     def enter(self, epoch: int, members: list[str], steps: int) -> None:
         """The leader has answered."""
@@ -120,9 +121,13 @@ class Member:
             self._ordinal += 1
             self.answered = 0
             if step_id in self._steps or self.exchanges:
-                self._is_ordered = False
+                self.is_ordered = False
             self._steps.append(step_id)
-        return self._ordinal if self._is_ordered else 0
+        return self._ordinal if self.is_ordered else 0
+
+    def is_running(self, call: Call) -> bool:
+        """Whether an earlier call of a collective has no result yet."""
+        return (call.instance, self.counts.get(call.instance, 0) - 1) in self.exchanges
 
     def keep(self, key: tuple[int, int], message: Any) -> errors.OpError | None:
         """Keeps data for an exchange that has not been called here yet; returns the error if they are too many."""
@@ -148,7 +153,7 @@ class Member:
         is_interrupted = bool(calls) or extra is not None and latest == extra.wait.step.step_id
         finished = PARTIAL if is_interrupted and self.answered else self._ordinal - is_interrupted
         is_told = bool(calls) or extra is not None
-        return PastLife(finished, latest, why, is_told) if self._is_ordered else PastLife(-1, 0, why, is_told)
+        return PastLife(finished, latest, why, is_told) if self.is_ordered else PastLife(-1, 0, why, is_told)
 
     @property
     def is_idle(self) -> bool:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.schedules import Send
+from tfmini.graph.traits import ops_with
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message, refused
+from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, duplicate, failure_message, refused
 from tfmini.runtime.collectives.early_messages import EarlyMessages
 from tfmini.runtime.collectives.exchange import Exchange, Member
 from tfmini.runtime.collectives.groups import UNTOLD_MS, GroupLeader, default_leader, untold
@@ -25,6 +26,7 @@ from tfmini.runtime.collectives.traffic import Counters, note
 from tfmini.runtime.collectives.watch import Watch
 from tfmini.runtime.process import Process
 
+COLLECTIVES = ops_with("collective")
 _REMEMBERED_EPOCHS = 1000
 _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
 
@@ -52,6 +54,7 @@ class CollectiveExecutor:
         self._shared = SharedCollectives(self)
         self.look: Callable[[Member, int], None] = self._shared.look  # should a bell have been lost on its way
         self._watch = Watch(self)
+        self.running: Callable[[], Iterable[Any]] = tuple  # the runs of the task's worker
 
     def connect(
         self, tasks: Mapping[str, str], leader: str, peer_for: Callable[[str, str], Any], call_later: Callable[..., Any]
@@ -157,6 +160,9 @@ class CollectiveExecutor:
 
     def proceed(self, member: Member, call: Call) -> None:
         """Begins a call whose group is complete."""
+        if call.about.is_named and member.is_running(call):
+            call.wait.fail(duplicate(call, member.who(member.rank)))
+            return
         try:
             if self._shared.begin(member, call):
                 return
@@ -188,7 +194,7 @@ class CollectiveExecutor:
         count = member.counts.get(call.instance, 0)
         member.counts[call.instance] = count + 1
         step = member.step_of(call.wait.step.step_id)
-        return Exchange(call, count, step, self.now)
+        return Exchange(call, count, 0 if call.about.is_named else step, self.now)
 
     # ---- data -------------------------------------------------------------------------------
 
@@ -382,6 +388,11 @@ class CollectiveExecutor:
         sender = sender or ("" if left is None else left.tasks[probe.sender])
         if sender and error is not None:
             self._peer(sender).send(failure_message(probe.epoch, error, self.task))
+
+    def is_stuck(self) -> bool:
+        """Whether no step that runs here can call another collective before one that it waits for has its result."""
+        runs = [run for run in list(self.running()) if not COLLECTIVES.isdisjoint(run.graph.waits_for)]
+        return all(run.is_stuck_in(COLLECTIVES) for run in runs)
 
     def waiting(self) -> list[Member]:
         """The members that wait for something."""

@@ -93,6 +93,7 @@ class Saver:
         self._filename = filename
         self._last_checkpoints: list[tuple[str, float]] = []  # (prefix, time), oldest first
         self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
+        self._written: set[str] = set()  # prefixes; others come from a state file
         self._next_checkpoint_time = math.inf
         self._of_objects: Saver | None = None
         if not defer_build:
@@ -224,10 +225,11 @@ class Saver:
             return
         self._last_checkpoints = [kept for kept in self._last_checkpoints if kept[0] != path]
         self._last_checkpoints.append((path, current_process().wall_time()))
+        self._written.add(path)
         if len(self._last_checkpoints) > self.saver_def.max_to_keep:
             self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
 
-    def _delete_old(self, meta_graph_suffix: str) -> None:
+    def _delete_old(self, directory: str, meta_graph_suffix: str) -> None:
         """Removes the excess checkpoint, unless it is the next one to preserve."""
         if not self._checkpoints_to_be_deleted:
             return
@@ -235,6 +237,9 @@ class Saver:
         if made > self._next_checkpoint_time:
             self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
             return
+        if path not in self._written and not checkpoint_state.is_removable(path, directory):
+            return
+        self._written.discard(path)
         try:
             checkpoint_state.remove_checkpoint(path, self.saver_def.version, meta_graph_suffix)
         except errors.OpError as error:
@@ -320,7 +325,7 @@ class Saver:
         checkpoint_state.update_checkpoint_state(
             directory, saved, self.last_checkpoints, latest_filename, save_relative_paths=self._save_relative_paths
         )
-        self._delete_old(meta_graph_suffix)
+        self._delete_old(directory, meta_graph_suffix)
 
     def restore(self, sess: Any, save_path: Any) -> None:
         """Assigns the values of a checkpoint to the variables, which need not be initialized.
