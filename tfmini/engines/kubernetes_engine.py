@@ -56,6 +56,8 @@ class KubernetesEngine:
         self._held: list[Ended] = []  # ends before the run has begun
         self._is_deleted = False
         self._is_silent = False  # the API server does not answer
+        self._may_read = threading.Event()
+        self._may_read.set()
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         """Submits the JobSet; see `Engine.reserve`."""
@@ -108,11 +110,16 @@ class KubernetesEngine:
         pods = [pod for pod in map(self._book.pod_of, tasks) if pod]
         self._orders.put(functools.partial(self._cluster.kill, pods, grace_s))
 
+    def hold_output(self, is_held: bool) -> None:
+        """Lets the threads wait that read the output; the pods' files take it meanwhile. See `Engine.hold_output`."""
+        (self._may_read.clear if is_held else self._may_read.set)()
+
     def reap(self) -> None:
         """Does nothing: no child process of this one belongs to the engine."""
 
     def close(self, exit_code: int) -> None:
         """Deletes the JobSet and its Secret, with all pods that are left."""
+        self._may_read.set()
         for found in reversed(self._objects):
             self._orders.put(functools.partial(self._cluster.delete, found))
         if self._objects:
@@ -211,6 +218,7 @@ class KubernetesEngine:
         with contextlib.suppress(ApiError):  # the book has it read again as long as there is something to read
             for stamp, line in self._cluster.log(pod, self._stamps.get(pod, "")):
                 self._stamps[pod] = stamp
+                self._may_read.wait()
                 self._tell(self._events.output, task, line)
         self._tell(self._book.log_ended, task, pod)
 
