@@ -229,13 +229,6 @@ class DataflowRun(WaitingRun, Activation):
                 return
         self._finish(Aborted(error))
 
-    def end_stopped(self) -> None:
-        """Ends the run for the reason for which it must end."""
-        try:
-            self.raise_stopped()
-        except errors.OpError as error:
-            self.abort(error)
-
     def over(self) -> None:
         try:
             values = self.fetched()

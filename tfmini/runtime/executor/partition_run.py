@@ -192,6 +192,11 @@ class PartitionRun:
         """The events that the run waits for, for people; "" while it computes."""
         return ""
 
+    @property
+    def waits_here(self) -> bool:
+        """Whether a node of its own waits for its answer."""
+        return False
+
     def describe_wait(self) -> str:
         """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
         return ""
