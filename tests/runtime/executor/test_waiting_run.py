@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
@@ -76,3 +77,12 @@ def test_what_comes_when_the_time_is_up_goes_to_the_next_step(make: Any) -> None
         assert isinstance(error, tf.errors.DeadlineExceededError)
         assert "did not end within 100 s" in error.message and "waits for" in error.message
         assert session.run(get) == 7.0
+
+
+def test_a_deadline_that_has_passed_before_the_run_begins_speaks_of_no_loop() -> None:
+    result = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
+    with tf.Session() as session:
+        assert session.run(result) == 2.0
+        session._master.session.master.worker.now = itertools.count().__next__  # a second goes by between two looks
+        with pytest.raises(tf.errors.DeadlineExceededError, match="localhost/replica:0/task:0 has not begun"):
+            session.run(result, options=tf.RunOptions(timeout_in_ms=1))

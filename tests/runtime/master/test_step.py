@@ -97,7 +97,9 @@ def test_an_element_on_its_way_from_another_task_arrives_with_its_step(is_there:
             else:
                 running = Running(session, get)
                 the_step(session).expire()
-                assert isinstance(running.result(), tf.errors.DeadlineExceededError)
+                error = running.result()
+                assert isinstance(error, tf.errors.DeadlineExceededError)
+                assert "task:0 waits for an element of FIFOQueue" in error.message  # as the ps has answered
                 session.run(put)
             worker.worker.receive = receive  # type: ignore[method-assign]
             assert session.run(size) == (0 if is_there else 1)

@@ -333,7 +333,7 @@ class _LoopRun:
         """Begins the next iteration, after one that has left these slots."""
         loop, run = self.loop, self.outer.run
         if run.stopped:  # it may never come to a wait that would find this out
-            run.end_stopped()
+            run.end_stopped("runs a while loop")
             return
         iteration = Iteration(self, self.outer.path + (self.count,))
         self.count += 1

@@ -66,10 +66,10 @@ class WaitingRun(PartitionRun):
         awaited, seconds = self.awaited(), self.owner.now() - self.started_at
         return awaited and f"step {self.step_id} on {self.owner.task} waits for {awaited} for {seconds:.1f} s"
 
-    def end_stopped(self) -> None:
-        """Ends the run for the reason for which it must end."""
+    def end_stopped(self, doing: str = "computes") -> None:
+        """Ends the run for the reason for which it must end; see `raise_stopped`."""
         try:
-            self.raise_stopped()
+            self.raise_stopped(doing)
         except errors.OpError as error:
             self.abort(error)
 

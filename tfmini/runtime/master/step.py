@@ -51,6 +51,7 @@ class Step:
         self._state = StepState(plan)
         self._lock = threading.Lock()
         self._timer: Any = None
+        self._told: list[str] = []  # what other tasks have said of parts that were told to end
         self._late: errors.OpError | None = None  # the error of a step whose time is up and that may come to its end
         self.started_at = session.master.worker.now()
 
@@ -103,6 +104,13 @@ class Step:
         for part in parts:
             if part.graph is None:  # it answers that it has ended, or ends now
                 part.peer.send(AbortStep(self.step_id, f"The step failed elsewhere: {error.message}"))
+
+    def _told_deadline(self) -> errors.OpError | None:
+        """The error of a deadline with what other tasks have said, if they have."""
+        waits = [text for text in self._told if " waits for " in text]
+        if not waits or self._timeout_s is None:
+            return None
+        return deadline_exceeded(self.step_id, self._timeout_s, " ".join(waits))
 
     def _may_end(self, parts: Sequence[Part]) -> bool:
         """Whether a step whose time is up may have taken elements and wait for no others."""
@@ -175,6 +183,8 @@ class Step:
         if error is None:
             self._event(StepState.part_done, index, values)
             return
+        if part.graph is None and error.derived:
+            self._told.append(error.message)
         # In a step of several tasks the text names the task; a local step has only one.
         is_local = part.graph is not None and len(self.plan.parts) == 1
         self._event(StepState.part_failed, index, error if is_local else _from_task(error, part.task))
@@ -192,7 +202,7 @@ class Step:
                     self._timer.cancel()
                 error = instruction.error
                 if error is not None and error.derived and self._late is not None:
-                    error = self._late
+                    error = self._told_deadline() or self._late
                 self.session.remove_step(self, error is not None)
                 self._finish(error, instruction.values)
 
