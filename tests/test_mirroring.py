@@ -13,7 +13,7 @@ PACKAGE = TESTS.parent / "tfmini"
 # What is tested by more than one module or by none.
 OTHERS = {"ops/test_samples.py"}
 # Folders that test the whole system.
-WHOLE = {"chaos", "soak", "fuzz", "virtual", "hosts"}
+WHOLE = {"chaos", "soak", "fuzz", "virtual", "hosts", "programs"}
 
 
 def folders_of_tests() -> Iterator[tuple[Path, Path]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,51 @@ def test_sessions_of_one_graph_have_iterators_of_their_own() -> None:
     for _ in range(2):
         with tf.Session() as session:
             assert drain(session, element) == [0, 1]
+
+
+def _one_shot(dataset: Any) -> Any:
+    return tf.data.make_one_shot_iterator(dataset).get_next()
+
+
+def test_a_one_shot_iterator_may_be_made_in_branches() -> None:
+    """Elements are taken only when the branch is; what enters the branch from outside may belong to the dataset."""
+    taken, ten = tf.placeholder(tf.bool, []), tf.constant(10, tf.int64) * 1
+    simple = tf.cond(taken, lambda: _one_shot(Dataset.range(3).map(lambda x: x + 1)), lambda: ten)
+    nested = tf.cond(
+        taken, lambda: tf.cond(taken, lambda: _one_shot(Dataset.range(ten).map(lambda x: x + ten)), lambda: ten),
+        lambda: -ten,
+    )  # fmt: skip
+    waiting = tf.cond(taken, lambda: _one_shot(Dataset.from_generator(lambda: iter([5, 6, 7]), tf.int32)), lambda: 0)
+    with tf.Session() as session:
+        found = [session.run([simple, nested, waiting], {taken: value}) for value in (True, False, True)]
+    assert found == [[1, 10, 5], [10, -10, 0], [2, 11, 6]]
+
+
+def test_a_one_shot_iterator_may_be_made_in_loops() -> None:
+    start, five = tf.constant(0, tf.int64), tf.constant(5, tf.int64) * 1
+
+    def body(i: Any, total: Any) -> Any:
+        odd = tf.cond(tf.equal(i % 2, 1), lambda: _one_shot(Dataset.range(100, 105)), lambda: start)
+        return i + 1, total + odd + _one_shot(Dataset.range(4).map(lambda x: x * five))
+
+    result = tf.while_loop(lambda i, _: i < 4, body, [0, start])[1]
+    with tf.Session() as session:
+        assert session.run(result) == 100 + 101 + 5 * (0 + 1 + 2 + 3)
+
+
+def test_a_one_shot_iterator_of_a_loop_variable_is_refused() -> None:
+    def body(i: Any, total: Any) -> Any:
+        return i + 1, _one_shot(Dataset.range(4).map(lambda x: x * total))
+
+    with pytest.raises(ValueError, match="a loop variable, which has another value in each iteration"):
+        tf.while_loop(lambda i, _: i < 4, body, [0, tf.constant(0, tf.int64)])
+
+
+def test_a_one_shot_iterator_of_what_a_cond_returns() -> None:
+    known = tf.constant(False)
+    source = tf.cond(known, lambda: tf.constant(3), lambda: tf.constant(7))
+    with tf.Session() as session:
+        assert session.run(_one_shot(Dataset.from_tensors(source))) == 7
 
 
 def test_one_shot_iterator_refuses_placeholders_and_variables() -> None:
@@ -249,6 +294,97 @@ def test_a_pipeline_runs_on_another_task() -> None:
         with tf.Session(cluster.server.target) as session:
             session.run(iterator.initializer)
             assert [row.tolist() for row in drain(session, element + 1)] == [[8, 11], [14, 17]]
+
+
+def _range_on(device: str) -> Any:
+    with tf.device(device):
+        return Dataset.range(3)
+
+
+def _iterated(dataset: Any) -> tuple[Any, list[Any]]:
+    iterator = dataset.make_initializable_iterator()
+    return iterator.get_next(), [iterator.initializer]
+
+
+def _optional() -> tuple[Any, list[Any]]:
+    with tf.device(_PS):
+        iterator = Dataset.range(3).make_initializable_iterator()
+        optional = tf.data.experimental.get_next_as_optional(iterator)
+    return (optional.has_value(), optional.get_value()), [iterator.initializer]
+
+
+def _structured() -> tuple[Any, list[Any]]:
+    iterator = tf.data.Iterator.from_structure(tf.int64, [])
+    return iterator.get_next(), [iterator.make_initializer(_range_on(_PS)), iterator.make_initializer(_range_on(""))]
+
+
+def _captured() -> tuple[Any, list[Any]]:
+    data = _range_on(_PS)
+    return _iterated(Dataset.range(2).flat_map(lambda x: data))
+
+
+def _added() -> tuple[Any, list[Any]]:
+    with tf.device(_PS):
+        one = tf.get_variable("one", [], tf.int64, tf.ones_initializer(), use_resource=False)
+    return _iterated(_range_on(_WORKER).map(lambda x: x + one))
+
+
+_PS, _WORKER = "/job:ps/task:0", "/job:worker/task:0"
+ACROSS: dict[str, tuple[Callable[[], tuple[Any, list[Any]]], Any]] = {
+    "chain": (lambda: _iterated(_range_on(_PS).map(lambda x: x * 2).skip(1)), 2),
+    "zip": (lambda: _iterated(Dataset.zip((_range_on(_PS), _range_on(_WORKER)))), (0, 0)),
+    "concatenate": (lambda: _iterated(_range_on(_WORKER).concatenate(_range_on(_PS))), 0),
+    "captured": (_captured, 0),
+    "single": (lambda: (tf.data.experimental.get_single_element(_range_on(_PS).take(1)), []), 0),
+    "reduce": (lambda: (_range_on(_PS).reduce(tf.constant(0, tf.int64), lambda x, y: x + y), []), 3),
+    "optional": (_optional, (True, 0)),
+    "structure": (_structured, 0),
+    "reference variable": (_added, 1),
+}
+
+
+def test_datasets_and_optionals_are_used_across_tasks() -> None:
+    """They are built where they are used; what the iterator gives is sent."""
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster:
+        for name, (build, expected) in ACROSS.items():
+            with tf.Graph().as_default():
+                with tf.device(_WORKER):
+                    fetch, initializers = build()
+                with tf.Session(cluster.server.target) as session:
+                    session.run(tf.global_variables_initializer())
+                    session.run(initializers[:1])
+                    session.run(initializers[1:])
+                    assert session.run(fetch) == expected, name
+
+
+def test_a_dataset_that_uses_state_of_another_task_is_refused() -> None:
+    with tf.device(_PS):
+        variable = tf.get_variable("far", [], tf.int64, tf.ones_initializer(), use_resource=True)
+    with tf.device(_WORKER):
+        element, (initializer,) = _iterated(Dataset.range(3).map(lambda x: x + variable))
+    where = r"has to be on /job:ps/task:0 \(because of far\), but 'MakeIterator' on /job:worker/task:0 \(because of"
+    with (
+        ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster,
+        tf.Session(cluster.server.target) as session,
+        pytest.raises(tf.errors.InvalidArgumentError, match=where),
+    ):
+        session.run(initializer)
+
+
+def test_a_string_handle_names_one_iterator_of_one_session() -> None:
+    handle = tf.placeholder(tf.string, [])
+    iterator = Dataset.range(3).make_initializable_iterator()
+    named = tf.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+    text = iterator.string_handle()
+    handles = []
+    for _ in range(2):
+        with tf.Session() as session:
+            session.run(iterator.initializer)
+            handles.append(session.run(text))
+            assert session.run(named, {handle: handles[-1]}) == 0 and session.run(text) == handles[-1]
+    assert handles[0] != handles[1]
+    with tf.Session() as session, pytest.raises(tf.errors.NotFoundError, match="one session on one task: run string_"):
+        session.run(named, {handle: handles[0]})
 
 
 def test_a_pipeline_survives_a_graph_def() -> None:

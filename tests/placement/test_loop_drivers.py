@@ -166,3 +166,35 @@ def test_a_loop_body_may_wait_for_a_remote_queue(target: str) -> None:
         session.run(fill, {x: [1.0, 2.0, 4.0, 8.0]})
         assert session.run(total) == 7.0
         assert session.run(queue.size()) == 1
+
+
+def _gradient_elsewhere(target: str, there: str, config: tf.ConfigProto | None = None) -> list[Any]:
+    x = tf.constant(0.5)
+    y = tf.while_loop(lambda i, _: i < 3, lambda i, h: (i + 1, tf.square(h)), [0, x])[1]
+    with tf.device(there):
+        gradient = tf.gradients(y, x)
+    with tf.Session(target, config=config) as session:
+        return session.run(gradient)  # type: ignore[no-any-return]
+
+
+def test_a_loops_gradient_may_be_on_another_task(target: str) -> None:
+    assert _gradient_elsewhere(target, "/job:ps/task:0") == [0.0625]
+
+
+def test_a_loops_gradient_may_be_on_another_device_of_its_task() -> None:
+    assert _gradient_elsewhere("", "/cpu:1", tf.ConfigProto(device_count={"CPU": 2})) == [0.0625]
+
+
+def test_a_constant_enters_a_loop_on_one_device_and_is_used_on_another() -> None:
+    half, three = tf.constant(0.5), tf.Variable(3.0, use_resource=True)
+
+    def body(i: Any, a: Any) -> Any:
+        with tf.device("/cpu:0"):  # here they enter
+            first = a * half + three
+        with tf.device("/cpu:1"):
+            return i + 1, first - half * three
+
+    y = tf.while_loop(lambda i, _: i < 3, body, [0, 1.0])[1]
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        session.run(three.initializer)
+        assert session.run([y, *tf.gradients(y, [half, three])]) == [2.75, -1.5, 0.875]

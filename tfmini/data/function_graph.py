@@ -14,11 +14,12 @@ from typing import Any
 from tfmini.data.components import components_of, element_of
 from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.flow_checks import is_within
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import DEFINED_AT, FunctionBody, Node, node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scopes import ControlScope
-from tfmini.graph.traits import PLACEHOLDER_OPS, ops_with
+from tfmini.graph.traits import ENTER_OPS, MERGE_OPS, PLACEHOLDER_OPS, SWITCH_OPS, ops_with
 from tfmini.ops.array.constant import const
 from tfmini.ops.array.identity import identity, placeholder
 
@@ -44,16 +45,14 @@ class FunctionGraph(Graph):
         Raises:
           ValueError: when the tensor's graph is no outer graph of this one.
         """
-        around = self.outer
-        while around is not None and around is not tensor.op.graph:
-            around = around.outer
-        if around is None:
+        if not self.is_inside(tensor.op.graph):
             raise ValueError(f"{tensor} must be from the same graph as the function that uses it.")
         if tensor.op.type == "Const":
             return self._copy(tensor)
         if tensor not in self.captures:
             with self.as_default(), self.control_dependencies(None):
                 made = placeholder(tensor.dtype.base_dtype, tensor.shape, name=f"captured_{tensor.op.name}")
+            made.handle_data = tensor.handle_data
             self.captures[tensor] = made
         return self.captures[tensor]
 
@@ -68,7 +67,7 @@ class FunctionGraph(Graph):
         """As in `Graph`; ops of outer graphs are left out, since they finish before the function runs."""
         if control_inputs is None:
             return super().control_dependencies(None)
-        inside = [item for item in control_inputs if getattr(item, "graph", self) is self]
+        inside = [item for item in control_inputs if not self.is_inside(getattr(item, "graph", self))]
         return super().control_dependencies(inside)
 
 
@@ -147,25 +146,49 @@ def _has_effect(operation: Operation) -> bool:
 def ancestors_body(result: Tensor, name: str) -> FunctionBody:
     """The subgraph that computes ``result``, as a function without parameters.
 
+    As in TensorFlow, control inputs are left out. So the result may belong to a branch or a loop; what enters it from
+    outside is read there.
+
     Raises:
-      ValueError: when the subgraph reads a placeholder, a variable or other state.
+      ValueError: when the subgraph reads a placeholder, a variable, a loop variable or other state.
     """
-    found: dict[str, Operation] = {}
+    context = result.graph._get_control_flow_context()
+    found: dict[str, Node] = {}
     stack = [result.op]
     while stack:
         operation = stack.pop()
         if operation.name not in found:
-            _check_copyable(operation)
-            found[operation.name] = operation
-            stack += [t.op for t in operation.inputs]
-            stack += operation.control_inputs
-    ordered = sorted(found.values(), key=lambda operation: operation._id)
-    return FunctionBody(name, [node_of(o) for o in ordered], [], [(result.op.name, result.value_index)], [])
+            _check_copyable(operation, context)
+            sources = [_outside(t, context) for t in operation.inputs]
+            inputs = tuple((t.op.name, t.value_index) for t in sources)
+            found[operation.name] = node_of(operation).replace(inputs=inputs, controls=())
+            stack += [t.op for t in sources]
+    ordered = sorted(found.values(), key=lambda node: result.graph.get_operation_by_name(node.name)._id)
+    return FunctionBody(name, ordered, [], [(result.op.name, result.value_index)], [])
 
 
-def _check_copyable(operation: Operation) -> None:
+def _outside(tensor: Tensor, context: Any) -> Tensor:
+    """The value that a branch or loop around ``context`` passes on as ``tensor``, or the tensor itself."""
+    while True:
+        op = tensor.op
+        passes = op.type in SWITCH_OPS or op.type in ENTER_OPS and op.attrs["is_constant"]
+        around = op._control_flow_context
+        if not passes or around is None or not is_within(context, around) or _begins_loop(op):
+            return tensor
+        tensor = op.inputs[0]
+
+
+def _begins_loop(op: Operation) -> bool:
+    """Whether a Switch is that of a loop variable."""
+    return op.type in SWITCH_OPS and op.inputs[0].op.type in MERGE_OPS and op._control_flow_context.IsWhileContext()
+
+
+def _check_copyable(operation: Operation, context: Any) -> None:
+    around = operation._control_flow_context
     if operation.type in PLACEHOLDER_OPS:
         what = "a placeholder"
+    elif operation.type in MERGE_OPS and around is not None and around.IsWhileContext() and is_within(context, around):
+        what = "a loop variable, which has another value in each iteration,"
     elif operation.op_def.is_stateful and not all(t.dtype.name == "variant" for t in operation.outputs):
         if operation.type in ops_with("copyable"):
             return

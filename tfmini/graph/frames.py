@@ -8,11 +8,12 @@ nodes, with inner frames contracted in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.omission import is_update
 from tfmini.graph.prune import in_topological_order
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, FLOW_OPS
 
@@ -61,35 +62,121 @@ def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
       nodes: in topological order (without regard to back edges).
 
     Raises:
-      InvalidArgumentError: a node has inputs from two frames of which neither encloses the other.
+      InvalidArgumentError: a node has inputs from two frames, a frame is entered from inside, or a value inside is
+        fetched.
     """
     paths: dict[str, FramePath] = {}
+    seen: set[str] = set()
+    within: str | None = None  # an Enter that starts in the frame that it enters
     for name, node in nodes.items():
-        path: FramePath = ()
+        path: FramePath | None = None
         for source in (*(source for source, _ in node.inputs), *node.controls):
-            outer = paths.get(source)
-            if outer is not None:
-                if nodes[source].op in EXIT_OPS:
-                    outer = outer[:-1]
-                if outer[: len(path)] != path[: len(outer)]:
-                    raise _different_frames(node, paths, nodes)
-                if len(outer) > len(path):
-                    path = outer
+            if source not in seen:
+                continue  # it comes round, or is no part of this graph
+            outer = _leaving(source, paths, nodes)
+            if path is None:
+                path = outer
+            elif outer != path:
+                raise _different_frames(node, paths, nodes, seen)
+        seen.add(name)
+        path = path or ()
         if node.op in ENTER_OPS:
-            path = (*path, node.attrs["frame_name"].decode())
+            frame = node.attrs["frame_name"].decode()
+            if frame in path:
+                within, path = within or name, path[: path.index(frame)]
+            path = (*path, frame)
         if path:
+            if node.op == "_Send" and node.attrs.get("client_terminated"):
+                raise _fetched_inside(node, path)
             paths[name] = path
+    if within is not None:  # only now: an op with inputs of two frames says better what is wrong
+        raise _entered_within(nodes[within], paths, nodes)
     return paths
 
 
-def _different_frames(node: Node, paths: Mapping[str, FramePath], nodes: Nodes) -> InvalidArgumentError:
-    sources = dict.fromkeys([*(source for source, _ in node.inputs), *node.controls])
-    places = [
-        f"The input {source!r} is in frame {paths[source][-1]!r}."
-        for source in sources
-        if source in paths and nodes[source].op not in EXIT_OPS
+def _leaving(source: str, paths: Mapping[str, FramePath], nodes: Nodes) -> FramePath:
+    """The frames around the values of a node: those of an Exit are outside of its frame."""
+    path = paths.get(source, ())
+    return path[:-1] if nodes[source].op in EXIT_OPS else path
+
+
+def _sources(node: Node) -> list[str]:
+    return list(dict.fromkeys([*(source for source, _ in node.inputs), *node.controls]))
+
+
+def _different_frames(
+    node: Node, paths: Mapping[str, FramePath], nodes: Nodes, seen: set[str]
+) -> InvalidArgumentError:
+    places = {source: _leaving(source, paths, nodes) for source in _sources(node) if source in seen}
+    first, path = next(iter(places.items()))
+    other, other_path = next(place for place in places.items() if place[1] != path)
+    while path and other_path and path[-1] == other_path[-1]:  # one frame, entered from two others: these are to name
+        first, path = _entering(first, path, paths, nodes), path[:-1]
+        other, other_path = _entering(other, other_path, paths, nodes), other_path[:-1]
+    texts = [
+        f"The input {{{{node {source}}}}} is in frame '{around[-1] if around else ''}'."
+        for source, around in ((first, path), (other, other_path))
     ]
-    return InvalidArgumentError.of(f"{{{{node {node.name}}}}} has inputs from different frames. {' '.join(places)}")
+    inner = first if len(path) > len(other_path) else other
+    return InvalidArgumentError.of(
+        f"{{{{node {node.name}}}}} has inputs from different frames. {' '.join(texts)} {_remedy(inner, paths, nodes)}"
+    )
+
+
+def _entering(name: str, path: FramePath, paths: Mapping[str, FramePath], nodes: Nodes) -> str:
+    """The input of the nearest Enter through which the value of a node has come into its frame."""
+    for node in _behind(name, path, paths, nodes):
+        if node.op in ENTER_OPS and paths.get(node.name) == path:
+            return node.inputs[0][0]
+    return name
+
+
+def _entered_within(enter: Node, paths: Mapping[str, FramePath], nodes: Nodes) -> InvalidArgumentError:
+    source = next(s for s in _sources(enter) if paths.get(s) == paths[enter.name])
+    return InvalidArgumentError.of(
+        f"{{{{node {enter.name}}}}} enters frame '{paths[source][-1]}', but its input {{{{node {source}}}}} is in this"
+        f" frame, not in the frame around it. {_remedy(source, paths, nodes)}"
+    )
+
+
+def _fetched_inside(send: Node, path: FramePath) -> InvalidArgumentError:
+    source = send.inputs[0][0]
+    return InvalidArgumentError.of(
+        f"{{{{node {source}}}}} is fetched, but it is in frame '{path[-1]}' of a while loop and has a value in each"
+        " iteration. Return the value from the loop's body and fetch the loop's result."
+    )
+
+
+def _remedy(inner: str, paths: Mapping[str, FramePath], nodes: Nodes) -> str:
+    """What to do about an op outside of a while loop that depends on ``inner``, which is in the loop's frame."""
+    update = _update_behind(inner, paths, nodes)
+    if update is None:
+        return (
+            f"'{inner}' is run in each iteration of a while loop, and only ops of the loop can depend on it: make the"
+            " op that needs it in the loop's body, or return a value from the body and use the loop's result."
+        )
+    because = "" if update == inner else f"'{inner}' waits for '{update}'. "
+    return (
+        f"{because}'{update}' changes a variable in each iteration of a while loop, so no op outside of the loop can"
+        " wait for it. If it comes from tf.GraphKeys.UPDATE_OPS (batch normalisation in a while_loop, map_fn or"
+        " dynamic_rnn puts it there), leave it out of the control dependencies of the train op, and run it in the"
+        " body: with tf.control_dependencies around the body's results."
+    )
+
+
+def _update_behind(name: str, paths: Mapping[str, FramePath], nodes: Nodes) -> str | None:
+    """The nearest node in the same frame that changes a variable and for which a node waits, or the node itself."""
+    return next((node.name for node in _behind(name, paths[name], paths, nodes) if is_update(node)), None)
+
+
+def _behind(name: str, path: FramePath, paths: Mapping[str, FramePath], nodes: Nodes) -> Iterator[Node]:
+    """The node and those in the same frame, or in frames inside it, for which it waits; the nearest first."""
+    found, known = [name], {name}
+    for current in found:
+        yield nodes[current]
+        fresh = [s for s in _sources(nodes[current]) if s not in known and paths.get(s, ())[: len(path)] == path]
+        known.update(fresh)
+        found += fresh
 
 
 def contract(nodes: Nodes) -> tuple[Nodes, dict[str, Loop]]:

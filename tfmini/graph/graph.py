@@ -38,7 +38,6 @@ class Graph(GraphScopes):
 
     def __init__(self) -> None:
         super().__init__()
-        self._finalized = False
         # By thread: how many ops there were when its block of `building` began, and how deep such blocks are nested.
         self._builders: dict[int, tuple[int, int]] = {}
         self._built = threading.Condition(self._lock)
@@ -86,10 +85,12 @@ class Graph(GraphScopes):
           RuntimeError: the graph is finalized.
           ValueError: the shape function refuses the inputs.
         """
-        if self._finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
-        op = Operation(self, handle, name, inputs, attrs)
+        if self._finalized_at is not None:
+            self._refuse_change(f"the op '{name}' of type {handle.name}")
         state = self.scopes
+        if state.colocation:
+            state.check_colocation(self, name)
+        op = Operation(self, handle, name, inputs, attrs)
         op._control_flow_context = state.control_flow_context
         confined = [t.op for t in inputs if t.op._control_flow_context is not None]
         if confined:
@@ -209,14 +210,15 @@ class Graph(GraphScopes):
     @property
     def finalized(self) -> bool:
         """Whether the graph is read-only."""
-        return self._finalized
+        return self._finalized_at is not None
 
     def finalize(self) -> None:
         """Makes the graph read-only, so that it can be shared and cannot grow in a loop."""
-        self._finalized = True
+        if self._finalized_at is None:
+            self._finalized_at = capture_stack()
 
     def _unsafe_unfinalize(self) -> None:
-        self._finalized = False
+        self._finalized_at = None
 
     @property
     def building_function(self) -> bool:
@@ -310,6 +312,13 @@ class Graph(GraphScopes):
                 f"Cannot use the given session to {_NOUNS[kind]} graph is different from the session's graph."
             )
         return session.run(element, feed_dict)
+
+    def is_inside(self, other: Graph) -> bool:
+        """Whether this is the graph of a function that is traced in ``other`` or in a function inside it."""
+        around = self.outer
+        while around is not None and around is not other:
+            around = around.outer
+        return around is not None
 
     def capture(self, tensor: Tensor) -> Tensor:
         """Makes another graph's tensor available in this one. Only the graph of a function can.

@@ -90,8 +90,11 @@ class LoopDrivers:
             switch = self._add(f"{base}/Switch", "Switch", device, [(merge, 0), (predicate, 0)])
             self._put(Node(next_name, "NextIteration", device, [(switch, 1)], (), dict(_T)))
             self._live_with_the_loop(path, device, cross)
-        for device in {device for _, device, _, _ in self._made}:
-            self._result.parts[device] = in_topological_order(self._result.parts[device])
+        if self._paths:
+            # The Merge that begins an iteration may come after the first `_Recv` that waits for it, whether it is a
+            # driver's or the graph's own: the counter of a loop's gradient is made last.
+            parts = self._result.parts
+            parts.update({device: in_topological_order(part) for device, part in parts.items()})
 
     def _live_with_the_loop(self, path: FramePath, device: str, cross: Callable[[Endpoint, str], str]) -> None:
         """Keeps the driver from running if the loop is in a branch that is not taken.

@@ -105,6 +105,47 @@ def test_switch_case_runs_the_branch_of_the_index_or_the_default(index: int, res
     assert run(tf.switch_case(i, branches, default=lambda: tf.constant(-1))) == result
 
 
+@pytest.mark.parametrize("index", [-1, 0, 149, 299, 300])
+def test_switch_case_of_three_hundred_branches(index: int) -> None:
+    i = tf.placeholder(tf.int32, [])
+    branches = [lambda k=k: tf.constant(k) for k in range(300)]
+    fetches = [tf.switch_case(i, branches), tf.switch_case(i, branches, default=lambda: tf.constant(-7))]
+    inside = 0 <= index < 300
+    assert run(fetches, {i: index}) == [index if inside else 299, index if inside else -7]
+
+
+def test_case_of_many_branches() -> None:
+    """Each is a cond in the branch of the one before."""
+    x = tf.placeholder(tf.int32, [])
+    y = tf.case([(tf.equal(x, k), lambda k=k: tf.constant(k * k)) for k in range(150)], lambda: tf.constant(-1))
+    with tf.Session() as session:
+        assert [session.run(y, {x: value}) for value in (0, 20, 100, 149, 150)] == [0, 400, 10000, 22201, -1]
+
+
+def _nested_switches(x: Any, depth: int) -> Any:
+    """``x`` plus the number of thresholds 0, 1, … below it, in conds that are nested in each other."""
+    value, left = x, []
+    for k in range(depth):
+        lower, value = tf.raw_ops.Switch(data=value, pred=x > float(k))
+        left.append(lower)
+        value = value + 1.0
+    return tf.raw_ops.Merge(inputs=[*left, value])[0]
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_three_hundred_nested_conditionals_compile(in_loop: bool) -> None:
+    x = tf.placeholder(tf.float32, [])
+    if in_loop:
+        y = tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, _nested_switches(a, 300)), [0, x])[1]
+    else:
+        y = _nested_switches(x, 300)
+    expected = {-1.0: -1.0, 0.5: 3.5, 150.5: 601.5, 900.0: 1500.0}
+    if not in_loop:
+        expected = {-1.0: -1.0, 0.5: 1.5, 150.5: 301.5, 900.0: 1200.0}
+    with tf.Session() as session:
+        assert {value: session.run(y, {x: value}) for value in expected} == expected
+
+
 @pytest.mark.parametrize("name", ["cond_nested", "while_nested", "cond_in_while", "while_in_cond", "while"])
 @pytest.mark.parametrize("scope", ["", "scope"])
 def test_contexts_are_exported_to_a_meta_graph_and_imported(name: str, scope: str) -> None:

@@ -131,3 +131,11 @@ def test_gradients_may_be_on_another_device_than_their_loop(taken: bool, expecte
         (grad,) = tf.gradients(z, x)
     with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
         assert session.run(grad, {pred: taken}) == expected
+
+
+def test_slices_are_the_gradient_of_a_loop_variable_that_forgets_its_last_value() -> None:
+    """The gradient of a gather comes into the backprop loop as slices, of which the next iteration has none."""
+    x = tf.placeholder(tf.float32, [None, 2])
+    y = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, x * tf.cast(i + 1, tf.float32)), [0, x])[1]
+    (grad,) = tf.gradients(tf.gather(y, [1, 1, 0]), [x])
+    assert run(grad, {x: np.ones([3, 2])}).tolist() == [[3.0, 3.0], [6.0, 6.0], [0.0, 0.0]]

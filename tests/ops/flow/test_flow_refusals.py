@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -207,7 +208,123 @@ def test_case_checks_in_the_step_how_many_conditions_are_true() -> None:
 def test_inputs_from_different_frames_are_named() -> None:
     data = tf.placeholder(tf.float32, [])
     enters = [tf.raw_ops.Enter(data=data, frame_name=name) for name in ("one", "two")]
-    with tf.Session() as session, pytest.raises(
-        tf.errors.InvalidArgumentError, match="has inputs from different frames.*'Enter'.*'one'.*'Enter_1'.*'two'"
-    ):
+    pattern = "has inputs from different frames.*node Enter .*'one'.*node Enter_1 .*'two'"
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=pattern):
         session.run(tf.add(*enters), {data: 1.0})
+
+
+def test_a_value_that_is_fed_into_a_loop_is_refused() -> None:
+    """A client's value has no iterations; the compiler had looked for it in vain (KeyError)."""
+    with tf.Graph().as_default() as graph:
+        tf.while_loop(lambda i: i < tf.placeholder_with_default(3, [], name="limit"), lambda i: i + 1, [0], name="loop")
+        copy = tf.Graph()
+        with copy.as_default():  # as in an imported graph, whose loops are only nodes
+            tf.import_graph_def(graph.as_graph_def(), name="")
+    limit = next(op for op in copy.get_operations() if op.name.endswith("limit")).outputs[0]
+    exit_op = next(op for op in copy.get_operations() if op.type == "Exit")
+    with tf.Session(graph=copy) as session:
+        assert session.run(exit_op.outputs[0]) == 3
+        with pytest.raises(tf.errors.InvalidArgumentError, match="has inputs from different frames"):
+            session.run(exit_op.outputs[0], {limit: 5})
+
+
+def _loop_with_an_update(where: Any) -> tuple[tf.Operation, tf.Tensor, tf.Variable]:
+    """The update in a loop's body, the loop's result, and the weight that the body multiplies with."""
+    found = []
+    weight = tf.get_variable("weight", [], initializer=tf.ones_initializer())
+    count = tf.get_variable("count", [], initializer=tf.zeros_initializer(), trainable=False, use_resource=where)
+
+    def body(i: Any, a: Any) -> Any:
+        update = tf.assign_add(count, 1.0, name="update")
+        found.append(update if isinstance(update, tf.Operation) else update.op)
+        return i + 1, a * weight
+
+    result = tf.while_loop(lambda i, a: i < 3, body, [0, 1.0], name="loop")[1]
+    return found[0], result, weight
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_an_op_outside_that_waits_for_one_inside_names_both_and_their_frames(use_resource: bool) -> None:
+    update, result, _ = _loop_with_an_update(use_resource)
+    with tf.control_dependencies([update]):
+        outside = tf.identity(result, name="outside")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            session.run(outside)
+    text = caught.value.message
+    assert "node outside (" in text and "has inputs from different frames" in text
+    assert re.search(r"node loop/Exit_1 \(.*is in frame ''", text)
+    assert re.search(rf"node {update.name} \(.*is in frame 'loop/while_context'", text)
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_training_after_an_update_in_a_loop_says_what_to_do(use_resource: bool) -> None:
+    update, result, weight = _loop_with_an_update(use_resource)
+    with tf.control_dependencies([update]):
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(result, var_list=[weight])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            session.run(train)
+    text = caught.value.message
+    assert "is in frame ''" in text and "is in frame 'loop/while_context'" in text
+    assert f"'{update.name}' changes a variable in each iteration of a while loop" in text
+    assert "leave it out of the control dependencies of the train op" in text
+
+
+@pytest.mark.parametrize("loop", ["while_loop", "map_fn", "dynamic_rnn"])
+def test_batch_normalization_in_a_loop_says_what_to_do(loop: str) -> None:
+    def normalize(x: Any) -> Any:
+        return tf.layers.batch_normalization(x, training=True, name="norm", reuse=tf.AUTO_REUSE)
+
+    class Cell(tf.nn.rnn_cell.BasicRNNCell):  # type: ignore[misc]
+        def call(self, inputs: Any, state: Any) -> Any:
+            output, state = super().call(inputs, state)
+            return normalize(output), state
+
+    x = tf.ones([3, 4])
+    if loop == "while_loop":
+        y = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, normalize(a)), [0, x])[1]
+    elif loop == "map_fn":
+        y = tf.map_fn(lambda row: normalize(tf.reshape(row, [2, 2])), x)
+    else:
+        y = tf.nn.dynamic_rnn(Cell(2), tf.ones([2, 3, 4]), dtype=tf.float32)[0]
+    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(y))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"AssignMovingAvg.*UPDATE_OPS \(batch normalisation"):
+            session.run(train)
+
+
+def _imported_beside_a_loop(op: str, inputs: list[str]) -> None:
+    """Imports a loop together with a node ``out`` outside of it, which can use what is inside."""
+    with tf.Graph().as_default() as graph:
+        step = lambda i, a: (i + 1, tf.add(a, 1.0, name="inner"))  # noqa: E731
+        tf.while_loop(lambda i, a: i < 3, step, [0, 0.0], name="loop")
+        tf.constant(2.0, name="two")
+    node = graph.as_graph_def()
+    out = node.node.add(name="out", op=op, input=inputs)
+    if op != "NoOp":
+        out.attr["T"].type = tf.float32.as_datatype_enum
+    tf.import_graph_def(node, name="")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [("Mul", ["loop/inner", "two"]), ("Mul", ["two", "loop/inner"]), ("Neg", ["two", "^loop/inner"]),
+     ("NoOp", ["^loop/Exit", "^loop/inner"])],
+)  # fmt: skip
+def test_imported_ops_outside_a_loop_that_need_one_inside(op: str, inputs: list[str]) -> None:
+    _imported_beside_a_loop(op, inputs)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        session.run("out" if op == "NoOp" else "out:0")
+    assert "node out (" in caught.value.message and "node loop/inner (" in caught.value.message
+    assert "is in frame ''" in caught.value.message and "is in frame 'loop/while_context'" in caught.value.message
+
+
+def test_a_fetch_inside_a_loop_is_refused() -> None:
+    _imported_beside_a_loop("Neg", ["loop/inner"])
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="out .*fetch the loop's result"):
+        session.run("out:0")

@@ -81,3 +81,59 @@ def test_a_loop_variable_may_become_a_reference() -> None:
         lambda i, _: i < 3, lambda i, _: (i + 1, tf.scatter_update(v, i, 10.0)), [0, tf.identity(v)]
     )
     assert run(last).tolist() == [10.0, 10.0, 10.0]
+
+
+def _even(i: Any, a: Any, value: Any) -> Any:
+    return tf.cond(tf.equal(i % 2, 0), value, lambda: a)
+
+
+def _inner_loop(body: Any) -> Any:
+    return lambda v, x, i, a: tf.while_loop(
+        lambda j, _: j < tf.cast(tf.reduce_sum(x) / 3.0, tf.int32), lambda j, b: (j + 1, b + body(v, x, j, b)), [0, a]
+    )[1]
+
+
+READS: dict[str, Any] = {
+    "one branch": lambda v, x, i, a: _even(i, a, lambda: tf.reduce_sum(v * x)),
+    "both branches": lambda v, x, i, a: tf.cond(i < 1, lambda: tf.reduce_sum(v * v), lambda: tf.reduce_sum(v * x)),
+    "no branch that is taken": lambda v, x, i, a: tf.cond(i > 99, lambda: tf.reduce_sum(v * x), lambda: tf.sin(a)),
+    "nested": lambda v, x, i, a: _even(i, a, lambda: _even(i + 1, a, lambda: tf.reduce_sum(v * x))),
+    "rows": lambda v, x, i, a: tf.reduce_sum(tf.gather(v, [i % 2])) * 2.0,
+    "rows in a branch": lambda v, x, i, a: _even(i, a, lambda: tf.reduce_sum(tf.gather(v, [1, 0, 1]))),
+    "rows and the whole": lambda v, x, i, a: tf.cond(
+        i < 1, lambda: tf.reduce_sum(tf.gather(v, [1, 0, 1])), lambda: tf.reduce_sum(v * x)
+    ),
+}  # fmt: skip
+READS |= {f"{name}, in an inner loop": _inner_loop(body) for name, body in READS.items()}
+
+
+def _gradient_by(read: Any, use_resource: bool, is_known: bool) -> list[Any]:
+    """The gradients of a loop by the variable that its body reads and by a tensor, whose shapes may be unknown."""
+    values = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    with tf.Graph().as_default():
+        start: Any = values if is_known else lambda: tf.placeholder_with_default(values, [None, None])
+        v = tf.get_variable("v", initializer=start, validate_shape=is_known, use_resource=use_resource)
+        x = tf.placeholder_with_default(np.ones([2, 3], np.float32), [2, 3] if is_known else [None, None])
+        body = lambda i, a: (i + 1, a * 0.5 + read(v, x, i, a))  # noqa: E731
+        y = tf.while_loop(lambda i, _: i < 3, body, [0, 0.5])[1]
+        by_v, by_x = tf.gradients(y, [v, x])
+        fetches = [y, tf.convert_to_tensor(by_v), *([] if by_x is None else [by_x])]
+        return run(fetches)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("name", READS)
+def test_resource_variables_in_loops_have_the_gradients_of_reference_variables(name: str, is_known: bool) -> None:
+    expected = _gradient_by(READS[name], False, True)
+    for found, value in zip(_gradient_by(READS[name], True, is_known), expected, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-6)
+
+
+def test_a_handle_may_be_a_loop_variable() -> None:
+    v = tf.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+
+    def body(i: Any, a: Any, handle: Any) -> Any:
+        return i + 1, a * tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32), handle
+
+    y = tf.while_loop(lambda i, *_: i < 3, body, [0, tf.constant([1.0, 1.0]), v.handle])[1]
+    np.testing.assert_allclose(run([y, *tf.gradients(y, [v.handle])]), [[1.0, 8.0], [3.0, 12.0]])

@@ -15,8 +15,8 @@ from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.joining import stack
 from tfmini.ops.debugging.assertion import Assert
-from tfmini.ops.flow.cond import cond
-from tfmini.ops.math.comparison import equal, less_equal
+from tfmini.ops.flow.cond import cond, first_true
+from tfmini.ops.math.comparison import greater_equal, less, less_equal, logical_and
 from tfmini.ops.math.reduce_functions import reduce_sum
 
 _log = logging.getLogger("tensorflow")
@@ -45,15 +45,11 @@ def case(
     with name_scope(name, "case", predicates):
         if default is None:
             default, pairs = _last_as_default(pairs), pairs[:-1]
-        chosen: Branch = default
-        # The first condition is outermost.
-        for predicate, function in reversed(pairs):
-            chosen = partial(cond, predicate, true_fn=function, false_fn=chosen, strict=strict)
         if not exclusive:
-            return chosen()
+            return first_true(pairs, default, strict)
         text = "Input error: exclusive=True"
         with control_dependencies([_at_most([pred for pred, _ in pairs], 1, text)]):
-            return chosen()
+            return first_true(pairs, default, strict)
 
 
 def _checked_pairs(pairs: Any, exclusive: bool, name: str) -> list[Pair]:
@@ -116,7 +112,8 @@ def _last_as_default(pairs: list[Pair]) -> Branch:
 def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case") -> Any:
     """Returns the result of the function number ``branch_index`` (``tf.switch_case``).
 
-    It is built of nested conds; TensorFlow has an op with functions.
+    It is built of conds that halve the indices, so it costs the logarithm of their number; TensorFlow has an op with
+    functions.
 
     Args:
       branch_index: an integer tensor.
@@ -130,15 +127,22 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = Non
     """
     functions = _checked_functions(branch_index, branch_fns)
     with name_scope(name, "case", [branch_index]):
-        chosen: Branch = functions[-1] if default is None else default
-        numbered = list(enumerate(functions))
-        for index, function in reversed(numbered if default is not None else numbered[:-1]):
-            chosen = _one_of_two(branch_index, index, function, chosen)
-        return chosen()
+        if default is None:
+            *functions, default = functions
+        if not functions:
+            return default()
+        known = logical_and(greater_equal(branch_index, 0), less(branch_index, len(functions)))
+        return cond(known, lambda: _halved(branch_index, 0, functions), default, strict=True)
 
 
-def _one_of_two(branch_index: Tensor, index: int, function: Branch, other: Branch) -> Branch:
-    return lambda: cond(equal(branch_index, index), function, other, strict=True)
+def _halved(index: Tensor, first: int, functions: list[Branch]) -> Any:
+    """The result of the function ``index - first``, which is one of them."""
+    if len(functions) == 1:
+        return functions[0]()
+    middle = len(functions) // 2
+    parts = [(first, functions[:middle]), (first + middle, functions[middle:])]
+    lower, upper = (partial(_halved, index, *part) for part in parts)
+    return cond(less(index, first + middle), lower, upper, strict=True)
 
 
 def _checked_functions(branch_index: Any, branch_fns: Any) -> list[Branch]:

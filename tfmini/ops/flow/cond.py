@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -51,18 +52,75 @@ def cond(
         raise TypeError("true_fn must be callable.")
     if not callable(false_fn):
         raise TypeError("false_fn must be callable.")
-    with name_scope(name, "cond", [pred]):
-        if isinstance(pred, bool):
+    return first_true([(pred, true_fn)], false_fn, strict, name)
+
+
+def first_true(pairs: list[tuple[Any, Branch]], default: Branch, strict: bool = False, name: str | None = None) -> Any:
+    """Nested conds: the result of the first function whose predicate is true, else that of ``default``.
+
+    A level takes no frame of Python's stack, so that hundreds of branches can be built.
+
+    Args:
+      pairs: (scalar bool tensor, function); the first one is the outermost cond.
+      default: as the functions.
+      strict, name: as for `cond`.
+    """
+    levels: list[_Level] = []
+    with ExitStack() as stack:
+        for pred, function in pairs:
+            levels.append(_Level(pred, function, strict, name))
+            stack.push(levels[-1])
+            levels[-1].begin()
+        result = default()
+        for level in reversed(levels):
+            result = level.end(result)
+    return result
+
+
+class _Level:
+    """One of nested conds, while the functions of the others are called."""
+
+    def __init__(self, pred: Any, true_fn: Branch, strict: bool, name: str | None) -> None:
+        self.pred, self.true_fn, self.strict, self.name = pred, true_fn, strict, name
+        self.scope, self.branch = ExitStack(), ExitStack()
+
+    def begin(self) -> None:
+        """Builds the true branch, and enters the false one."""
+        self.scope.enter_context(name_scope(self.name, "cond", [self.pred]))
+        if isinstance(self.pred, bool):
             raise TypeError("pred must not be a Python bool")
-        contexts = _contexts(pred)
-        branches = ((contexts[0], true_fn, "true_fn"), (contexts[1], false_fn, "false_fn"))
-        originals, results = zip(*(_build(*branch, strict=strict) for branch in branches))
-        merged = _merge(originals, results)
-        if contexts[0].outer_context is None:
+        self.contexts = _contexts(self.pred)
+        context = self.contexts[0]
+        with inside(context):
+            count = context.summaries()
+            self.if_true = self._result(context, "true_fn", self.true_fn(), count)
+        self.branch.enter_context(inside(self.contexts[1]))
+        self.count = self.contexts[1].summaries()
+
+    def end(self, original: Any) -> Any:
+        """Leaves the false branch, whose function returned ``original``, and merges both."""
+        context = self.contexts[1]
+        if_false = self._result(context, "false_fn", original, self.count)
+        self.branch.close()
+        merged = _merge(*zip(self.if_true, if_false))
+        if context.outer_context is None:
             # A nested context is exported with its outer context.
-            for context in contexts:
+            for context in self.contexts:
                 add_to_collection(GraphKeys.COND_CONTEXT, context)
-        return merged if strict else unpack_if_single(merged)
+        self.scope.close()
+        return merged if self.strict else unpack_if_single(merged)
+
+    def _result(self, context: CondContext, name: str, original: Any, summaries: int) -> tuple[Any, Any]:
+        """A function's result, and the branch's output tensors in the same structure."""
+        original, result = context.branch_outputs(original, summaries)
+        if original is None:
+            raise ValueError(f"{name} must have a return value.")
+        context.ExitResult(result)
+        return original if self.strict else unpack_if_single(original), result
+
+    def __exit__(self, *error: Any) -> None:
+        self.branch.__exit__(*error)
+        self.scope.__exit__(*error)
 
 
 def _branch(name: str, function: Branch | None, old_name: str, old_function: Branch | None) -> Any:
@@ -83,16 +141,6 @@ def _contexts(pred: Any) -> tuple[CondContext, CondContext]:
     for tensor in (if_true, *pivots, pred):
         tensor.graph.prevent_fetching(tensor.op)
     return CondContext(pred, pivots[0], branch=1), CondContext(pred, pivots[1], branch=0)
-
-
-def _build(context: CondContext, function: Branch, name: str, strict: bool) -> tuple[Any, Any]:
-    """Calls a branch's function; returns (its result, the branch's output tensors in the same structure)."""
-    with inside(context):
-        original, result = context.BuildCondBranch(function)
-        if original is None:
-            raise ValueError(f"{name} must have a return value.")
-        context.ExitResult(result)
-    return original if strict else unpack_if_single(original), result
 
 
 def _merge(originals: tuple[Any, ...], results: tuple[Any, ...]) -> Any:

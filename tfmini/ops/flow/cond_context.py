@@ -71,6 +71,17 @@ class CondContext(ControlFlowContext):
         name = val.name
         if name in self._values:
             return self._external_values.get(name, val)
+        # From the outside in: a call per level would be too deep for Python if there are hundreds.
+        chain = [self]
+        while isinstance(outer := chain[-1]._outer_context, CondContext) and name not in outer._values:
+            chain.append(outer)
+        for context in reversed(chain):
+            result = context._switched(val)
+        return result
+
+    def _switched(self, val: Tensor) -> Tensor:
+        """A value from outside, which the context around knows, as it is in this branch."""
+        name = val.name
         self._values.add(name)
         outside = self._outside(val)
         with control_dependencies(None):
@@ -120,9 +131,16 @@ class CondContext(ControlFlowContext):
           (the result of ``fn``, the same structure with tensors for operations and arrays); both are
           None when ``fn`` returns nothing.
         """
+        count = self.summaries()
+        return self.branch_outputs(fn(), count)
+
+    def summaries(self) -> int:
+        """How many summaries the graph has, for `branch_outputs`."""
+        return len(self._graph.get_collection_ref(GraphKeys._SUMMARY_COLLECTION))
+
+    def branch_outputs(self, original: Any, count: int) -> tuple[Any, Any]:
+        """What `BuildCondBranch` returns for a function that returned ``original``; ``count`` summaries were before."""
         summaries = self._graph.get_collection_ref(GraphKeys._SUMMARY_COLLECTION)
-        count = len(summaries)
-        original = fn()
         added = summaries[count:]
         if added:
             # A summary of a branch runs with the branch; it cannot be fetched from outside.

@@ -192,3 +192,13 @@ def inside(context: ControlFlowContext | None) -> Iterator[None]:
         yield
     finally:
         context.Exit()
+
+
+@contextmanager
+def outside(context: ControlFlowContext) -> Iterator[None]:
+    """While it lasts, new ops are made where they were made before ``context``, the current one, was entered."""
+    context.Exit()
+    try:
+        yield
+    finally:
+        context.Enter()

@@ -26,7 +26,13 @@ from tfmini.ops.flow.loop_accumulators import accumulate
 from tfmini.ops.flow.loop_state import GradLoopState
 from tfmini.ops.flow.while_context import WhileContext
 from tfmini.ops.flow.while_loop import add_back_edge
-from tfmini.ops.flow.zeros_of_branches import zeros_in_loop, zeros_outside_loops
+from tfmini.ops.flow.zeros_of_branches import (
+    sizes_of,
+    value_dtype,
+    value_shape,
+    zeros_in_loop,
+    zeros_outside_loops,
+)
 from tfmini.ops.gradients import backprop as gradients
 from tfmini.ops.gradients.inputs import is_trainable
 from tfmini.ops.math.comparison import equal
@@ -263,18 +269,20 @@ class FlowGradients(gradients.ControlFlowGradients):
         """Zeros for an exit without consumers, in the context of the call of ``tf.gradients``."""
         forward = tensor.op._control_flow_context
         outer = self.states.get(while_context_of(forward.outer_context))
-        raw = tensor.raw_shape
+        raw, dtype = value_shape(tensor), value_dtype(tensor)
         known = raw is not None and None not in raw
         if outer is None:
-            return zeros(raw, tensor.dtype) if known else zeros_like(tensor, optimize=False)
+            if known or tensor.dtype.name == "resource":
+                return zeros(raw if known else sizes_of(tensor), dtype)
+            return zeros_like(tensor, optimize=False)
         if known:
             with inside(outer.grad_context):
-                return zeros(raw, tensor.dtype)
+                return zeros(raw, dtype)
         with inside(forward.outer_context):
-            sizes = shape_internal(tensor, optimize=False)
+            sizes = sizes_of(tensor)
         history = outer.add_forward_accumulator(sizes)
         with inside(outer.grad_context):
-            return zeros(outer.add_accumulated_value(history, sizes), tensor.dtype)
+            return zeros(outer.add_accumulated_value(history, sizes), dtype)
 
     def zeros_like(self, op: Operation, index: int) -> Tensor | None:
         if is_loop_switch(op):
@@ -315,10 +323,11 @@ def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = F
             following = flow.next_iteration(constant(0, dtype=first.dtype, shape=raw))
     else:
         entered = first.op.inputs[0]
-        with inside(context.outer_context):
-            value = entered if keep_value else zeros(shape_internal(entered, optimize=False), entered.dtype)
+        if not keep_value:
+            with inside(context.outer_context):
+                entered = zeros(shape_internal(entered, optimize=False), entered.dtype)
         with inside(context):
-            following = flow.next_iteration(value)
+            following = flow.next_iteration(context.enter(entered, is_constant=True))
     merge.op._update_input(1, following)
 
 

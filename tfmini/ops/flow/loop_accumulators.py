@@ -9,10 +9,10 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.shape import shape_internal
 from tfmini.ops.flow import flow_ops as flow
-from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.control_flow_context import inside, outside
 from tfmini.ops.flow.while_context import WhileContext
+from tfmini.ops.flow.zeros_of_branches import sizes_of, value_shape
 from tfmini.ops.math.elementwise import add, maximum
 
 
@@ -32,9 +32,8 @@ def accumulate(context: WhileContext, op: Operation, grad: Any) -> Any:
 
 
 def _accumulate_dense(context: WhileContext, op: Operation, grad: Tensor) -> Tensor:
-    context.Exit()
-    start = _zeros_outside(context, op, grad)
-    context.Enter()
+    with outside(context):
+        start = _zeros_outside(context, op, grad)
     context.AddName(start.name)
     entered = context.enter(start, name="b_acc")
     context.loop_enters.append(entered)
@@ -58,23 +57,21 @@ def _zeros_outside(context: WhileContext, op: Operation, grad: Tensor) -> Tensor
         # In a nested loop, the shape is that of the outer loop's forward iteration.
         state = context.grad_state
         with inside(state.forward_context.outer_context):
-            sizes = shape_internal(value, optimize=False)
+            sizes = sizes_of(value)
         outer_state = state.outer_grad_state
         history = outer_state.add_forward_accumulator(sizes)
         with inside(outer):
             return zeros(outer_state.add_accumulated_value(history, sizes), grad.dtype)
     with inside(outer):
-        return zeros(shape_internal(value, optimize=False), grad.dtype)
+        return zeros(sizes_of(value), grad.dtype)
 
 
 def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices) -> IndexedSlices:
     """All rows of all iterations, concatenated after a row of zeros."""
-    context.Exit()
-    with inside(context.outer_context):
+    with outside(context), inside(context.outer_context):
         starts = [constant([0], grad.indices.dtype), _zero_row(op, grad.values)]
         if grad.dense_shape is not None:
             starts.append(_zero_shape(op, grad.dense_shape))
-    context.Enter()
     for start in starts:
         context.AddName(start.name)
     # The number of rows grows, so the loop variables get less specific shapes than their initial values.
@@ -103,10 +100,8 @@ def _zero_row(op: Operation, values: Tensor) -> Tensor:
     if raw is not None and None not in raw:
         return constant(0, values.dtype, shape=(1, *raw[1:]), name="b_acc")
     source = op.inputs[0]
-    if source.handle_data is not None and source.handle_data[1] is not None:
-        row: Any = list(source.handle_data[1][1:])
-    else:
-        row = shape_internal(source, optimize=False)[1:]
+    known = value_shape(source) if source.dtype.name == "resource" else None
+    row: Any = sizes_of(source)[1:] if known is None or None in known else list(known[1:])
     return zeros(concat([[1], row], 0), dtype=values.dtype)
 
 
@@ -114,5 +109,5 @@ def _zero_shape(op: Operation, dense_shape: Tensor) -> Tensor:
     raw = dense_shape.raw_shape
     if raw is not None and None not in raw:
         return constant(0, dense_shape.dtype, shape=raw)
-    sizes = shape_internal(op.inputs[0], optimize=False, out_type=dense_shape.dtype)
+    sizes = sizes_of(op.inputs[0], dense_shape.dtype)
     return zeros_like(sizes, optimize=False)

@@ -19,7 +19,7 @@ from tfmini.ops.control import control_trigger
 from tfmini.ops.flow import flow_ops as flow
 from tfmini.ops.flow import stacks
 from tfmini.ops.flow.cond_context import CondContext
-from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.control_flow_context import inside, outside
 from tfmini.ops.flow.while_context import WhileContext, is_loop_constant
 from tfmini.ops.math.comparison import greater_equal
 from tfmini.ops.math.elementwise import add, subtract
@@ -243,17 +243,15 @@ class GradLoopState:
             return self.grad_context.AddValue(value)
         if value.op.type == "Const":
             return constant(constant_value(value), dtype=value.dtype)
-        self.grad_context.Exit()
-        history = state.add_forward_accumulator(value)
-        self.grad_context.Enter()
+        with outside(self.grad_context):
+            history = state.add_forward_accumulator(value)
         popped = state.add_accumulated_value(history, value)
         return popped if state is self else self.grad_context.AddValue(popped)
 
     def remembered(self, value: Tensor, dead_branch: bool = False) -> Tensor:
         """Pushes ``value`` in the forward loop and pops it in the backprop loop, whose context is active."""
-        self.grad_context.Exit()
-        history = self.add_forward_accumulator(value, dead_branch)
-        self.grad_context.Enter()
+        with outside(self.grad_context):
+            history = self.add_forward_accumulator(value, dead_branch)
         return self.add_accumulated_value(history, value, dead_branch)
 
 

@@ -20,36 +20,47 @@ from tfmini.ops.array.shape import shape_internal
 from tfmini.ops.flow import flow_ops as flow
 from tfmini.ops.flow.control_flow_context import inside
 from tfmini.ops.flow.loop_state import GradLoopState
+from tfmini.shapes import RawShape
 
 
 def _is_handle(tensor: Tensor) -> bool:
     return tensor.dtype.name == "resource"
 
 
-def _value_dtype(handle: Tensor) -> dtypes.DType:
-    return dtypes.float32 if handle.handle_data is None else handle.handle_data[0]
+def value_dtype(value: Tensor) -> dtypes.DType:
+    """The dtype of a tensor, or of the variable behind a handle."""
+    if not _is_handle(value):
+        return value.dtype.base_dtype
+    return dtypes.float32 if value.handle_data is None else value.handle_data[0]
 
 
-def _sizes(value: Tensor) -> Tensor:
+def value_shape(value: Tensor) -> RawShape:
+    """The static shape of a tensor, or of the variable behind a handle."""
+    if not _is_handle(value):
+        return value.raw_shape
+    return None if value.handle_data is None else value.handle_data[1]
+
+
+def sizes_of(value: Tensor, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of a tensor, or of the variable behind a handle."""
     if _is_handle(value):
-        return handle_of("VariableShape")(value)
-    return shape_internal(value, optimize=False)
+        return handle_of("VariableShape")(value, out_type=out_type)
+    return shape_internal(value, optimize=False, out_type=out_type)
 
 
 def zeros_outside_loops(op: Operation, index: int) -> Tensor:
     """Zeros like output ``index`` of an op that is in no loop."""
     value = op.outputs[index]
-    dtype = _value_dtype(value) if _is_handle(value) else value.dtype.base_dtype
+    dtype = value_dtype(value)
     context = op._control_flow_context
     if op.type not in SWITCH_OPS or context is None:
-        return zeros(_sizes(value), dtype) if _is_handle(value) else zeros_like(value, optimize=False)
+        return zeros(sizes_of(value), dtype) if _is_handle(value) else zeros_like(value, optimize=False)
     other: Tensor = flow.switch(op.inputs[0], context.pred)[1 - context.branch]
     pivot = identity(other)
     if _is_handle(value):
         with control_dependencies([pivot]):
-            return zeros(_sizes(other), dtype)
-    sizes = _sizes(other)
+            return zeros(sizes_of(other), dtype)
+    sizes = sizes_of(other)
     # An op without inputs would run whichever branch is taken.
     with control_dependencies([pivot]):
         return zeros(sizes, dtype)
@@ -95,5 +106,5 @@ def _sizes_of_dead_branch(op: Operation) -> Tensor:
 def _zeros_of_handle(state: GradLoopState, op: Operation, value: Tensor, is_dead_branch: bool) -> Tensor:
     """Zeros like the variable of a handle. A handle is a loop invariant, so the backprop loop can read the shape."""
     handle = op.inputs[0] if is_dead_branch else value
-    result = zeros(_sizes(handle), _value_dtype(handle))
+    result = zeros(sizes_of(handle), value_dtype(handle))
     return _on_other_branch(state, op, result) if is_dead_branch else result

@@ -191,8 +191,9 @@ class DirectMaster:
         return found
 
     def reset(self, containers: Sequence[str]) -> None:
-        """Clears containers of the master's own task and closes the session."""
-        self._master.worker.cleanup_all(containers)
+        """Clears containers of the master's own task, unless the session's are its own, and closes the session."""
+        if not self._options.isolate_session_state:
+            self._master.worker.cleanup_all(containers)
         if self._session is not None:
             self._session.close("This session was reset by its own process. Make a new one.", errors.AbortedError.of)
 

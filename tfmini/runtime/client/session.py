@@ -21,7 +21,7 @@ from tfmini.graph.node import node_of, nodes_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
-from tfmini.runtime.client.call import Call, frozen
+from tfmini.runtime.client.call import Call, key_to_remember, nested_key
 from tfmini.runtime.client.feeds import converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
@@ -57,7 +57,8 @@ class BaseSession:
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph: Graph = graph if graph is not None else get_default_graph()
-        self._target = (target.decode() if isinstance(target, bytes) else target) or targets.default_target()
+        self._target = (target.decode() if isinstance(target, bytes) else target) or ""
+        self._host = self._target or targets.default_target()  # of the master; "": in this process
         self._config = config
         self._options = SessionOptions.from_proto(config)
         self._closed = False
@@ -73,12 +74,13 @@ class BaseSession:
         self._master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
-        if not self._target:
-            master = DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
+        server = targets.server_at(targets.address_of_target(self._host)) if self._host else None
+        if not self._target:  # its variables are its own, even where its collectives are a server's
+            options = replace(self._options, cluster=(), isolate_session_state=server is not None)
+            master = DirectMaster(_local_master(options) if server is None else server.master, options, self._host)
             _local_masters.add(master)
             return master
-        address = targets.address_of_target(self._target)
-        server = targets.server_at(address)
+        address = targets.address_of_target(self._host)
         if server is not None:
             return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
@@ -126,28 +128,27 @@ class BaseSession:
         return call.result(found, values)
 
     def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
-        key: Any
         try:
-            wanted = tuple(fetches) if type(fetches) is list else fetches
-            key = (wanted, type(fetches), tuple(feed_dict) if feed_dict else None)
-            call = self._calls.get(key)
+            feeds = tuple(feed_dict) if feed_dict else None
+            wanted = tuple(fetches) if type(fetches) is list else fetches  # `quick_key`, without a function's call
+            call = self._calls.get((wanted, type(fetches), feeds))
         except TypeError:  # something in it cannot be hashed, or feed_dict is no dict
-            key, call = self._find_nested_call(fetches, feed_dict)
+            call = None
+        if call is None:
+            call = self._find_nested_call(fetches, feed_dict)
         if call is not None:
             if not feed_dict:
                 return call, []
             return call, [convert(value) for convert, value in zip(call.converters, feed_dict.values())]
-        return self._new_call(key, fetches, feed_dict)
+        return self._new_call(fetches, feed_dict)
 
-    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> tuple[Any, Call | None]:
-        """The key of a call whose fetches are nested in lists and dicts, as those of hooks are, and the call."""
+    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> Call | None:
         try:
-            key = (frozen(fetches), dict, tuple(feed_dict) if feed_dict else None)
-            return key, self._calls.get(key)
+            return self._calls.get(nested_key(fetches, tuple(feed_dict) if feed_dict else None))
         except TypeError:
-            return None, None
+            return None
 
-    def _new_call(self, key: Any, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
+    def _new_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
         pairs: list[tuple[Tensor, Any]] = []
         if feed_dict:
             if not hasattr(feed_dict, "items"):
@@ -156,9 +157,12 @@ class BaseSession:
                 pairs.extend(flatten_feed(self._graph, feed, value))
         values = [converter(tensor)(value) for tensor, value in pairs]
         call = Call(Fetches(self._graph, fetches, self._handles.wrap), [t for t, _ in pairs])
-        # Only calls whose feeds map one to one onto the dict's values can be found again by its keys.
-        if key is not None and len(pairs) == len(feed_dict or ()):
-            self._remember_call(key, call)
+        fed = list(feed_dict.values()) if feed_dict else []
+        # Only calls whose feeds are the dict's values, one to one, can be found again by its keys.
+        if len(pairs) == len(fed) and all(value is pair[1] for value, pair in zip(fed, pairs)):
+            key = key_to_remember(fetches, tuple(feed_dict) if feed_dict else None)
+            if key is not None:
+                self._remember_call(key, call)
         return call, values
 
     def _remember_call(self, key: Any, call: Call) -> None:
@@ -215,9 +219,9 @@ class BaseSession:
                     return
                 self._graph.check_input_types()
                 nodes = nodes_of(operations, as_node)
-            if not (self._sent or self._target) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
+            if not (self._sent or self._host) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
                 self._master.close()
-                self._target = targets.default_target()
+                self._host = targets.default_target()
                 self._master = self._connect()
             try:
                 self._master.extend(nodes)

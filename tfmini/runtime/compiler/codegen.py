@@ -30,6 +30,8 @@ from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.trace.record import TraceTable, clock
 
 _counter = itertools.count(1)
+# Python has at most 100 levels of indentation: of a longer guard the other conditions share the last level.
+_MOST_LEVELS = 16
 _FEW_OUTPUTS = 64  # beyond, the text of a node names only the outputs that somebody takes
 
 
@@ -93,6 +95,7 @@ class BlockWriter:
         self.locals_made = 0
         self.indent = 0
         self.open: Condition = ()
+        self.levels: list[int] = []  # per open `if`, how many conditions of `open` hold inside it
         self.uses: dict[Endpoint, int] = {}
         self._indices: dict[str, set[int]] | None = None
         for unit in units:
@@ -123,7 +126,7 @@ class BlockWriter:
 
     def emit(self, line: str, node: Node | None = None) -> None:
         """Appends a line that, if it raises, belongs to ``node``."""
-        self.lines.append("    " * (self.indent + len(self.open)) + line)
+        self.lines.append("    " * (self.indent + len(self.levels)) + line)
         self.line_nodes.append(node)
 
     def pin(self, endpoint: Endpoint, name: str) -> None:
@@ -172,6 +175,7 @@ class BlockWriter:
     def close_guard(self) -> None:
         """Ends the ``if`` blocks that are open."""
         self.open = ()
+        self.levels.clear()
 
     def _change_guard(self, guard: Condition, node: Node) -> None:
         shared = 0
@@ -179,10 +183,15 @@ class BlockWriter:
             if mine != other:
                 break
             shared += 1
-        self.open = self.open[:shared]
-        for atom in guard[shared:]:
-            self.emit(f"if {self.atom(atom)}:", node)
-            self.open = (*self.open, atom)
+        while self.levels and (self.levels[-1] > shared or len(self.levels) > _MOST_LEVELS and len(guard) > shared):
+            self.levels.pop()
+        self.open = self.open[: self.levels[-1] if self.levels else 0]
+        while len(self.open) < len(guard):
+            held = len(self.open)
+            until = held + 1 if len(self.levels) < _MOST_LEVELS else len(guard)
+            self.emit(f"if {self.condition(guard[held:until])}:", node)
+            self.open = guard[:until]
+            self.levels.append(until)
 
     def atom(self, atom: Atom) -> str:
         """The text of one condition."""

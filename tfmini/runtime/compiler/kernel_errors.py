@@ -49,17 +49,8 @@ def not_reached(error: BaseException, names: Iterable[str]) -> tuple[set[str], s
 def kernel_error(error: Exception, task: str, node: Node | None = None) -> errors.OpError:
     """Turns a kernel's exception into TensorFlow's error with the node named (default: of the line that raised)."""
     node = node or failing_node(error)
-    if isinstance(error, errors.OpError):
-        code, message = error.error_code, error.message
-    elif isinstance(error, MemoryError):
-        code, message = errors.RESOURCE_EXHAUSTED, f"out of memory: {error}"
-    elif isinstance(error, (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)):
-        code, message = errors.INVALID_ARGUMENT, _in_words(error)
-    elif isinstance(error, NotImplementedError):
-        code, message = errors.UNIMPLEMENTED, f"{error}"
-    else:
-        code, message = errors.INTERNAL, f"{type(error).__name__}: {error}"
-    return _named(code, message, node, task)
+    found = errors.of_exception(error)
+    return _named(found.error_code, _in_words(found.message), node, task)
 
 
 def node_error(error: errors.OpError, node: Node, task: str) -> errors.OpError:
@@ -76,10 +67,10 @@ def named_errors(node: Node) -> Iterator[None]:
         raise kernel_error(error, "", node) from (None if isinstance(error, errors.OpError) else error)
 
 
-def _in_words(error: Exception) -> str:
-    match = _BROADCAST.match(str(error))
+def _in_words(message: str) -> str:
+    match = _BROADCAST.match(message)
     if match is None:
-        return f"{error}"
+        return message
     first, second = (shape.rstrip(",") for shape in match.groups())
     return f"Incompatible shapes: [{first}] vs. [{second}]"
 

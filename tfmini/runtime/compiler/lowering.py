@@ -283,7 +283,8 @@ class Lowering:
         source = self.compilation.local_sends.get(key)
         if source is not None:  # another device of this same task
             self.alias[endpoint] = source
-            self.waves[node.name] = self.join([wave, self.waves[source[0]]])
+            # What a loop's Enter stands for may be a constant or a variable of a level around: it is always there.
+            self.waves[node.name] = self.join([wave, self.waves.get(source[0], 0)])
             return
         group = attrs["_group"]
         if attrs.get("_may_be_dead"):

@@ -255,6 +255,10 @@ class DataflowRun(WaitingRun, Activation):
                 uncertain.update(segment.begins)
         return Outcome(frozenset(made), frozenset(uncertain - made))
 
+    def is_computing(self) -> bool:
+        # An iteration of a loop keeps its counters to itself.
+        return bool(self.program.loops) or any(self.pending[index] <= 0 for index in self.unfinished)
+
     def note_broken(self, activation: Activation, index: int, error: BaseException) -> None:
         """Notes which updates a segment has made that has raised: a loop between them may have been told to end."""
         marks = activation.level.segments[index].marks

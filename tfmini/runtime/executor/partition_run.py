@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from numpy import errstate, ndarray
@@ -195,6 +195,10 @@ class PartitionRun:
     @property
     def waits_here(self) -> bool:
         """Whether a node of its own waits for its answer."""
+        return False
+
+    def is_stuck_in(self, ops: Set[str]) -> bool:
+        """Whether it does nothing before a node of these op types answers, as far as can be told from outside."""
         return False
 
     def describe_wait(self) -> str:

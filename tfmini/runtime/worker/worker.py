@@ -82,6 +82,7 @@ class Worker:
         self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task, process)
+        self.collectives.running, self.collectives.incarnation = self.runs.values, self.incarnation
         self.collectives.calls.most_ranks = len(devices) if peer_for is None else None
 
     # ---- sessions and graphs ----------------------------------------------------------------
@@ -155,7 +156,7 @@ class Worker:
         )  # fmt: skip
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
-        graph.study(nodes)
+        graph.study(nodes, options.get("feeds", ()))
         with self._lock:
             if self.sessions.get(session_handle) is session:
                 self.graphs[graph.handle] = graph
@@ -217,7 +218,11 @@ class Worker:
 
         Args:
           timeout_s: the limit for loops, and for a run with a blocking driver.
+
+        Raises:
+          InvalidArgumentError: the fed values are not those that the graph expects.
         """
+        graph.check_feeds(feeds)
         updates_before = self.counts.updates
         try:
             run, loss = self._new_run(graph, step_id, feeds, timeout_s)

@@ -9,6 +9,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node
+from tfmini.graph.node_types import check_edges
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.executor.outcome import Outcome
@@ -46,6 +47,7 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
         m.CollectiveStage: service.collective_stage,
         m.CollectiveBell: service.collective_bell,
         m.CollectiveFailure: service.collective_failure,
+        m.CollectiveEnd: service.collective_end,
     }
 
 
@@ -90,6 +92,7 @@ class _WorkerService:
         try:
             with collector_at_rest():
                 nodes = [Node.from_wire(fields) for fields in request.graph]
+                check_edges(nodes, {node.name: node for node in nodes})
             graph = self.worker.register_graph(request.session_handle, nodes, request.options)
         except errors.OpError as error:
             respond(error)
@@ -193,6 +196,7 @@ class _WorkerService:
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
         leader, key, device = self.worker.collectives.leader, request.group_key, request.device
+        self.worker.collectives.tell_ended(peer)
         leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
         if respond.is_open:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
@@ -205,6 +209,9 @@ class _WorkerService:
 
     def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
         self.worker.collectives.failed(request.epoch, m.error_of(request))
+
+    def collective_end(self, peer: Any, request: m.CollectiveEnd, respond: Any) -> None:
+        self.worker.collectives.ended(request)
 
     def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
         self.worker.collectives.receive(request, peer.task)
