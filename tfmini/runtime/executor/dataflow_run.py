@@ -229,13 +229,6 @@ class DataflowRun(WaitingRun, Activation):
                 return
         self._finish(Aborted(error))
 
-    def end_stopped(self) -> None:
-        """Ends the run for the reason for which it must end."""
-        try:
-            self.raise_stopped()
-        except errors.OpError as error:
-            self.abort(error)
-
     def over(self) -> None:
         try:
             values = self.fetched()
@@ -344,7 +337,7 @@ class _LoopRun:
         """Begins the next iteration, after one that has left these slots."""
         loop, run = self.loop, self.outer.run
         if run.stopped:  # it may never come to a wait that would find this out
-            run.end_stopped()
+            run.end_stopped("runs a while loop")
             return
         iteration = Iteration(self, self.outer.path + (self.count,))
         self.count += 1
