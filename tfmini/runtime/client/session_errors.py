@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tfmini import errors
 from tfmini.devices import parse
@@ -14,6 +15,7 @@ _NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
 _UNINITIALIZED = re.compile(
     r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
 )
+_SHAPES = re.compile(r"Assign requires shapes .* lhs shape= (\[[\d,]*\]) rhs shape= (\[[\d,]*\])")
 _ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}( ?)")
 
 
@@ -25,6 +27,8 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
     if error.error_code == errors.FAILED_PRECONDITION:
         message += _remedy(error, graph)
+    elif op is not None and op.type == "Assign":
+        message += _earlier_shape(error, op)
     elif op is not None and _PLACEMENT.match(error.message):
         message += "".join(f"\nA scope around {name}: {site}." for site in (*op._sites[1], *op._device_assignments))
     found = errors.from_code(
@@ -61,6 +65,26 @@ def _remedy(error: errors.OpError, graph: Graph) -> str:
     if place is None or place.job in (None, "localhost"):
         return f"{found}."
     return f"{found}; it is a variable on /job:{place.job}/task:{place.task}."
+
+
+def _earlier_shape(error: errors.OpError, op: Any) -> str:
+    """What to do where the task still has a variable of an earlier job, which had another shape."""
+    match = _SHAPES.search(error.message)
+    variable = op.inputs[0].op
+    if match is None or not variable.outputs or _allows(match[1], variable.outputs[0].shape):
+        return ""
+    place = f" on {error.device}" if error.device else ""
+    return (
+        f"\nThe variable {variable.name!r}{place} has the shape {match[1]} from an earlier job on this server, which"
+        f" keeps its variables; in this graph it has {match[2]}. Start the server anew, call tf.Session.reset(target),"
+        " which clears all variables of the cluster, or give the variable another name or tf.container."
+    )
+
+
+def _allows(text: str, shape: Any) -> bool:
+    """Whether a shape as the runtime prints it, such as ``[2,3]``, is one that a graph allows."""
+    sizes = [int(size) for size in text.strip("[]").split(",") if size]
+    return bool(shape.is_compatible_with(sizes))
 
 
 def _is_local(name: str, graph: Graph) -> bool:
