@@ -15,6 +15,7 @@ import ctypes
 import mmap
 import platform
 import sys
+import threading
 from collections import defaultdict
 from typing import Any
 
@@ -54,16 +55,19 @@ class GuardedMemory:
       pattern: the byte of memory that nobody has set.
       at_end: whether arrays end at the page that nobody may touch, or begin at the one before them.
       written_outside: the sizes of arrays beside which something has been written.
+      too_large: where arrays larger than `LARGEST` were wanted, as "file:line".
     """
 
     def __init__(self) -> None:
         self.pattern, self.at_end = 0xFF, True
         self.written_outside: list[int] = []
+        self.too_large: list[str] = []
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.mmap.restype = _P
         self._libc.mmap.argtypes = [_P, _SIZE, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
         self._libc.mprotect.argtypes = [_P, _SIZE, ctypes.c_int]
         self._libc.munmap.argtypes = [_P, _SIZE]
+        self._lock = threading.RLock()  # ctypes lets other threads run during its calls
         self._free_blocks: dict[int, list[int]] = defaultdict(list)
         # Address of an array -> of its first page, pages, bytes, pattern.
         self._used: dict[int, tuple[int, int, int, int]] = {}
@@ -86,17 +90,22 @@ class GuardedMemory:
 
     def collect(self) -> None:
         """Frees what numpy has freed."""
-        ring, end = self._ring, self._ring[0]
-        while self._seen < end:
-            place = 1 + 2 * (self._seen % _RING)
-            self._seen += 1
-            self._free(ring[place], ring[place + 1])
+        ring = self._ring
+        with self._lock:
+            while self._seen < ring[0]:
+                place = 1 + 2 * (self._seen % _RING)
+                self._seen += 1
+                self._free(ring[place], ring[place + 1])
 
     def _malloc(self, context: Any, size: int) -> int | None:
         self.collect()
         if size > LARGEST:
+            self.too_large.append(f"{size} bytes at {_caller()}")
             return None
-        pages = -(-size // PAGE) or 1
+        with self._lock:
+            return self._placed(size, -(-size // PAGE) or 1)
+
+    def _placed(self, size: int, pages: int) -> int | None:
         kept = self._free_blocks[pages]
         block = kept.pop() if kept else self._new_block(pages)
         if block is None:
@@ -144,6 +153,14 @@ class GuardedMemory:
             self._free_blocks[pages].append(block)
         else:
             self._libc.munmap(block - PAGE, (pages + 2) * PAGE)
+
+
+def _caller() -> str:
+    """The innermost line of tfmini that is running."""
+    frame = sys._getframe()
+    while frame.f_back is not None and "/tfmini/" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.rpartition('/tfmini/')[2]}:{frame.f_lineno}"
 
 
 def _numpys_handler() -> _Handler:

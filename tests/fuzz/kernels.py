@@ -6,6 +6,7 @@ patterns in memory that nobody has set. A case fails
 
 - when its process dies (a read or write outside an array), or something is written beside an array,
 - when the results differ between the two patterns: they show memory that nobody has set,
+- when it wants an array that is larger than the memory which it has been told to be free,
 - when it ends with another error than those of `CLEAN`,
 - when it takes longer than `LIMIT_S`.
 """
@@ -23,28 +24,33 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import tfmini as tf
-from tests.fuzz.guarded_memory import GuardedMemory, guard
+from tests.fuzz.guarded_memory import LARGEST, GuardedMemory, guard
 from tests.fuzz.kernel_cases import Case, case
 from tests.ops.samples.notation import Row
+from tfmini import machine_memory
 from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
 from tfmini.numerics import windows
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.compiler.kernel_checks import CHECK_ENV
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.options import SessionOptions
 
 LIMIT_S = 20.0
 _WAIT_MS = 300  # for ops that wait for what does not come
 _MOST_MEMORY = 6 << 30
+_FREE = LARGEST // 2  # a kernel may copy what it has asked for
 _PATTERNS = (0xFF, 0x41)  # as numbers: NaN and -1, and 12.08
 _NOT_CLEAN = (tf.errors.InternalError, tf.errors.UnknownError)
 
@@ -75,7 +81,9 @@ def outcome(memory: GuardedMemory, found: Case, pattern: int, at_end: bool) -> t
     except _Refused as error:
         return "refused", str(error)
     except Exception as error:  # noqa: BLE001 - a client sees it, which is what is looked for
-        return "wrong", f"{type(error).__name__}: {error}"
+        frames = traceback.extract_tb(error.__traceback__)[-4:]
+        last = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+        return "wrong", f"{type(error).__name__}: {error} at {' > '.join(last)}"
 
 
 class _Refused(Exception):
@@ -146,14 +154,16 @@ def examine(memory: GuardedMemory, found: Case) -> tuple[str, str] | None:
     memory.collect()
     if memory.written_outside:
         return "written outside", f"beside arrays of {memory.written_outside} bytes"
+    if memory.too_large:
+        return "too much memory", "; ".join(sorted(set(memory.too_large)))
     for kind, text in (first, second):
         if kind == "wrong":
             return "wrong error", text
     if first[0] == second[0] == "values" and _is_steady(found.sample.row):
         texts = [_bytes_of(values) for _, values in (first, second)]
         if texts[0] != texts[1]:
-            again = outcome(memory, found, _PATTERNS[0], True)
-            if again[0] == "values" and _bytes_of(again[1]) == texts[0]:
+            again = [outcome(memory, found, p, True) for p in _PATTERNS * 2]
+            if all(kind == "values" for kind, _ in again) and [_bytes_of(v) for _, v in again] == texts * 2:
                 return "foreign memory", f"{first[1]!r:.200} and {second[1]!r:.200}"
     return None
 
@@ -169,11 +179,13 @@ def child(first: int, count: int, pattern: str, records: int) -> None:
     os.chdir(folder)
     case(0, folder, pattern)  # imports all ops
     memory = guard()
+    machine_memory.free_memory = lambda: _FREE
     for seed in range(first, first + count):
         os.write(records, json.dumps([seed]).encode() + b"\n")
         found = case(seed, folder, pattern)
         wrong = examine(memory, found)
         memory.written_outside.clear()
+        memory.too_large.clear()
         if wrong is not None:
             os.write(records, json.dumps([seed, found.sample.row.head, *wrong]).encode() + b"\n")
     os.write(records, b"[]\n")
@@ -196,8 +208,9 @@ def findings(first: int, count: int, pattern: str = "") -> Iterator[Finding]:
         with tempfile.TemporaryFile() as errors:
             seeds = ["--first", str(first), "--count", str(end - first)]
             process = subprocess.Popen(
-                [*command, *seeds], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors
-            )
+                [*command, *seeds], pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=errors,
+                env={**os.environ, CHECK_ENV: "1"},
+            )  # fmt: skip
             os.close(writing)
             try:
                 last = first - 1

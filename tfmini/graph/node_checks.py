@@ -12,6 +12,7 @@ from tfmini.errors import NotFoundError
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_PRODUCER
 from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
 from tfmini.graph.registry import OPS, OpHandle
+from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*\Z")
 _FIELD_OF_KIND = {"string": "s", "int": "i", "float": "f", "bool": "b"}
@@ -82,6 +83,10 @@ def check_attrs(node_def: Any, op_def: OpDef, name: str, attrs: dict[str, Any]) 
         problem = _kind_problem(node_def, definition) or _value_problem(definition, attrs[definition.name])
         if problem:
             raise ValueError(f"{problem}\n\t; {where}; {op_summary(op_def)}")
+    for arg in op_def.outputs:
+        if arg.number_attr is not None and attrs[arg.number_attr] > OUTPUT_LIMIT:
+            count = attrs[arg.number_attr]
+            raise ValueError(f"Attr '{arg.number_attr}' asks for {count} outputs; {OUTPUT_LIMIT} are possible; {where}")
 
 
 def _kind_problem(node_def: Any, definition: AttrDef) -> str | None:

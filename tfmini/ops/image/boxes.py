@@ -160,6 +160,7 @@ def _nms_padded(
 ) -> tuple[Array, Any]:
     chosen = _nms(boxes, scores, count, threshold, least)
     missing = int(count) - len(chosen) if pad_to_max_output_size else 0
+    check_room((missing,), 4)
     return np.pad(chosen, (0, missing)), np.int32(len(chosen))
 
 
@@ -172,6 +173,7 @@ def _nms_soft(
         overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma)
     )
     missing = (0, int(count) - len(chosen) if pad_to_max_output_size else 0)
+    check_room(missing[1:], 8)
     return (
         np.pad(np.array(chosen, np.int32), missing), np.pad(np.array(values, scores.dtype), missing),
         np.int32(len(chosen)),

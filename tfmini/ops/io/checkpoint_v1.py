@@ -16,7 +16,7 @@ import numpy as np
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files, sstable
 from tfmini.checkpoint.encoding import Array, checked_array
-from tfmini.checkpoint.reader import BundleReader, Entry, checked_entry
+from tfmini.checkpoint.reader import BundleReader, Entry, checked_entry, missing_key
 from tfmini.checkpoint.slices import FULL, Slice, encode_key
 from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
 
@@ -132,7 +132,7 @@ class V1Reader(BundleReader):
           NotFoundError: for an unknown name.
         """
         if name not in self._entries:
-            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self._entries[name]
 
     def _piece(self, name: str, entry: Entry, part: Slice) -> Array:

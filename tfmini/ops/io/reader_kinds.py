@@ -123,7 +123,8 @@ class TextLineReaderState(_FileReader):
     def start_unit(self) -> None:
         self._file, self._number = InflatedFile(self.work), 0
         for _ in range(self._skip):
-            self.read_record()
+            if self.read_record() is None:
+                break
 
     def read_record(self) -> Record | None:
         line = self._file.line()

@@ -196,6 +196,7 @@ def _conv_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], 
             image = channels_last(image, data_format)
             form.check_depth(image.shape, filters.shape)
             axes = windows.axes(image.shape[1:-1], filters.shape[:-2])
+            check_room((image.shape[0], *axes.out, form.depth(filters.shape)), image.itemsize)
             return in_layout(compute(image, filters, axes), data_format)
 
         return _widened(convolve, node)
@@ -211,7 +212,7 @@ def _input_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any],
         def backprop(sizes: Array, filters: Array, grad: Array) -> Array:
             _check_rank(windows, filter=filters.shape, out_backprop=grad.shape)
             grad = channels_last(grad, data_format)
-            image = _image_shape(windows, sizes, filters, grad)
+            check_room(image := _image_shape(windows, sizes, filters, grad), grad.itemsize)
             form.check_depth(image, filters.shape)
             axes = windows.axes(image[1:-1], filters.shape[:-2])
             _check_grad(grad.shape, image[0], axes, form.depth(filters.shape))

@@ -11,6 +11,7 @@ from tfmini.errors import InvalidArgumentError, reading
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
@@ -60,11 +61,15 @@ def _serialize_many_shape(node: Operation) -> list[RawShape]:
     return [(None, 3)]
 
 
+_ROW_BYTES = 256  # of the three strings of a row without elements
+
+
 @serialize_many_op.kernel("CPU")
 def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
     check_parts(indices, values, shape)
     if len(shape) < 2:
         refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
+    check_room((int(shape[0]),), _ROW_BYTES)
     order = np.argsort(indices[:, 0], kind="stable")
     indices, values = indices[order], values[order]
     ends = np.searchsorted(indices[:, 0], np.arange(shape[0] + 1))

@@ -271,5 +271,5 @@ def begin_failure(error: Exception, call: Call) -> errors.OpError:
     """Why a call could not begin."""
     if isinstance(error, errors.OpError):
         return error
-    kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InternalError
-    return kind.of(f"{call.describe()} cannot begin: {type(error).__name__}: {error}")
+    text = f"{call.describe()} cannot begin: {type(error).__name__}: {error}"
+    return errors.from_code(errors.of_exception(error).error_code, text)

@@ -143,8 +143,8 @@ class DataflowRun(WaitingRun, Activation):
       asked: calls that wait for the end of segments which an abort could not stop.
     """
 
-    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "_broken", "_early",
-                 "_iterations", "_on_done")  # fmt: skip
+    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "_broken",
+                 "_early", "_iterations", "_on_done")  # fmt: skip
     is_blocking = False
 
     def __init__(
