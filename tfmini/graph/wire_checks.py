@@ -25,7 +25,7 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
 }
 # Attrs that no op declares and whose type the runtime relies on; those of sends and receives, which are no ops.
 _OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
-_UNDECLARED = {"_group": "int", "_may_be_dead": "bool"}
+_UNDECLARED = {"_group": "int", "_may_be_dead": "bool", "_late": "bool"}
 _TRANSFERS = {
     **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
     **dict.fromkeys(("tensor_name", "send_device", "recv_device"), "string"),
