@@ -119,7 +119,7 @@ def _needs(part: Nodes, bits: dict[str, int], paths: dict[str, FramePath], late:
 def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int], late: int) -> bool:
     """Adds waits of whole loops: a node needs what all Enters of its loop need, an Exit what any node inside needs.
 
-    A loop starts before the inputs that are ``late``, because they may wait for the loop: only what uses them needs them.
+    A loop starts before the inputs that are ``late``, which may wait for it: only what uses them needs them.
     """
     entering: dict[FramePath, int] = {}
     inside: dict[FramePath, int] = {}

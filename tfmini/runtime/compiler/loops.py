@@ -27,7 +27,6 @@ from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.rounds import split_entries, split_rounds
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 
-
 # Stands for the updates of variables in the iteration before: a variable that is sent is read after them.
 _UPDATED = "<updated>"
 
@@ -87,14 +86,14 @@ def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
         places = [i for i, entry in enumerate(inside.entries) if entry == number]
         inputs = [node.inputs[i] for i in places]
         waves = [parent.waves[s] for s in (*(s for s, _ in inputs), *node.controls) if s in parent.waves]
+        values, derefs = [unit.inputs[i] for i in places], [unit.derefs[i] for i in places]
         parent.add(
             Unit(
-                node.replace(inputs=tuple(inputs)), [unit.inputs[i] for i in places], [unit.derefs[i] for i in places], 0,
-                parent.join(waves), Form.BEGIN_LOOP, key=key, entry=number, guard=unit.guard, updates=unit.updates,
+                node.replace(inputs=tuple(inputs)), values, derefs, 0, parent.join(waves), Form.BEGIN_LOOP, key=key,
+                entry=number, guard=unit.guard, updates=unit.updates,
             )  # fmt: skip
         )
-    values = [(i, (node.name, i)) for i in range(len(inside.loop.exits))]
-    parent.await_values(key, node.name, values, unit.wave)
+    parent.await_values(key, node.name, [(i, (node.name, i)) for i in range(len(inside.loop.exits))], unit.wave)
 
 
 class _LoopLowering(Lowering):

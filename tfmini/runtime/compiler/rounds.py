@@ -1,8 +1,9 @@
 """What comes into an iteration together: the values that enter a loop that waits, and those that go round in it.
 
-The iterations of such a loop overlap. A value goes to the next iteration as soon as the segment that computes it has run, so
-those that the same segment computes form a *round*. The counter of a loop is usually a round by itself: it runs ahead while
-the other variables wait. What enters the loop is split likewise into *entries*, where a value may have to wait for the loop.
+The iterations of such a loop overlap. A value goes to the next iteration as soon as the segment that computes it has
+run, so those that the same segment computes form a *round*. The counter of a loop is usually a round by itself: it runs
+ahead while the other variables wait. What enters the loop is split likewise into *entries*, where a value may have to
+wait for the loop.
 """
 
 from __future__ import annotations
