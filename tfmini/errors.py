@@ -27,6 +27,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+from tfmini.printable import printable_lines
+
 OK = 0
 CANCELLED = 1
 UNKNOWN = 2
@@ -73,7 +75,8 @@ class OpError(Exception):
         super().__init__()
         self._node_def = node_def
         self._op = op
-        self._message = message
+        # It may have words of a peer or of a file, and ends on a terminal or in a log.
+        self._message = printable_lines(message) if isinstance(message, str) else message
         self._error_code = error_code
         self.device = device
         self.task = task
@@ -86,6 +89,10 @@ class OpError(Exception):
     def message(self) -> str:
         """The message, without the traceback of the operation's creation."""
         return self._message
+
+    def explain(self, sentence: str) -> None:
+        """Adds a line to the message: the cause or the remedy, as far as who catches the error knows more of it."""
+        self._message += f"\n{sentence}"
 
     @property
     def op(self) -> Any:

@@ -15,17 +15,18 @@ def printable(text: object, most: int = 0) -> str:
       most: the number of characters beyond which it is cut, with "…"; 0: any number.
     """
     found = str(text)
-    if most and len(found) > most:
-        found = found[: most - 1] + "…"
-    if found.isprintable():
-        return found
-    return "".join(char if char.isprintable() else _escape(char) for char in found)
+    whole = found[:most] if most else found
+    shown = whole if whole.isprintable() else "".join(map(_shown, whole))
+    return f"{shown[: most - 1]}…" if most and max(len(found), len(shown)) > most else shown
 
 
 def printable_lines(text: object) -> str:
-    """As `printable`, of a text that may have several lines; tabulators become spaces."""
-    return "\n".join(map(printable, str(text).expandtabs(4).split("\n")))
+    """As `printable`, of a text that may have several lines and tabulators."""
+    found = str(text)
+    if found.isprintable():
+        return found
+    return "".join(char if char in "\n\t" else _shown(char) for char in found)
 
 
-def _escape(char: str) -> str:
-    return ascii(char)[1:-1]
+def _shown(char: str) -> str:
+    return char if char.isprintable() else ascii(char)[1:-1]

@@ -55,7 +55,9 @@ def problem_of(path: str, found: os.stat_result, private: bool = False) -> str:
         return f"{path} is no regular file."
     if problem := _owner_problem(path, found.st_uid):
         return problem
-    if private and found.st_mode & _OTHERS_USE:
+    # A file of root that this user reads by its group: root has chosen the group, as Kubernetes does for a Secret.
+    shared = _OTHERS_USE if found.st_uid == os.geteuid() else _OTHERS_USE & ~stat.S_IRGRP
+    if private and found.st_mode & shared:
         return f"Other users can read the file {path} (mode {stat.S_IMODE(found.st_mode):o}); run: chmod 600 {path}"
     return _write_problem(path, found) or _way_problem(path)
 
@@ -158,7 +160,7 @@ def _way_problem(path: str) -> str:
 def _steps(path: str) -> Iterator[str]:
     """The folders and symbolic links through which a path leads, from the root on, without the file itself."""
     here, links = "/", 0
-    names = os.path.join(os.getcwd(), path).split("/")[::-1]
+    names = (path if os.path.isabs(path) else os.path.join(os.getcwd(), path)).split("/")[::-1]
     yield here
     while names:
         name = names.pop()

@@ -94,8 +94,10 @@ def test_missing_files_and_tensors_are_named(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="Failed to find any matching files for .*/m$"):
         BundleReader(str(tmp_path / "m"))
     prefix = save(tmp_path / "m", {"x": np.zeros(2)})
-    with pytest.raises(errors.NotFoundError, match="^Key y not found in checkpoint$"):
-        BundleReader(prefix).read("y")
+    for name, found in (("y", "it has 1 other tensors"), ("scope/x", "it has x")):
+        with pytest.raises(errors.NotFoundError) as caught:
+            BundleReader(prefix).read(name)
+        assert caught.value.message == f"Key {name} not found in checkpoint {prefix}; {found}"
     os.remove(files.data_file(prefix, 0, 1))
     with pytest.raises(errors.NotFoundError, match="m.data-00000-of-00001; No such file"):
         BundleReader(prefix).read("x")

@@ -363,9 +363,12 @@ def test_a_dataset_that_uses_state_of_another_task_is_refused() -> None:
     with tf.device(_WORKER):
         element, (initializer,) = _iterated(Dataset.range(3).map(lambda x: x + variable))
     where = r"has to be on /job:ps/task:0 \(because of far\), but 'MakeIterator' on /job:worker/task:0 \(because of"
-    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster, tf.Session(cluster.server.target) as session:
-        with pytest.raises(tf.errors.InvalidArgumentError, match=where):
-            session.run(initializer)
+    with (
+        ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster,
+        tf.Session(cluster.server.target) as session,
+        pytest.raises(tf.errors.InvalidArgumentError, match=where),
+    ):
+        session.run(initializer)
 
 
 def test_a_string_handle_names_one_iterator_of_one_session() -> None:

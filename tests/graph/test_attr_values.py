@@ -75,3 +75,25 @@ def test_a_serialized_tensor_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for bad in (data[:-3], b"\x08\x07", _message([-3], [1.0]).SerializeToString(), b"\x08\x90\x4e"):
         with pytest.raises(tf.errors.InvalidArgumentError):
             run(tf.io.parse_tensor(bad, tf.float32))
+
+
+def test_a_shape_cannot_be_read_from_a_large_repeated_value() -> None:
+    """The shape function of Fill once made a list of its elements."""
+    graph_def = _graph(_message([1 << 40], [1.0]))
+    node = graph_def.node[0]
+    node.attr["dtype"].type = node.attr["value"].tensor.dtype = 3
+    del node.attr["value"].tensor.float_val[:]
+    node.attr["value"].tensor.int_val.append(1)
+    fill = graph_def.node.add(name="f", op="Fill", input=["c", "c"])
+    fill.attr["T"].type = fill.attr["index_type"].type = 3
+    reshaped = graph_def.node.add(name="p", op="Placeholder")
+    reshaped.attr["dtype"].type = 3
+    reshaped.attr["shape"].shape.dim.add(size=1 << 40)
+    graph_def.node.add(name="r", op="Reshape", input=["p", "p"]).attr["T"].type = 3
+    graph_def.node[-1].attr["Tshape"].type = 3
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="at most 254 dimensions|Shape must be rank 0"):
+        tf.import_graph_def(graph_def, name="")
+    del graph_def.node[1]
+    told = "A shape has at most 254 dimensions, not 1099511627776"
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=told):
+        tf.import_graph_def(graph_def, name="")

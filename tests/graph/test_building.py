@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -109,3 +111,15 @@ def test_a_function_uses_what_the_graphs_around_it_have() -> None:
         session.run(tf.global_variables_initializer())
         session.run(iterator.initializer)
         np.testing.assert_array_equal([session.run(element), session.run(element)], [[4, 4], [5, 5]])
+
+
+def test_a_finalized_graph_names_what_is_added_and_where_it_was_finalized() -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.constant(1.0, name="x")
+        graph.finalize()
+        line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+        where = rf"^Graph is finalized and cannot be modified\. It was finalized \(at {re.escape(__file__)}:{line}\)"
+        with pytest.raises(RuntimeError, match=f"{where}, and now gets the op 'Square' of type Square"):
+            tf.square(x)
+        with pytest.raises(RuntimeError, match=f"{where}, and now gets an item of the collection 'c'"):
+            tf.add_to_collection("c", x)

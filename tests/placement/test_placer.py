@@ -221,6 +221,7 @@ def test_a_cluster_device_is_refused_in_a_local_session(job):
     text = error(node("a", "Const", device=job), devices=cluster("localhost/0"), default=LOCAL)
     assert "was explicitly assigned to" in text
     assert "pinned to a cluster device" in text and "tf.Session(server.target)" in text
+    assert "import_meta_graph(..., clear_devices=True)" in text
 
 
 def test_a_device_that_filters_leave_out_is_told_from_one_that_does_not_exist():

@@ -83,9 +83,11 @@ class Program:
         with nullcontext() if colocate else self._somewhere():
             grads = tf.gradients(tf.add_n(results), sources, colocate_gradients_with_ops=colocate)
             dense = [None if g is None else tf.convert_to_tensor(g) for g in grads]
-        pairs = [(g, v) for g, v in zip(grads[2:], sources[2:]) if g is not None]
+        found = [(g, v) for g, v in zip(grads[2:], sources[2:]) if g is not None]
         optimizer = tf.train.GradientDescentOptimizer(0.1)
         with self._somewhere():
+            # All gradients first: an update may come before another gradient reads the variable.
+            pairs = list(zip(tf.tuple([g for g, _ in found]), [v for _, v in found])) if found else []
             self.train = optimizer.apply_gradients(pairs) if pairs else tf.group(*results)
         self.results = results
         self.fetches = [*results, *(g for g in dense if g is not None)]

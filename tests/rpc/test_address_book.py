@@ -48,7 +48,7 @@ def test_a_task_removes_its_own_entry_only(book: AddressBook) -> None:
      '{"task": "PS", "addresses": ["ipc:///x"], "incarnation": "1"}',
      '{"task": "PS", "addresses": [7], "incarnation": "1"}',
      '{"task": "PS", "addresses": ["a:1"], "incarnation": 7}',
-     '{"task": "PS", "addresses": 7, "incarnation": "1"}'],
+     '{"task": "PS", "addresses": 7, "incarnation": "1"}', '{"task": "PS", "addresses": ["a:1"]}', "[" * 3000],
 )  # fmt: skip
 def test_a_malformed_entry_is_none(book: AddressBook, text: str, caplog: pytest.LogCaptureFixture) -> None:
     Path(book.directory).mkdir()

@@ -185,8 +185,9 @@ def test_keys_and_lists_in_a_folder_that_others_can_write_are_refused(tmp_path: 
     folder.chmod(0o777)
     assert not keys.admits(guest)
     for use in (lambda: load_keys(keys.file), lambda: generate_keys(str(folder), "other"), user_key_in(folder)):
-        with pytest.raises(errors.PermissionDeniedError, match=f"chmod go-w {folder}"):
+        with pytest.raises(errors.PermissionDeniedError, match=f"chmod go-w {folder}") as info:
             use()
+    assert "Set TFMINI_KEYS to a key file" in info.value.message  # of the key of the user
     assert not (folder / "other.key_secret").exists()
     folder.chmod(0o700)
     assert keys.admits(guest)

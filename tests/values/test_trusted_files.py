@@ -118,9 +118,15 @@ def test_the_folder_of_a_symbolic_link_is_checked(file: Path, tmp_path: Path) ->
 
 
 @by_root
-def test_root_may_own_what_another_user_reads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_may_own_what_another_user_reads_by_its_group(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the Secret of a pod whose user is not root."""
+    file.chmod(0o440)
+    assert "chmod 600" in refusal(file, private=True)
     monkeypatch.setattr(trusted_files.os, "geteuid", lambda: OTHER)
-    open_trusted(str(file)).close()
+    open_trusted(str(file), private=True).close()
+    for mode in (0o444, 0o460):
+        file.chmod(mode)
+        assert "chmod" in refusal(file, private=True)
 
 
 def test_what_is_no_file_is_refused_and_does_not_block(folder: Path) -> None:

@@ -16,10 +16,13 @@ import numpy as np
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import checksums, encoding, files, sstable
 from tfmini.checkpoint.slices import Slice, check_disjoint, encode_key
+from tfmini.printable import printable
+from tfmini.suggestions import similar
 
 _CHUNK = 1 << 20
 _LARGEST_RANK = 64  # numpy's
 _REMEDY = "The file is truncated or corrupt: restore another checkpoint"
+_NAMES_COMPARED = 5000  # with one that is missing, which takes tens of milliseconds
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class BundleReader:
           NotFoundError: when the checkpoint has no such tensor.
         """
         if name not in self:
-            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self.entry_of_key(name.encode())
 
     def entry_of_key(self, key: bytes) -> Entry:
@@ -270,3 +273,10 @@ def checked_entry(dtype: int, shape: Sequence[int], shard: int, offset: int, siz
 
 def _readable(key: bytes) -> str:
     return key.decode(errors="replace")
+
+
+def missing_key(name: str, prefix: str, names: Sequence[str]) -> str:
+    """The message for a tensor that a checkpoint does not have, with the names in it that are most similar."""
+    near = similar(name, names[:_NAMES_COMPARED])
+    has = f"; it has {', '.join(map(printable, near))}" if near else f"; it has {len(names)} other tensors"
+    return f"Key {name} not found in checkpoint {prefix}{has}"

@@ -97,7 +97,10 @@ def _fitted(name: str, kind: Any, value: Any) -> Any:
         fits = fits and (isinstance(value, family) or not issubclass(kind, family))
     if not fits:
         raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}")
-    return kind(value)
+    try:
+        return kind(value)
+    except OverflowError:
+        raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}") from None
 
 
 class UnknownHparam(KeyError, ValueError):
@@ -166,6 +169,8 @@ class HParams:
         """If ``value`` is {index: element}, returns the current list with these elements replaced."""
         if not isinstance(value, dict):
             return value
+        if not self._hparam_types[name][1]:
+            raise ValueError(f"Must not pass a list for single-valued parameter: {name}")
         whole = list(getattr(self, name))
         for index, element in value.items():
             if index >= len(whole):

@@ -67,8 +67,7 @@ def import_graph_def(
     mapping = _checked_input_map(input_map)
     wanted = _checked_return_elements(return_elements)
     graph = get_default_graph()
-    reading = errors.reading("graph_def is not valid", ValueError)
-    with reading, graph.name_scope("import" if name is None else name), graph._lock:
+    with _refusing(), graph.name_scope("import" if name is None else name), graph._lock:
         check_versions(message.versions)
         if producer_op_list is not None:
             _drop_producer_defaults(message, producer_op_list)
@@ -80,6 +79,16 @@ def import_graph_def(
         except BaseException:  # also Ctrl-C: no part of the graph may stay
             importer.undo()
             raise
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turns the errors of a GraphDef that is not valid into ValueErrors, as TensorFlow does."""
+    try:
+        with errors.reading("graph_def is not valid", ValueError):
+            yield
+    except errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from error
 
 
 # ---- arguments ------------------------------------------------------------------------------

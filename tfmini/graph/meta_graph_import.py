@@ -13,6 +13,7 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.printable import printable
 
 _log = logging.getLogger("tensorflow")
 # TensorFlow stored lists of names before 1.0, and lists of messages since.
@@ -110,7 +111,7 @@ class _CollectionImporter:
     def add(self, key: str, collection: Any) -> None:
         kind = collection.WhichOneof("kind")
         if kind is None:
-            _log.error("Cannot identify data type for collection %s. Skipping.", key)
+            _log.error("Cannot identify data type for collection %s. Skipping.", printable(key))
             return
         values = getattr(collection, kind).value
         from_proto = get_from_proto_function(key)
@@ -122,7 +123,7 @@ class _CollectionImporter:
             _log.warning(
                 "The saved meta_graph is possibly from an older release:\n'%s' collection should be of type"
                 " 'byte_list', but instead is of type '%s'.",
-                key,
+                printable(key),
                 kind,
             )
         for value in values:

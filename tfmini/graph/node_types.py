@@ -12,6 +12,7 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import Node
 from tfmini.graph.op_def import ArgDef, OpDef
+from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 # Ops that only graph passes make, with the attrs that hold their output types. No kernel exists for them.
 MADE_BY_PASSES: dict[str, tuple[str, ...]] = {"_Send": (), "_Recv": ("tensor_type",)}
@@ -98,5 +99,10 @@ def _arg_dtypes(arg: ArgDef, node: Node) -> list[dtypes.DType]:
         found = list(node.attrs[arg.type_list_attr])
     else:
         dtype = node.attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype
-        found = [dtype] * (node.attrs[arg.number_attr] if arg.number_attr is not None else 1)
+        count = node.attrs[arg.number_attr] if arg.number_attr is not None else 1
+        if count > OUTPUT_LIMIT:
+            raise InvalidArgumentError.of(
+                f"Attr {arg.number_attr!r} of node {node.name!r} is {count}; at most {OUTPUT_LIMIT} is possible"
+            )
+        found = [dtype] * count
     return [dtype._as_ref for dtype in found] if arg.is_ref else found

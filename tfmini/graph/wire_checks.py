@@ -25,7 +25,10 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
 }
 # Attrs that no op declares and whose type the runtime relies on; those of sends and receives, which are no ops.
 OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
-_UNDECLARED = {"_group": "int", "_may_be_dead": "bool"}
+_UNDECLARED = {
+    **{"_group": "int", "_may_be_dead": "bool", "_class": "list(string)"},
+    **dict.fromkeys(("_input_types", "_output_types"), "list(type)"),
+}
 _TRANSFERS = {
     **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
     **dict.fromkeys(("tensor_name", "send_device", "recv_device"), "string"),
@@ -49,13 +52,10 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
         raise InvalidArgumentError.of(f"Node {name!r} has malformed control inputs")
     handle = OPS.get(op)
     where = f"node {name!r} ({op})"
+    check_kinds(name, op, attrs)
     declared = handle.op_def.attrs if handle is not None else {}
-    undeclared = _UNDECLARED if handle is not None else {**_UNDECLARED, **_TRANSFERS}
     for key, value in attrs.items():
         definition = declared.get(key)
-        kind = definition.kind if definition is not None else undeclared.get(key)
-        if kind is not None and not _is_of_kind(kind, value):
-            raise InvalidArgumentError.of(f"Attr {key!r} of {where} must be of kind {kind}, got {value!r:.80}")
         if definition is not None:
             _check_value(where, definition, value)
     for key, definition in declared.items():
@@ -65,6 +65,23 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
             attrs[key] = definition.default
     if handle is not None:
         _check_counts(where, handle.op_def, len(inputs), attrs)
+
+
+def check_kinds(name: str, op: str, attrs: dict[str, Any]) -> None:
+    """Refuses attrs of another kind than the op declares; of what no op declares, those that the runtime reads.
+
+    Raises:
+      InvalidArgumentError: naming the node and the attr.
+    """
+    handle = OPS.get(op)
+    declared = handle.op_def.attrs if handle is not None else {}
+    undeclared = _UNDECLARED if handle is not None else {**_UNDECLARED, **_TRANSFERS}
+    for key, value in attrs.items():
+        kind = declared[key].kind if key in declared else undeclared.get(key)
+        if kind is not None and not _is_of_kind(kind, value):
+            raise InvalidArgumentError.of(
+                f"Attr {key!r} of node {name!r} ({op}) must be of kind {kind}, got {value!r:.80}"
+            )
 
 
 def _check_value(where: str, definition: AttrDef, value: Any) -> None:

@@ -79,7 +79,7 @@ def _addresses(job: str, tasks: Any) -> Any:
 def _check_count(count: int, origin: str) -> None:
     """Refuses a number of tasks that a short text can name but no cluster has: each takes memory."""
     if count > _MOST_TASKS:
-        raise ValueError(f"{origin} asks for {count} tasks; at most {_MOST_TASKS} can be inspected.")
+        raise ValueError(f"{origin} would need {count} tasks; at most {_MOST_TASKS} can be inspected.")
 
 
 def _checked(jobs: Jobs, origin: str) -> Jobs:
@@ -166,10 +166,14 @@ def task_order(device: str) -> tuple[str, int, str]:
 
 
 def short(device: str) -> str:
-    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``; other devices than the first CPU are added."""
-    if device == "client":
+    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``; other devices than the first CPU are added.
+
+    What is no name of a device stays as it is: ``client``, or whatever a task calls its peers.
+    """
+    try:
+        found = parse(device)
+    except ValueError:
         return device
-    found = parse(device)
     local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
     return f"{found.job}/{found.task}{local}" if found.job is not None else device
 

@@ -16,6 +16,7 @@ from tfmini.errors import NotFoundError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, input_dtypes
 from tfmini.graph.registry import kernel_for
+from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 _MOST_OUTPUTS = 1 << 16
 
@@ -76,9 +77,11 @@ def _resolved(text: str, node: Node) -> list[dtypes.DType]:
         return [dtype._as_ref for dtype in _resolved(text[4:-1], node)]
     number, star, kind = text.rpartition(" * ")
     value = node.attrs[kind] if kind in node.attrs else dtypes.as_dtype(kind)
-    if isinstance(value, list):
-        return list(value)
-    return [value] * (node.attrs[number] if star else 1)
+    count = node.attrs[number] if star else 1
+    types = value if isinstance(value, list) else [value]
+    if not all(isinstance(found, dtypes.DType) for found in types) or not 0 <= count <= OUTPUT_LIMIT:
+        raise TypeError(f"{text} of {node}")
+    return list(types) if isinstance(value, list) else types * count
 
 
 def _uses(nodes: Nodes, foreign: Nodes) -> dict[Endpoint, dtypes.DType | None]:

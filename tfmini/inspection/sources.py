@@ -14,6 +14,7 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.node import Endpoint, Node, Nodes, node_of
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, output_dtypes
 from tfmini.graph.traits import PLACEHOLDER_OPS
+from tfmini.graph.wire_checks import check_kinds
 from tfmini.inspection.findings import Finding
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.study import Subject
@@ -149,6 +150,8 @@ def _variable_name(variable_def: bytes) -> str:
 def of_graph_def(graph_def: Any) -> Subject:
     """Reads a GraphDef of tfmini or TensorFlow, and infers its shapes as far as possible."""
     nodes = graph_def_to_nodes(graph_def)
+    for node in nodes.values():
+        check_kinds(node.name, node.op, node.attrs)
     subject = Subject(nodes)
     try:
         subject.shapes = _inferred(nodes)

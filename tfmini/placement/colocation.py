@@ -245,14 +245,14 @@ class _Builder:
             known = leaders.get(group_name)
             if known is None:
                 leader = self._leader(group_name, node)
-                known = leaders[group_name] = leader, decision.colocated(leader, group_name.decode())
+                known = leaders[group_name] = leader, decision.colocated(leader, group_name.decode(errors="replace"))
             leader, reason = known
             if leader != node.name:
                 self._note(node.name, self._join(leader, node, reason))
 
     def _leader(self, group_name: bytes, first: Node) -> str:
         """Returns the op that the group is named after, or ``first`` if that op is colocated with others itself."""
-        name = group_name[len(GROUP_PREFIX) :].decode()
+        name = group_name[len(GROUP_PREFIX) :].decode(errors="replace")
         owner = self.nodes.get(name)
         return name if owner is not None and "_class" not in owner.attrs else first.name
 

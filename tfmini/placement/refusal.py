@@ -105,8 +105,8 @@ def _remedy(request: ParsedDevice, available: Sequence[str]) -> str:
     if request.job is not None and request.job not in jobs and jobs == {"localhost"}:
         return (
             f" This graph is pinned to a cluster device ({request.to_string()}) but runs in a local "
-            f"Session; pass a "
-            "server's target: tf.Session(server.target)."
+            f"Session; pass a server's target: tf.Session(server.target). If the graph was imported to run it here,"
+            " import it by tf.train.import_meta_graph(..., clear_devices=True)."
         )
     if request.device_type not in (None, "CPU"):
         return (

@@ -220,16 +220,17 @@ def user_keys() -> Keys:
         if not os.path.isabs(path):
             raise FileNotFoundError("this user has no home directory")
         if not os.path.exists(path):
-            generate_keys(os.path.dirname(path))
-            _log.info("made the key of this user: %s", path)
-    except FileExistsError:  # another process was faster
-        pass
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                generate_keys(os.path.dirname(path))
+                _log.info("made the key of this user: %s", path)
+        return load_keys(path)
+    except errors.PermissionDeniedError as error:
+        raise errors.PermissionDeniedError.of(f"{error.message} Or choose another key. {_REMEDIES}") from None
     except OSError as error:
         raise errors.FailedPreconditionError.of(
             f"The key of this user cannot be made at {path!r}: {error}. By it, servers and clients of a user admit each"
             f" other and no one else. {_REMEDIES}"
         ) from error
-    return load_keys(path)
 
 
 def own_keys(insecure: bool | None = None) -> Keys | None:

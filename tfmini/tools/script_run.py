@@ -74,6 +74,7 @@ def _report(error: BaseException, script: str) -> int:
         return 0
     shown = _below_this_file(error.__traceback__)
     error.__traceback__ = shown
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, shown  # for handlers at exit
     sys.excepthook(type(error), error, shown)
     sys.stderr.flush()
     for line in _hints(error, script):

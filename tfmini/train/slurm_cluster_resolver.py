@@ -28,9 +28,9 @@ def expand_host_list(text: str) -> list[str]:
             found.append(prefix)
         for part in filter(None, ranges.split(",")):
             first, _, last = part.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            _check_count(len(found) + len(numbers), text)
-            found += [f"{prefix}{n:0{len(first)}d}" for n in numbers]
+            begin, end = int(first), int(last or first) + 1
+            _check_count(len(found) + end - begin, text)
+            found += [f"{prefix}{n:0{len(first)}d}" for n in range(begin, end)]
     return found
 
 

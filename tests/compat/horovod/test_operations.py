@@ -245,6 +245,105 @@ def test_ranks_may_build_and_run_named_collectives_in_different_orders(
     assert done.stdout.count("all in order") == 2
 
 
+_ENDS = """
+import signal, sys
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+rank, way = hvd.rank(), sys.argv[1]
+ends = rank == int(sys.argv[2])  # before the others
+count = 3 if ends else 9
+total = hvd.allreduce(tf.ones([2]), name="total", op=hvd.Sum)
+if way == "raises":
+    with tf.Session() as session:
+        session.run(total)
+        if ends:
+            raise ValueError("no more data")
+        session.run(hvd.allgather(tf.ones([1]), name="rows"))
+elif way == "plain":
+    session = tf.Session()  # never closed
+    for _ in range(count):
+        session.run(total)
+elif way == "shutdown":
+    with tf.Session() as session:
+        session.run(total)
+    if ends:
+        hvd.shutdown()
+        signal.pause()  # it lives until the launcher ends it
+    with tf.Session() as session:
+        session.run(total)
+else:
+    data = tf.data.Dataset.range(count).make_one_shot_iterator().get_next()
+    w = tf.get_variable("w", initializer=1.0)
+    sgd = tf.train.GradientDescentOptimizer(0.1)
+    opt = hvd.DistributedOptimizer(sgd)
+    train = opt.minimize(w * tf.cast(data, tf.float32), tf.train.get_or_create_global_step())
+    with tf.train.MonitoredTrainingSession(hooks=[hvd.BroadcastGlobalVariablesHook(0)]) as session:
+        while not session.should_stop():
+            session.run(train)
+print("ended in good order", flush=True)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("way", "first", "why"),
+    [
+        ("steps", 0, "its process has ended"),
+        ("steps", 1, "its process has ended"),
+        ("plain", 0, "its process has ended"),
+        ("raises", 1, "its script has failed with ValueError: no more data"),
+        ("shutdown", 1, "its server has been stopped"),
+    ],
+)
+def test_a_rank_that_ends_before_the_others_ends_their_run_with_an_error(
+    way: str, first: int, why: str, tmp_path: Path
+) -> None:
+    """It has not been preempted: nobody may wait for its return."""
+    script = tmp_path / "ends.py"
+    script.write_text(_ENDS)
+    options = ["--keep-going"] if way == "raises" else []
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", *options, str(script)]
+    command += [way, str(first)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"UnknownError: rank {first} (/job:worker/replica:0/task:{first}/device:CPU:0) has ended" in done.stdout
+    assert why in done.stdout
+    assert done.stdout.count("ended in good order") == (way in ("steps", "plain"))
+
+
+_AGAIN = """
+import time
+from pathlib import Path
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+rank, here = hvd.rank(), Path(__file__).parent
+total = hvd.allreduce(tf.ones([2]), name="total", op=hvd.Sum)
+for turn in range(3):
+    with tf.Session() as session:
+        assert session.run(total).tolist() == [3, 3]
+    while rank == turn and len(list(here.glob(f"new.{turn}.*"))) < 2:
+        time.sleep(0.01)  # the others have new servers, and may call the group's leader, before it has one
+    hvd.shutdown()
+    hvd.init()
+    (here / f"new.{turn}.{rank}").touch()
+with tf.Session() as session:
+    assert session.run(total).tolist() == [3, 3]
+print("again", flush=True)
+"""
+
+
+@pytest.mark.cluster
+def test_ranks_may_shut_horovod_down_and_initialise_it_again(tmp_path: Path) -> None:
+    script = tmp_path / "again.py"
+    script.write_text(_AGAIN)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("again") == 3
+
+
 _COLLECTIVES = """
 import time
 from pathlib import Path

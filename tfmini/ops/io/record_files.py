@@ -176,6 +176,11 @@ class InflatedFile:
         del self._pending[:count]
         return found
 
+    def line(self) -> bytes:
+        """The next line of a file that is not compressed, with its end; b"" at the end of the file."""
+        with errors.naming_file(self._path):
+            return self._file.readline()
+
     def _pieces(self, count: int) -> Iterator[bytes]:
         """Reads a large part. A damaged file may ask for more than it has, and for more than there is memory."""
         while count > 0 and (piece := self._file.read(min(count, _PIECE))):

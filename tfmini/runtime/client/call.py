@@ -22,11 +22,12 @@ class Call:
     Attributes:
       converters: per feed, the function that turns a fed value into an array.
       signature: of the step that the call needs.
+      ops: those that are fed, fetched or run.
       needs_step: false when all fetches are fed.
       plan: of the signature, once it has been prepared.
     """
 
-    __slots__ = ("converters", "signature", "needs_step", "plan", "_build", "_from_feeds")
+    __slots__ = ("converters", "signature", "ops", "needs_step", "plan", "_build", "_from_feeds")
 
     def __init__(self, fetches: Fetches, feeds: Sequence[Tensor]) -> None:
         self.converters = [converter(tensor) for tensor in feeds]
@@ -38,6 +39,7 @@ class Call:
         wanted = tuple(tensor.name for tensor, i in zip(fetches.tensors, sources) if i is None)
         targets = tuple(op.name for op in fetches.targets)
         self.signature: Signature = (tuple(tensor.name for tensor in feeds), wanted, targets)
+        self.ops = tuple({*(tensor.op for tensor in (*feeds, *fetches.tensors)), *fetches.targets})
         self.needs_step = bool(wanted or targets)
         self.plan: Any = None
 
@@ -117,8 +119,11 @@ def _is_element(fetch: Any) -> bool:
     return _equals_itself_alone(fetch) and not has_parts
 
 
+_IDENTITY: Any = object.__eq__
+
+
 def _equals_itself_alone(value: Any) -> bool:
-    return isinstance(value, Tensor) or type(value).__eq__ is object.__eq__
+    return isinstance(value, Tensor) or type(value).__eq__ is _IDENTITY
 
 
 def _own_copy(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import threading
 import warnings
 import weakref
@@ -175,7 +176,7 @@ class BaseSession:
         """The values that the call's step fetches."""
         self._runs += 1  # before the step: a run that fails may have found new operations, too
         if self._sent != len(self._graph._order):
-            self._extend()
+            self._extend(call)
         timeout_s = None
         if options is not None and options.timeout_in_ms > 0:
             timeout_s = options.timeout_in_ms / 1000
@@ -200,20 +201,30 @@ class BaseSession:
             run_metadata.ParseFromString(metadata.SerializeToString())
         return found
 
-    def _extend(self) -> None:
-        """Sends the ops that the master does not know yet."""
-        with self._extend_lock:
-            operations = self._graph._order[self._sent :]
-            if not operations:
+    def _extend(self, call: Call) -> None:
+        """Sends the ops that the master does not know yet, but for those that another thread builds at the moment."""
+        last = max((op._id for op in call.ops), default=0)
+        while True:
+            if not self._graph.wait_until_built(self._sent, last, lambda: self._closed):
+                raise RuntimeError("Attempted to use a closed Session.")
+            self._send_ops()  # without any that a thread has begun to change meanwhile
+            if self._sent >= last:
                 return
-            self._graph.check_input_types()
+
+    def _send_ops(self) -> None:
+        as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
+        with self._extend_lock:
+            with self._graph.whole_ops(self._sent) as operations:
+                if not operations:
+                    return
+                self._graph.check_input_types()
+                nodes = nodes_of(operations, as_node)
             if not (self._sent or self._host) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
                 self._master.close()
                 self._host = targets.default_target()
                 self._master = self._connect()
             try:
-                as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
-                self._master.extend(nodes_of(operations, as_node))
+                self._master.extend(nodes)
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
@@ -308,10 +319,14 @@ class BaseSession:
             self._closed = True
             self._master.close()
 
-    def __del__(self) -> None:
-        # Only local resources: a garbage collector must not wait for a network.
-        if not getattr(self, "_closed", True) and not self._host:
-            self.close()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not getattr(self, "_closed", True) and hasattr(self, "_master"):  # a constructor may have failed
+            self._closed = True
+            try:
+                self._master.drop()
+            except Exception:
+                if not is_finalizing():  # then modules are gone, and so is everything else of the process soon
+                    raise
 
 
 class Session(BaseSession):

@@ -62,8 +62,8 @@ class UnfinishedStep:
             self._ask(part, answer)
             try:
                 return answer.result(describe=lambda told: told(
-                    f"step {self._step_id} was cut off, and {part.task} has not ended its part; its updates must be known"
-                    " before the step is repeated"
+                    f"step {self._step_id} was cut off, and {part.task} has not ended its part; its updates must be"
+                    " known before the step is repeated"
                 ))  # fmt: skip
             except errors.AbortedError:  # another incarnation
                 return Outcome()

@@ -72,6 +72,7 @@ class Member:
     """One device of this task in one epoch of a group.
 
     Attributes:
+      least: with how many members an elastic group may begin; 0: it is not elastic.
       epoch: its number, 0 until the leader has answered.
       has_joined: whether a call has asked the leader, or is about to.
       withdraw: tells the leader that this task no longer waits for that answer.
@@ -84,8 +85,8 @@ class Member:
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
 
-    def __init__(self, group_key: int, group_size: int, device: str, joined_at: float) -> None:
-        self.group_key, self.group_size, self.device = group_key, group_size, device
+    def __init__(self, group_key: int, group_size: int, device: str, joined_at: float, least: int = 0) -> None:
+        self.group_key, self.group_size, self.device, self.least = group_key, group_size, device, least
         self.epoch = 0
         self.has_joined = False
         self.rank = -1
@@ -183,9 +184,13 @@ class Member:
         missing = (rank for exchange in self.exchanges.values() for rank in exchange.schedule.missing())
         return any(self.tasks[rank] == task for rank in missing)
 
+    def ranks_of(self, task: str) -> str:
+        """The ranks of a task, for people."""
+        return ", ".join(self.who(rank) for rank, other in enumerate(self.tasks) if other == task)
+
     def part_of(self, task: str) -> str:
         """The ranks of a task and what this member waits for, for people."""
-        ranks = ", ".join(self.who(rank) for rank, other in enumerate(self.tasks) if other == task)
+        ranks = self.ranks_of(task)
         oldest = self.oldest()
         doing = f" in {oldest.call.describe()}: {oldest.fingerprint}" if oldest else f" of group {self.group_key}"
         return f"{ranks}{doing}"

@@ -101,8 +101,9 @@ class _Layout:
             self._segment(
                 blocks[wave], pending[i], successors[i],
                 _marks(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
-                tuple(name for _, names in _marks(blocks[wave], Form.BEGIN_LOOP) for name in names), _first_guess(blocks[wave]),
-                any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]), _is_open_ended(blocks[wave]),
+                tuple(name for _, names in _marks(blocks[wave], Form.BEGIN_LOOP) for name in names),
+                _first_guess(blocks[wave]), any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]),
+                _is_open_ended(blocks[wave]),
             )
             for i, wave in enumerate(self.order)
         ]

@@ -143,8 +143,8 @@ class DataflowRun(WaitingRun, Activation):
       asked: calls that wait for the end of segments which an abort could not stop.
     """
 
-    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "_broken", "_early",
-                 "_iterations", "_on_done")  # fmt: skip
+    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "_broken",
+                 "_early", "_iterations", "_on_done")  # fmt: skip
     is_blocking = False
 
     def __init__(
@@ -228,13 +228,6 @@ class DataflowRun(WaitingRun, Activation):
                 super().abort(error)  # `start` will find it
                 return
         self._finish(Aborted(error))
-
-    def end_stopped(self) -> None:
-        """Ends the run for the reason for which it must end."""
-        try:
-            self.raise_stopped()
-        except errors.OpError as error:
-            self.abort(error)
 
     def over(self) -> None:
         try:
@@ -344,7 +337,7 @@ class _LoopRun:
         """Begins the next iteration, after one that has left these slots."""
         loop, run = self.loop, self.outer.run
         if run.stopped:  # it may never come to a wait that would find this out
-            run.end_stopped()
+            run.end_stopped("runs a while loop")
             return
         iteration = Iteration(self, self.outer.path + (self.count,))
         self.count += 1

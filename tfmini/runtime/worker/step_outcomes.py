@@ -70,9 +70,10 @@ class StepOutcomes:
 
 
 def final_outcome(worker: Worker, session: str, step_id: int, told: Callable[[Outcome], None]) -> None:
-    """Calls back with what a step has done on a worker's task; the step cannot begin any more, and is aborted if it runs.
+    """Calls back with what a step has done on a worker's task.
 
-    Nobody knows what a kernel will have done that runs now: the call waits for its end.
+    The step is aborted if it runs, and cannot begin any more. Nobody knows what a kernel will have done that runs now:
+    the call waits for its end.
 
     Raises:
       UnknownError: see `StepOutcomes.of`.

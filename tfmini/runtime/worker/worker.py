@@ -82,7 +82,7 @@ class Worker:
         self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task, process)
-        self.collectives.running = self.runs.values
+        self.collectives.running, self.collectives.incarnation = self.runs.values, self.incarnation
         self.collectives.calls.most_ranks = len(devices) if peer_for is None else None
 
     # ---- sessions and graphs ----------------------------------------------------------------

@@ -47,6 +47,7 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
         m.CollectiveStage: service.collective_stage,
         m.CollectiveBell: service.collective_bell,
         m.CollectiveFailure: service.collective_failure,
+        m.CollectiveEnd: service.collective_end,
     }
 
 
@@ -173,7 +174,11 @@ class _WorkerService:
 
     def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
         self._check_step(request.step_id, peer)
-        self.worker.abort_step(request.step_id, errors.CancelledError.of(request.message, derived=True))
+        run = self.worker.runs.get(request.step_id)
+        awaited = run.awaited() if run is not None else ""
+        # The master may tell it: at a deadline it asks nobody else.
+        text = f"{run.graph.task} waits for {awaited}." if run is not None and awaited else request.message
+        self.worker.abort_step(request.step_id, errors.CancelledError.of(text, derived=True))
 
     def lost_tensors(self, peer: Any, request: m.LostTensors, respond: Any) -> None:
         steps = request.step_ids
@@ -191,6 +196,7 @@ class _WorkerService:
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
         leader, key, device = self.worker.collectives.leader, request.group_key, request.device
+        self.worker.collectives.tell_ended(peer)
         leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
         if respond.is_open:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
@@ -203,6 +209,9 @@ class _WorkerService:
 
     def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
         self.worker.collectives.failed(request.epoch, m.error_of(request))
+
+    def collective_end(self, peer: Any, request: m.CollectiveEnd, respond: Any) -> None:
+        self.worker.collectives.ended(request)
 
     def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
         self.worker.collectives.receive(request, peer.task)

@@ -144,6 +144,10 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
     if checkpoint_exists(found):
         return found
     _log.error("Couldn't match files for checkpoint %s", found)
+    here = os.path.join(checkpoint_dir, os.path.basename(found))
+    if checkpoint_exists(here):
+        state_file = _state_file(os.fsdecode(checkpoint_dir), latest_filename)
+        _log.error("%s holds absolute paths of another directory; this one has the checkpoint %s", state_file, here)
     return None
 
 

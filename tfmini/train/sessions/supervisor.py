@@ -135,7 +135,11 @@ class Supervisor:
         references = ops_with("variable", "reference")
         for op in self._graph.get_operations():
             if op.type in references and not op.device:
-                raise ValueError(f"When using replicas, all Variables must have their device set: {op}")
+                raise ValueError(
+                    f"When using replicas, all Variables must have their device set: '{op.name}' has none, so each"
+                    " worker would have its own. Build the model inside"
+                    " tf.device(tf.train.replica_device_setter(cluster=cluster)), or request a device for the variable."
+                )
 
     # ---- the session ------------------------------------------------------------------------
 
