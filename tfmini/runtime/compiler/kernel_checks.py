@@ -44,6 +44,9 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
         return lambda wait, *args: function(_CheckedWait(wait, check), *args)
     return lambda *args: check(function(*args))
 
+# They are arrays and compute otherwise: a product of matrices is no product of elements.
+_OTHER_RULES = (np.matrix, np.ma.MaskedArray)
+
 
 class ResultCheck:
     """Compares the result of a kernel with the declaration of its node, and returns it.
@@ -77,7 +80,7 @@ class ResultCheck:
         what = self._names[index] if len(self._names) == len(self._dtypes) else str(index)
         if dtype is dtypes.string and type(value) is bytes:
             found: Any = dtype.numpy
-        elif type(value) is np.ndarray or isinstance(value, np.generic):  # a matrix multiplies by a rule of its own
+        elif isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, _OTHER_RULES):
             found = value.dtype
         else:
             raise self._wrong(f"{type(value).__name__} for output {what}: an array or a numpy scalar is wanted")
