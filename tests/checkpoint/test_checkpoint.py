@@ -395,6 +395,14 @@ def test_sizes_are_checked_before_memory_is_taken(tmp_path: Path) -> None:
         BundleReader(_with_index(prefix, _changed("x", far))).read("x")
 
 
+def test_slices_cannot_ask_for_more_memory_than_is_stored(tmp_path: Path) -> None:
+    def huge(entry: Any) -> None:
+        entry.shape.dim[1].size = 1 << 50
+
+    with pytest.raises(errors.DataLossError, match="no file holds 9007199254740992 elements"):
+        BundleReader(_with_index(_two_halves(tmp_path), _changed("w", huge))).read("w")
+
+
 def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
     prefix = save(tmp_path / "a", {"x": np.arange(4, dtype=np.float32)})
     with pytest.raises(errors.DataLossError, match="Unable to read file .*utf-8"):

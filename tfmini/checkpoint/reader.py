@@ -118,11 +118,17 @@ class BundleReader:
             self._refuse(files.index_file(self.prefix), name, "the stored slices do not cover the requested one")
         if len(needed) == 1 and needed[0][1] == wanted:
             return self._piece(name, entry, needed[0][0])
+        if prod(shape) > self._capacity():  # each element takes a byte or more: this is checked before memory is taken
+            self._refuse(files.index_file(self.prefix), name, f"no file holds {prod(shape)} elements")
         with self._reading(files.index_file(self.prefix), name):
             out = np.empty(shape, entry.dtype.numpy)
         for stored, region, common in needed:
             out[common.index(wanted)] = self._piece(name, entry, stored)[common.index(region)]
         return out
+
+    def _capacity(self) -> int:
+        """The bytes in which values are stored."""
+        return sum(os.path.getsize(path) for path in files.data_files(self.prefix))
 
     def _piece(self, name: str, entry: Entry, part: Slice) -> encoding.Array:
         """Reads one of the slices in which a tensor is stored."""

@@ -65,7 +65,8 @@ def decode(data: bytes, channels: int = 0, wide: bool = False) -> Array:
 
 def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
     """Names and contents up to IEND; optional chunks whose checksum is wrong are left out, as libpng does."""
-    at, found = len(SIGNATURE), []
+    found: list[tuple[bytes, bytes]] = []
+    at = len(SIGNATURE)
     while True:
         if at + 12 > len(data):
             raise ValueError("the file is cut short")

@@ -9,6 +9,7 @@ import pytest
 
 import tfmini as tf
 from tests.train.checkpointing.saved_variables import values, variables
+from tfmini import protos
 
 
 def test_importing_a_meta_graph_restores_saver_and_collections(tmp_path: Path, session: Any) -> None:
@@ -89,3 +90,25 @@ def test_contexts_of_conds_and_loops_are_imported(session: Any) -> None:
         for value in (1, 4, 6):
             expected = session.run([loop, cond], {x: value})
             assert other.run([loop.name, cond.name], {"x:0": value}) == expected
+
+
+def _meta_graph() -> Any:
+    with tf.Graph().as_default():
+        tf.Variable(1.0, name="v")
+        return tf.train.Saver().export_meta_graph()
+
+
+def test_collections_that_do_not_fit_the_graph_are_refused_with_one_class() -> None:
+    for change in (
+        lambda meta: meta.collection_def["variables"].bytes_list.value.append(b"\xff\xff"),
+        lambda meta: meta.collection_def["x"].node_list.value.append("none"),
+        lambda meta: meta.collection_def["x"].node_list.value.append("v:7"),
+        lambda meta: meta.collection_def["savers"].bytes_list.value.append(b"\x0a"),
+        lambda meta: meta.graph_def.node[0].attr["_class"].list.s.append(b"loc:@\xff"),
+        lambda meta: meta.graph_def.node[0].attr["f"].func.attr["tfmini_body"].CopyFrom(protos.AttrValue(s=b"\xff")),
+        lambda meta: setattr(meta.meta_info_def, "tensorflow_version", "new.old"),
+    ):
+        meta = _meta_graph()
+        change(meta)
+        with tf.Graph().as_default(), pytest.raises(ValueError):
+            tf.train.import_meta_graph(meta)

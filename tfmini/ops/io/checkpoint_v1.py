@@ -135,6 +135,9 @@ class V1Reader(BundleReader):
             raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self._entries[name]
 
+    def _capacity(self) -> int:
+        return sum(len(record) for _, record in self._records.values())
+
     def _piece(self, name: str, entry: Entry, part: Slice) -> Array:
         key = encode_key(name, part)
         if key not in self._records:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini import protos
 
 
 def build() -> tuple[Any, Any]:
@@ -123,3 +124,25 @@ def test_paths_may_be_bytes(tmp_path: Path) -> None:
         prefix = tf.train.Saver([tf.global_variables()[0]]).save(session, str(tmp_path / "m").encode())
         assert tf.train.latest_checkpoint(str(tmp_path).encode()) == prefix
         assert tf.train.write_graph(session.graph, str(tmp_path).encode(), "g") == str(tmp_path / "g")
+
+
+def test_a_model_whose_messages_do_not_fit_is_refused_with_one_class(tmp_path: Path) -> None:
+    """Names of main ops and savers that the graph does not have, and assets that are no messages."""
+    x, y = build()
+    export = tmp_path / "model"
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        tf.saved_model.simple_save(session, str(export), {"x": x}, {"y": y})
+    file = export / "saved_model.pb"
+    sound = file.read_bytes()
+    for change in (
+        lambda meta: meta.collection_def["saved_model_main_op"].node_list.value.append("none"),
+        lambda meta: setattr(meta.saver_def, "filename_tensor_name", ""),
+        lambda meta: setattr(meta.saver_def, "restore_op_name", "none:"),
+        lambda meta: meta.graph_def.node[0].attr["_class"].list.s.append(b"loc:@none"),
+    ):
+        model = protos.SavedModel.FromString(sound)
+        change(model.meta_graphs[0])
+        file.write_bytes(model.SerializeToString())
+        with tf.Graph().as_default(), tf.Session() as session, pytest.raises(ValueError):
+            tf.saved_model.loader.load(session, ["serve"], str(export))
