@@ -198,3 +198,16 @@ def test_a_reader_who_was_slow_misses_nothing(cluster: Cluster) -> None:
         lines = launcher.stdout.read().splitlines()
         assert launcher.wait(LIMIT_S) == 0
     assert lines == [f"[worker/0] {i:0100}" for i in range(40_000)]
+
+
+def test_ctrl_c_ends_a_launcher_that_waits_for_the_reader_of_the_last_output(cluster: Cluster) -> None:
+    body = """
+    print("x" * 200_000)
+    sys.exit(3)
+    """
+    with cluster.start(body, "--ps", "0") as launcher:
+        assert launcher.stderr is not None
+        while "failed first" not in launcher.stderr.readline():
+            pass
+        launcher.send_signal(signal.SIGINT)
+        assert launcher.wait(LIMIT_S) == 130

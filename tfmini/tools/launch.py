@@ -39,6 +39,7 @@ from tfmini.tools.usage import Command
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end
+_INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -131,12 +132,14 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
     Raises:
       click.ClickException: the tasks could not be started.
     """
-    with _sinks(say) as sinks:
-        finish = _finish_of(engine, options, script, args, say, *sinks)
-        was_ended = finish.failed is None and finish.exit_code != 0  # by a signal, say: whoever sent it does not wait
-        if not was_ended:
-            for sink in sinks:
+    try:
+        with _sinks(say) as sinks:
+            finish = _finish_of(engine, options, script, args, say, *sinks)
+            was_ended = finish.failed is None and finish.exit_code != 0  # by a signal, say: who sent it does not wait
+            for sink in () if was_ended else sinks:
                 sink.drain()
+    except KeyboardInterrupt:  # before or after the run, such as from one who does not read the rest of its output
+        return _INTERRUPTED
     return finish.exit_code
 
 

@@ -11,6 +11,7 @@ import io
 import os
 import select
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -86,10 +87,13 @@ class Sink:
             if self._lost:
                 self._waiting.append(b"\ntfmini: %d bytes of output were lost, since nobody read it.\n" % self._lost)
                 self._lost = 0
+            before, since = self._written, time.monotonic()
             while self._size and not self.broken:
-                before = self._written
-                self._changed.wait(patience_s)
-                if patience_s is not None and self._written == before:
+                # Not longer: the kernel may give Ctrl-C to the other thread, which does not end the wait of this one.
+                self._changed.wait(_LOOK_S)
+                if self._written != before:
+                    before, since = self._written, time.monotonic()
+                elif patience_s is not None and time.monotonic() - since >= patience_s:
                     return
 
     def close(self) -> None:
