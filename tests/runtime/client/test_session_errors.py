@@ -179,19 +179,3 @@ def test_an_op_that_cannot_be_placed_names_the_scopes_that_request_its_device() 
     inner, outer = info.value.message.splitlines()[-2:]
     assert re.fullmatch(rf"A scope around \S+: with tf.device\(<lambda><{__file__}, \d+>\) at {__file__}:\d+\.", inner)
     assert re.fullmatch(rf"A scope around \S+: with tf.device\(/job:nowhere\) at {__file__}:\d+\.", outer)
-
-
-def test_a_variable_of_an_earlier_job_on_the_server_is_named() -> None:
-    with tf.train.Server.create_local_server() as server:
-        for size in (2, 3):
-            with tf.Graph().as_default(), tf.device("/job:local/task:0"):
-                variable = tf.Variable([1.0] * size, name="w", use_resource=False)
-                if size == 2:
-                    with tf.Session(server.target) as session:
-                        session.run(variable.initializer)
-                    continue
-                error = failure(variable.initializer, target=server.target)
-                own = failure(tf.assign(variable, tf.placeholder_with_default([0.0] * 5, [None]), validate_shape=True))
-    assert "'w' on /job:local/replica:0/task:0" in error.message and "[2] from an earlier job" in error.message
-    assert "tf.Session.reset(target)" in error.message
-    assert "earlier job" not in own.message
