@@ -53,8 +53,10 @@ _WAIT_MS = 300  # for ops that wait for what does not come
 _MOST_MEMORY = 6 << 30
 _FREE = LARGEST // 2  # a kernel may copy what it has asked for
 _PATTERNS = (0xFF, 0x41)  # as numbers: NaN and -1, and 12.08
-# TensorFlow, too, gives out what a variable or a feed has, whatever shape the graph says.
-_UNCHECKED = re.compile(r"kernel of (ReadVariableOp|PlaceholderWithDefault) at .* returned shape")
+# TensorFlow, too, gives out what a variable or a feed has, whatever shape the graph says, and refuses such a feed so.
+_UNCHECKED = re.compile(
+    r"kernel of (ReadVariableOp|PlaceholderWithDefault) at .* returned shape|^Unsupported object type"
+)
 _NOT_CLEAN = (tf.errors.InternalError, tf.errors.UnknownError)
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tfmini.data.structure import Leaf, Structure
+from tfmini.dtypes import DType, int64
 from tfmini.graph import nest
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape
 
@@ -43,7 +45,8 @@ def _pack(indices: Any, values: Any, dense_shape: Any) -> SparseValue:
 
 
 @unpack_op.kernel("CPU")
-def _unpack(packed: SparseValue) -> tuple[Any, Any, Any]:
+def _unpack(packed: SparseValue, *, T: DType) -> tuple[Any, Any, Any]:
+    check_components(packed, [int64, T, int64])
     return tuple(packed)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.data.pipeline import Element
+from tfmini.machine_memory import check_room
 
 
 def padded_combiner(
@@ -47,6 +48,7 @@ def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
         full.append(longest if dimension < 0 else int(dimension))
     first = rows[0]
     dtype = object if isinstance(first, bytes) else first.dtype
+    check_room((len(rows), *full), np.dtype(dtype).itemsize)
     out = np.full((len(rows), *full), value, dtype)
     for i, (row, size) in enumerate(zip(rows, sizes)):
         place: Any = (i, *(slice(0, n) for n in size))

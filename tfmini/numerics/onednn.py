@@ -150,13 +150,15 @@ class Primitive:
             arguments = {**arguments, SCRATCHPAD: (space, own)}
         given = []
         for kind, (layout, array) in arguments.items():
-            if array.nbytes != layout.nbytes or array.dtype != layout.dtype or not array.flags.c_contiguous:
-                raise ValueError(_misfit(array, f"{layout.nbytes} contiguous bytes of {layout.dtype}"))
+            dtype = array.dtype
+            is_right = array.nbytes == layout.nbytes and (dtype is layout.dtype or dtype == layout.dtype)
+            if not (is_right and array.flags.c_contiguous):
+                raise ValueError(_misfit(array, f"{layout.nbytes} contiguous bytes of {layout.dtype} are"))
             given.append((kind, layout.handle, data_address(array)))
         values = (_Argument * len(given))()
         try:
-            for value, (kind, layout, address) in zip(values, given):
-                value.kind, value.memory = kind, library.memory(layout, address)
+            for value, (kind, handle, address) in zip(values, given):
+                value.kind, value.memory = kind, library.memory(handle, address)
             check(library.slow.dnnl_primitive_execute(self._handle, library.stream, len(given), values))
         finally:
             for value in values:
@@ -222,10 +224,13 @@ class Library:
         """
         rows, columns = result.shape
         inner = a.shape[0] if transpose_a else a.shape[1]
-        shapes = (rows, inner)[:: -1 if transpose_a else 1], (inner, columns)[:: -1 if transpose_b else 1], result.shape
-        for array, shape in zip((a, b, result), shapes):
-            if array.shape != shape or array.dtype != Layout.dtype or not array.flags.c_contiguous:
-                raise ValueError(_misfit(array, f"a contiguous matrix of {shape[0]}x{shape[1]} float32"))
+        if a.shape != ((inner, rows) if transpose_a else (rows, inner)):
+            raise ValueError(_misfit(a, f"a matrix of {rows} and {inner} rows and columns is"))
+        if b.shape != ((columns, inner) if transpose_b else (inner, columns)):
+            raise ValueError(_misfit(b, f"a matrix of {inner} and {columns} rows and columns is"))
+        for array in (a, b, result):
+            if array.dtype is not Layout.dtype and array.dtype != Layout.dtype or not array.flags.c_contiguous:
+                raise ValueError(_misfit(array, "a contiguous matrix of float32 is"))
         self.use_threads(alone=rows * columns * inner < _SMALL)
         check(self.slow.dnnl_sgemm(
             _TURNED[transpose_a], _TURNED[transpose_b], rows, columns, inner, 1.0, data_address(a), a.shape[1],

@@ -39,7 +39,7 @@ def _gamma_series(a: Any, x: Any) -> Any:
     for n in range(1, _TERMS):
         term = term * (x / (a + n))
         total += term
-        if (np.abs(term) <= _EPS * np.abs(total)).all():
+        if not (np.abs(term) > _EPS * np.abs(total)).any():  # NaN never comes closer
             break
     return total
 
@@ -55,7 +55,7 @@ def _gamma_fraction(a: Any, x: Any) -> Any:
         c = _not_zero(b + factor / c)
         step = c * d
         h *= step
-        if (np.abs(step - 1.0) <= _EPS * 4).all():
+        if not (np.abs(step - 1.0) > _EPS * 4).any():  # NaN never comes closer
             break
     return h
 
@@ -109,7 +109,7 @@ def _igamma_grad(a: Any, x: Any) -> Any:
         size += term
         psi = psi + 1.0 / (a + n + 1.0)
         term = term * (x / (a + n + 1.0))
-        if n > x.max() and (term * np.abs(logarithm - psi) <= _EPS * size).all():
+        if not (n <= x.max() or (term * np.abs(logarithm - psi) > _EPS * size).any()):
             break
     found[use] = total
     return found
@@ -137,7 +137,7 @@ def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
             c = _not_zero(1.0 + factor / c)
             step = c * d
             h *= step
-        if (np.abs(step - 1.0) <= _EPS * 4).all():
+        if not (np.abs(step - 1.0) > _EPS * 4).any():  # NaN never comes closer
             break
     return h
 

@@ -39,3 +39,9 @@ def test_a_sparse_gradient_along_a_negative_axis_needs_the_rank() -> None:
     parts = [tf.placeholder(tf.float32), tf.placeholder(tf.float32)]
     with pytest.raises(ValueError, match="known rank"):
         tf.gradients(tf.gather(tf.concat(parts, -2), [2, 0]), parts)
+
+
+def test_an_axis_outside_of_the_rank_is_refused_by_the_kernel() -> None:
+    x = tf.placeholder(tf.float32)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=r"axis = 3 not in \[-1, 1\)"):
+        session.run(tf.stack([x, x], 3), {x: 1.0})

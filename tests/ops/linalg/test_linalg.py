@@ -112,3 +112,13 @@ def test_singular_matrices_are_refused() -> None:
         run(tf.cholesky(-tf.eye(2)))
     with pytest.raises(ValueError, match="Dimensions must be equal, but are 2 and 3"):
         tf.matrix_determinant(tf.zeros([2, 3]))
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("find", [tf.svd, tf.self_adjoint_eig, lambda m: tf.matrix_solve_ls(m, m, fast=False)],
+                         ids=["svd", "eigh", "pinv"])  # fmt: skip
+def test_infinite_elements_are_refused_where_lapack_iterates(find: Any, bad: float) -> None:
+    """A singular value decomposition with an infinite element did not return."""
+    matrix = np.array([[1e-30, 0.881, -2], [-0.791, -1.413, -1.631], [bad, -0.618, -0.413]], np.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="elements that are infinite or NaN"):
+        run(find(tf.constant(matrix)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,30 @@ def test_samplers_draw_distinct_classes_as_often_as_they_say() -> None:
             expected.append(counts[0, 0])
     # As in TensorFlow, a draw that needed no second try counts p * n, which is more than its share of 1.
     assert seen[0] / 200 == pytest.approx(np.mean(expected), abs=0.15) and seen[0] > seen[9]
+
+
+@pytest.mark.parametrize(
+    "attrs, text",
+    [
+        ({"unigrams": [1.0, 0.0, 0.0, 1.0]}, "range is too small: num_sampled 3 > range 2"),
+        ({"unigrams": [1.0, 1.0, 1.0, 1.0], "num_shards": 2}, "range is too small: num_sampled 3 > range 2"),
+        ({"unigrams": [float("nan"), 1.0, 1.0, 1.0]}, "must be finite"),
+        ({"unigrams": [0.0, 0.0, 0.0, 0.0]}, "must be finite, not negative, and not all 0"),
+    ],
+)
+def test_a_sampler_that_cannot_find_enough_classes_says_so(attrs: Any, text: str) -> None:
+    """It had drawn for ever."""
+    drawn = tf.raw_ops.FixedUnigramCandidateSampler(
+        true_classes=[[1]], num_true=1, num_sampled=3, unique=True, range_max=4, **attrs
+    )
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=text):
+        session.run(drawn[0])
+
+
+def test_rare_classes_are_found_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfmini.ops.nn.candidate_sampling._MANY_TRIES", 100)
+    drawn = tf.raw_ops.FixedUnigramCandidateSampler(
+        true_classes=[[1]], num_true=1, num_sampled=3, unique=True, range_max=3, unigrams=[1.0, 1e-30, 1e-30], seed=1
+    )
+    with tf.Session() as session:
+        assert sorted(session.run(drawn[0])) == [0, 1, 2]

@@ -116,3 +116,26 @@ def test_a_dense_tensor_times_a_sparse_one_is_sparse() -> None:
         assert session.run(product).values.tolist() == [2.0, 16.0]
     with pytest.raises(TypeError, match="unsupported operand"):
         2.0 * sparse  # TensorFlow refuses numbers on the left, too
+
+
+@pytest.mark.parametrize("row", [-1, 2])
+def test_indices_outside_of_the_dense_shape_are_refused(row: int) -> None:
+    """Negative ones had been counted from the end."""
+    indices = tf.placeholder(tf.int64)
+    sparse = tf.SparseTensor(indices, [1.0], [2, 2])
+    for found in (
+        tf.sparse_add(sparse, tf.ones([2, 2])), sparse * tf.ones([2, 2]), tf.sparse_reduce_sum(sparse, 0),
+        tf.sparse_tensor_dense_matmul(sparse, tf.ones([2, 2])),
+    ):  # fmt: skip
+        found = found.values if isinstance(found, tf.SparseTensor) else found
+        with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="out of bounds"):
+            session.run(found, {indices: [[row, 0]]})
+
+
+def test_the_gradient_of_a_slice_has_only_elements_of_the_tensor() -> None:
+    """The place of another one was looked up in memory that nobody had set."""
+    grad = tf.raw_ops.SparseSliceGrad(
+        backprop_val_grad=[1.0], input_indices=[[0, 0]], input_start=[0, 0], output_indices=[[1, 1]]
+    )
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="aren't all propagated"):
+        session.run(grad)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
@@ -192,6 +193,8 @@ def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
     for i, factor in enumerate(block):
         if factor < 1:
             refuse(f"All values in block_shape must be positive, got value, {factor} at index {i}.")
+    room = [n + low + high for n, (low, high) in zip(value.shape[1:], paddings.tolist())]
+    check_room([len(value), *room, *value.shape[1 + count :]], value.dtype.itemsize)
     padded = np.pad(value, [(0, 0), *paddings.tolist(), *[(0, 0)] * (value.ndim - count - 1)])
     sizes = [padded.shape[0]]
     for i, (size, factor) in enumerate(zip(padded.shape[1:], block)):

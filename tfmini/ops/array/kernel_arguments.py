@@ -66,7 +66,7 @@ class ComponentWait:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._wait, name)
 
-    def done(self, result: Any) -> bool:
+    def done(self, result: Any = None) -> bool:
         try:
             check_components(result if type(result) in (tuple, list) else (result,), self._types, self._shapes)
         except InvalidArgumentError as error:

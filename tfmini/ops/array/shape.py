@@ -267,6 +267,9 @@ def _broadcast_args_shape(node: Operation) -> list[RawShape]:
 
 @_broadcast_args.kernel("CPU")
 def _broadcast_args_kernel(a: Any, b: Any) -> Any:
+    for i, value in enumerate((a, b)):
+        if np.ndim(value) != 1:
+            refuse(f"In[{i}] must be a vector, got shape {list(np.shape(value))}")
     left, right = _padded(a.tolist(), b.tolist())
     return np.array([y if x == 1 else x for x, y in zip(left, right)], a.dtype)
 

@@ -54,6 +54,8 @@ def _bound_shape(node: Operation) -> list[RawShape]:
 
 
 def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> Any:
+    if sequence.ndim != 2 or values.ndim != 2:
+        refuse(f"sorted_inputs and values must be matrices, got {list(sequence.shape)} and {list(values.shape)}")
     if sequence.shape[0] != values.shape[0]:
         refuse("Leading dim_size of both tensors must match.")
     if out_type is dtypes.int32 and sequence.shape[1] > np.iinfo(np.int32).max:

@@ -131,6 +131,7 @@ segment_min_op.kernel("CPU")(_sorted_kernel(np.minimum, 0))
 @segment_mean_op.kernel("CPU")
 def _segment_mean_kernel(data: Any, ids: Any) -> Any:
     count = _check_sorted(data, ids)
+    check_room((count,), 8)  # their counts, also where rows have no elements
     out = np.zeros((count, *data.shape[1:]), data.dtype)
     reduce_runs(np.add, data, ids, out)
     return _divided(out, np.maximum(np.bincount(ids, minlength=count), 1))

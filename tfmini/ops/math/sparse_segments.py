@@ -78,6 +78,7 @@ def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
 def _reduce(kind: str, data: Any, indices: Any, ids: Any, count: int | None) -> Any:
     sizes = (_check(ids, indices, data.shape[0], count), *data.shape[1:])
     check_room(sizes, data.dtype.itemsize)
+    check_room(sizes[:1], 8)  # their counts, also where rows have no elements
     out = np.zeros(sizes, data.dtype)
     reduce_runs(np.add, data[indices], ids, out)
     if kind == "Sum":

@@ -172,7 +172,8 @@ def _fixed(attrs: Any) -> _Distribution:
     table = np.zeros(attrs["range_max"])
     table[reserved:] = [float(w) ** attrs["distortion"] for w in weights]
     table[np.arange(len(table)) % attrs["num_shards"] != attrs["shard"]] = 0.0
-    return _Distribution(table / table.sum())
+    with np.errstate(invalid="ignore"):
+        return _Distribution(table / table.sum())
 
 
 def _even(attrs: Any) -> _Distribution:
@@ -193,9 +194,9 @@ _attach(fixed_op, _fixed)
 
 
 @all_op.kernel("CPU")
-def _all_kernel(true_classes: Any, *, num_sampled: int) -> tuple[Any, ...]:
-    if true_classes.ndim != 2:
-        refuse("true_classes must be a matrix")
+def _all_kernel(true_classes: Any, *, num_sampled: int, num_true: int) -> tuple[Any, ...]:
+    if true_classes.ndim != 2 or true_classes.shape[1] != num_true:
+        refuse(f"true_classes must be a matrix with {num_true} columns, got shape {list(true_classes.shape)}")
     check_room((num_sampled,), 16)
     ones = np.ones(num_sampled, np.float32)
     return np.arange(num_sampled, dtype=np.int64), np.ones(true_classes.shape, np.float32), ones

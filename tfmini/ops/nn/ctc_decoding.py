@@ -64,6 +64,8 @@ def _sparse(rows: list[Prefix]) -> tuple[Array, Array, Array]:
 
 @greedy_op.kernel("CPU")
 def _greedy_kernel(scores: Array, lengths: Array, *, merge_repeated: bool) -> tuple[Array, ...]:
+    if scores.ndim != 3:
+        refuse(f"inputs is not a 3-Tensor: {list(scores.shape)}")
     _check_lengths(scores, lengths)
     best, blank = scores.argmax(axis=2), scores.shape[2] - 1
     used = np.arange(len(scores))[:, None] < lengths

@@ -49,12 +49,12 @@ class Windows:
         self.data_format: bytes = attrs.get("data_format", b"NHWC")
         self.positions = layout_axes(self.data_format)
         self.padding: bytes = attrs["padding"]
-        holes, explicit = attrs.get(dilations), attrs.get("explicit_paddings")
+        holes, explicit = attrs.get(dilations), attrs.get("explicit_paddings") or ()
         _check(self.positions, {"strides": attrs["strides"], "ksize": attrs.get("ksize"), dilations: holes})
-        if self.padding == b"EXPLICIT" and (len(explicit or ()) != 2 * len(self.positions) or min(explicit) < 0):
+        if self.padding == b"EXPLICIT" and (len(explicit) != 2 * len(self.positions) or min(explicit) < 0):
             raise InvalidArgumentError.of(
                 f"explicit_paddings attribute must contain {2 * len(self.positions)} values, none negative, with"
-                f" EXPLICIT padding, but got: {explicit}"
+                f" EXPLICIT padding, but got: {list(explicit)}"
             )
         self._options = [
             (attrs["strides"][i], holes[i] if holes else 1, self.padding, explicit_pair(explicit, i))

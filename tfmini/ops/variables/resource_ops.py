@@ -233,8 +233,9 @@ def _count_up_to(state: VariableState, *, limit: int) -> Any:
 
 
 @resource_gather.kernel("CPU")
-def _gather(state: VariableState, indices: Any, *, batch_dims: int) -> Any:
+def _gather(state: VariableState, indices: Any, *, batch_dims: int, dtype: DType) -> Any:
     params = state.read()
+    _check_dtype(state, dtype, "read")
     if not batch_dims:
         check_row_indices(indices, params.shape[0])
         return params.take(indices, axis=0)
@@ -245,7 +246,8 @@ def _gather(state: VariableState, indices: Any, *, batch_dims: int) -> Any:
 
 
 @resource_gather_nd.kernel("CPU")
-def _gather_nd(state: VariableState, indices: Any) -> Any:
+def _gather_nd(state: VariableState, indices: Any, *, dtype: DType) -> Any:
     params = state.read()
+    _check_dtype(state, dtype, "read")
     check_nd_indices(indices, params.shape)
     return params[tuple(np.moveaxis(indices, -1, 0))]
