@@ -20,6 +20,7 @@ from tfmini.graph.frames import has_flow
 from tfmini.graph.liveness import uncertain_values
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
+from tfmini.graph.registry import may_wait
 from tfmini.placement.loop_drivers import LoopDrivers
 from tfmini.placement.waves import number_groups
 
@@ -127,6 +128,7 @@ class _Cutter:
         flows = has_flow(nodes)
         self._is_uncertain = uncertain_values(nodes) if flows else None
         self.drivers: LoopDrivers | None = None
+        self.late = _late_nodes(nodes) if flows else frozenset()
         if self._is_uncertain is not None:
             self.drivers = LoopDrivers(nodes, self.device_of, self.result, self._fresh, self._is_uncertain)
 
@@ -229,6 +231,8 @@ class _Cutter:
         send = Node(self._fresh(source[0]), "_Send", src, (value,), (), {"T": dtype, **shared})
         if self._is_uncertain is not None and self._is_uncertain(source):
             shared["_may_be_dead"] = True
+        if source[0] in self.late:
+            shared["_late"] = True
         controls = self.drivers.controls(source, dst) if self.drivers is not None else ()
         recv = Node(self._fresh(source[0]), "_Recv", dst, (), controls, {"tensor_type": dtype, **shared})
         self.result.parts[src][send.name] = send
@@ -240,6 +244,17 @@ class _Cutter:
         while name in self.nodes:
             name = f"{base}_S{next(self.counter)}"
         return name
+
+
+def _late_nodes(nodes: Nodes) -> frozenset[str]:
+    """The nodes that wait, or depend on one that waits: a loop that their values enter may have to make them come."""
+    waiting = {op for op in {node.op for node in nodes.values()} if op not in ("_Send", "_Recv") and may_wait(op)}
+    late: set[str] = set()
+    if waiting:
+        for name, node in nodes.items():
+            if node.op in waiting or any(s in late for s, _ in node.inputs) or not late.isdisjoint(node.controls):
+                late.add(name)
+    return frozenset(late)
 
 
 def to_networkx(nodes: Nodes) -> networkx.MultiDiGraph:

@@ -83,6 +83,7 @@ def _waves(
     """Returns the waves of the nodes of these names. A node that waits is in its own wave."""
     bits: dict[str, int] = {}
     messages: dict[object, int] = {}
+    late = 0
     waiting_ops = {op for op in {node.op for node in part.values()} if op != "_Send" and may_wait(op)}
     for name, node in part.items():
         if node.op == "_Recv":
@@ -93,10 +94,12 @@ def _waves(
             group = node.attrs.get("_group") if merges else None
             message = name if group is None else (node.attrs["send_device"], group)
             bits[name] = messages.setdefault(message, 1 << len(messages))
-    needs = _needs(part, bits, paths)
+            if node.op != "_Recv" or node.attrs.get("_late"):
+                late |= bits[name]
+    needs = _needs(part, bits, paths, late)
     if not paths:
         return {name: (needs[name], needs[name]) for name in names}
-    begun = _needs({name: _begun(node, part) for name, node in part.items()}, bits, paths)
+    begun = _needs({name: _begun(node, part) for name, node in part.items()}, bits, paths, late)
     return {name: (begun[name], needs[name]) for name in names}
 
 
@@ -106,15 +109,18 @@ def _begun(node: Node, part: Nodes) -> Node:
     return node if len(here) == len(node.inputs) else node.replace(inputs=here)
 
 
-def _needs(part: Nodes, bits: dict[str, int], paths: dict[str, FramePath]) -> dict[str, int]:
+def _needs(part: Nodes, bits: dict[str, int], paths: dict[str, FramePath], late: int) -> dict[str, int]:
     needs = dict.fromkeys(part, 0)
-    while _sweep(part, bits, needs) or paths and _close_loops(part, paths, needs):
+    while _sweep(part, bits, needs) or paths and _close_loops(part, paths, needs, late):
         pass
     return needs
 
 
-def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int]) -> bool:
-    """Adds waits of whole loops: a node needs what all Enters of its loop need, an Exit what any node inside needs."""
+def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int], late: int) -> bool:
+    """Adds waits of whole loops: a node needs what all Enters of its loop need, an Exit what any node inside needs.
+
+    A loop starts before the inputs that are ``late``, which may wait for it: only what uses them needs them.
+    """
     entering: dict[FramePath, int] = {}
     inside: dict[FramePath, int] = {}
     for name, path in paths.items():
@@ -124,7 +130,7 @@ def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int]
             inside[path[:depth]] = inside.get(path[:depth], 0) | needs[name]
     changed = False
     for name, path in paths.items():
-        mask = inside[path] if part[name].op in EXIT_OPS else entering.get(path, 0)
+        mask = inside[path] if part[name].op in EXIT_OPS else entering.get(path, 0) & ~late
         if mask | needs[name] != needs[name]:
             needs[name] |= mask
             changed = True

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _COLLECTIVES = ops_with("collective")
 _WRITES = ops_with("writes")
 _LOCKED_S = 1e-3  # an update as long as that keeps others from the variable; shorter ones hardly meet
-_HAPPENS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP, Form.LOOP})
+_HAPPENS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP, Form.HAND_ON, Form.LOOP})
 
 
 class KernelTimes:

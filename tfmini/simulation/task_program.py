@@ -95,6 +95,8 @@ def _pieces(units: Sequence[Unit], costs: KernelCosts, seconds: float, wait_of: 
             wait = wait_of(unit.node)
         if unit.form is Form.SEND:
             pieces.append(Piece(seconds, sends=unit.key, op=op))
+        elif unit.entry:
+            continue  # its loop has begun with the first entry
         elif wait is not None or unit.form in (Form.BEGIN, Form.BEGIN_LOOP):
             pieces.append(Piece(seconds, begins=unit.key if unit.form is not Form.COMPUTE else 0, wait=wait, op=op))
         else:

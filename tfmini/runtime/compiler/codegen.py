@@ -146,7 +146,8 @@ class BlockWriter:
             self._change_guard(guard, unit.node)
         line = getattr(self, _WRITERS[unit.form])(unit)
         if starts and unit.guard:
-            line += f" if {self.condition(unit.guard)} else step.skip({self._key(unit)})"
+            skipped = "None" if unit.entry else f"step.skip({self._key(unit)})"
+            line += f" if {self.condition(unit.guard)} else {skipped}"
         sent = self._arguments(unit) if unit.form is Form.SEND and self.context.trace is not None else []
         for endpoint in unit.reads():
             self._release(endpoint)
@@ -163,7 +164,7 @@ class BlockWriter:
 
     def _stamp(self, trace: TraceTable, unit: Unit, sent: list[str], wanted: tuple[int, ...]) -> str:
         """The line that notes when a unit ran and how large its values are."""
-        if unit.form in (Form.BEGIN, Form.BEGIN_LOOP):
+        if unit.form in (Form.BEGIN, Form.BEGIN_LOOP, Form.HAND_ON):
             return "t = clock()"  # it is noted when it answers
         group = unit.key if unit.form is Form.SEND else None
         names = sent if group is not None else [self.local[unit.node.name, i] for i in wanted]
@@ -268,7 +269,10 @@ class BlockWriter:
         return f"step.begin({self._key(unit)}, {kernel}, ({', '.join([*self._grouped(unit), ''])}))"
 
     def _begin_loop(self, unit: Unit) -> str:
-        return f"step.begin_loop({self._key(unit)}, ({', '.join([*self._arguments(unit), ''])}))"
+        return f"step.begin_loop({self._key(unit)}, {unit.entry}, ({', '.join([*self._arguments(unit), ''])}))"
+
+    def _hand_on(self, unit: Unit) -> str:
+        return f"step.hand_on({self._key(unit)}, ({', '.join([*self._arguments(unit), ''])}))"
 
     def _loop(self, unit: Unit) -> str:
         return f"{unit.function}({', '.join(['step', *self._arguments(unit)])})"
@@ -400,6 +404,7 @@ _WRITERS = {
     Form.SELECT: "_select",
     Form.BEGIN: "_begin",
     Form.BEGIN_LOOP: "_begin_loop",
+    Form.HAND_ON: "_hand_on",
     Form.LOOP: "_loop",
 }
 

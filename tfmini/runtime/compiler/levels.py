@@ -68,21 +68,51 @@ class Level:
 
 
 @dataclass
+class Entry:
+    """Values that come into a loop together.
+
+    Attributes:
+      key: the arrival to which they lead in each iteration; None if an iteration does not begin without them.
+      constants: (position among the values, slot): the same in every iteration.
+      once: likewise, in the first iteration only; in later ones the slot holds `DEAD`.
+      initial: (number of a round, positions of its first values; -1 for a value that is absent then).
+    """
+
+    key: int | None
+    constants: list[tuple[int, int]]
+    once: list[tuple[int, int]]
+    initial: list[tuple[int, list[int]]]
+
+
+@dataclass
+class Round:
+    """Values that go from iteration to iteration together, because one segment computes them.
+
+    Attributes:
+      key: the arrival to which they lead; None if an iteration does not begin without them.
+      slots: where they lie.
+    """
+
+    key: int | None
+    slots: list[int]
+
+
+@dataclass
 class WaitingLoop:
     """A while loop that receives, sends or waits on its way: a level that runs once per iteration.
 
     Attributes:
-      parameters: slot per value that enters.
-      initial: (slot, slot of the parameter that fills it in the first iteration) per value that goes round.
-      variables: (slot, slot that fills it in the next iteration), likewise.
-      first_only: slots that hold something in the first iteration only.
+      entries: the values that enter, by the segment around the loop that has them.
+      rounds: the values that go round.
+      leads: whether the values of the first round decide alone whether there is another iteration.
       exits: slot per value that leaves.
+      window: how many iterations may be under way.
     """
 
     name: str
     level: Level
-    parameters: list[int]
-    initial: list[tuple[int, int]]
-    variables: list[tuple[int, int]]
-    first_only: list[int]
+    entries: list[Entry]
+    rounds: list[Round]
+    leads: bool
     exits: list[int]
+    window: int

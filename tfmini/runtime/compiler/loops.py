@@ -2,8 +2,9 @@
 
 A loop that neither receives, sends nor waits becomes one function, called like a kernel. Another
 becomes a `WaitingLoop`: a level whose segments run once per iteration, driven by arrivals like
-the segments around it. In both forms an iteration ends when all of its units have run, and a loop starts when
-all its inputs have arrived. The results are those of TensorFlow, whose iterations may overlap.
+the segments around it. Its iterations overlap as in TensorFlow, and it starts before the inputs that come late (see
+`rounds`). In the first form an iteration ends before the next one begins, and the loop starts when all its inputs
+have arrived; as it never waits, nobody can tell.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.graph.frames import Loop
+from tfmini.graph.frames import LOOP_OP, Loop
 from tfmini.graph.liveness import ALWAYS, Atom, Guard
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
@@ -21,19 +22,24 @@ from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
 from tfmini.runtime.compiler.codegen import writer_of
 from tfmini.runtime.compiler.kernel_calls import op_facts
 from tfmini.runtime.compiler.layout import context_of, lay_out
-from tfmini.runtime.compiler.levels import WaitingLoop
+from tfmini.runtime.compiler.levels import Entry, Round, WaitingLoop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
+from tfmini.runtime.compiler.rounds import split_entries, split_rounds
 from tfmini.runtime.compiler.units import Condition, Form, Unit
+
+# Stands for the updates of variables in the iteration before: a variable that is sent is read after them.
+_UPDATED = "<updated>"
 
 
 def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
     """Adds the unit of a loop to the level around it."""
     inputs = [parent.canonical(e) for e in node.inputs]
-    inside = _LoopLowering(parent, loop, inputs, careful=False)
-    inside.run()
     waits = any(_waits(n, parent.compilation) for n in loop.all_nodes())
-    if not inside.is_plain(waits):
-        inside = _LoopLowering(parent, loop, inputs, careful=True)
+    entries = _entries_of(parent, node) if waits else [0] * len(inputs)
+    inside = _LoopLowering(parent, loop, inputs, entries, waits, careful=False)
+    inside.run()
+    if not inside.is_plain():
+        inside = _LoopLowering(parent, loop, inputs, entries, waits, careful=True)
         inside.run()
     derefs = [e in parent.references and n.op == "Enter" for n, e in zip(loop.enters, inputs)]
     guard = parent.condition(parent.liveness.of_node(node.name))
@@ -53,6 +59,15 @@ def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
         parent.add(unit)
 
 
+def _entries_of(parent: Lowering, node: Node) -> list[int]:
+    """The entry of each input of a loop; one for all if some may be dead while others are alive."""
+    if len({parent.liveness.of(e) for e in node.inputs}) > 1:
+        return [0] * len(node.inputs)
+    late = parent.compilation.late_groups
+    arrivals = [parent.wave_sets[parent.waves[source]] if source in parent.waves else () for source, _ in node.inputs]
+    return split_entries([frozenset(key for key in wave if key < 0 or key in late) for wave in arrivals])
+
+
 def _waits(node: Node, compilation: Compilation) -> bool:
     if node.op in MADE_BY_PASSES:
         send, recv = node.attrs["send_device"].decode(), node.attrs["recv_device"].decode()
@@ -63,14 +78,22 @@ def _waits(node: Node, compilation: Compilation) -> bool:
 
 def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
     compilation, node = parent.compilation, unit.node
-    unit.form = Form.BEGIN_LOOP
-    unit.key = compilation.new_event(node)
-    compilation.loops[unit.key] = inside.waiting_loop()
-    compilation.loop_updates[unit.key] = unit.updates
+    key = compilation.new_event(node)
+    compilation.loops[key] = inside.waiting_loop()
+    compilation.loop_updates[key] = unit.updates
     compilation.loop_groups.update(group for group in inside.arrivals if group >= 0)
-    parent.add(unit)
-    values = [(i, (node.name, i)) for i in range(len(inside.loop.exits))]
-    parent.await_values(unit.key, node.name, values, unit.wave)
+    for number in range(max(inside.entries, default=0) + 1):
+        places = [i for i, entry in enumerate(inside.entries) if entry == number]
+        inputs = [node.inputs[i] for i in places]
+        waves = [parent.waves[s] for s in (*(s for s, _ in inputs), *node.controls) if s in parent.waves]
+        values, derefs = [unit.inputs[i] for i in places], [unit.derefs[i] for i in places]
+        parent.add(
+            Unit(
+                node.replace(inputs=tuple(inputs)), values, derefs, 0, parent.join(waves), Form.BEGIN_LOOP, key=key,
+                entry=number, guard=unit.guard, updates=unit.updates,
+            )  # fmt: skip
+        )
+    parent.await_values(key, node.name, [(i, (node.name, i)) for i in range(len(inside.loop.exits))], unit.wave)
 
 
 class _LoopLowering(Lowering):
@@ -78,14 +101,18 @@ class _LoopLowering(Lowering):
 
     Args:
       entering: in the level around, where the value of each Enter comes from.
+      entries: the number of the entry with which it comes.
+      waits: whether the loop becomes a `WaitingLoop`.
       careful: decide per value and iteration whether it is alive. Otherwise the loop must be a plain
         one, where a single condition decides whether everything goes round or everything leaves.
     """
 
-    def __init__(self, parent: Lowering, loop: Loop, entering: list[Endpoint], careful: bool) -> None:
+    def __init__(
+        self, parent: Lowering, loop: Loop, entering: list[Endpoint], entries: list[int], waits: bool, careful: bool
+    ) -> None:
         super().__init__(parent.compilation, loop.nodes, loop.loops)
         self.slot_count = 0
-        self.loop = loop
+        self.loop, self.entries, self.waits = loop, entries, waits
         self.entering = {enter.name: source for enter, source in zip(loop.enters, entering)}
         self.careful = careful
         self.nexts = [n for n in loop.nodes.values() if n.op in NEXT_OPS]
@@ -109,6 +136,56 @@ class _LoopLowering(Lowering):
         for node in self.bare_nexts:
             self.waves[node.name] = 0
             self.liveness.doubt((node.name, 0))
+        self.rounds: list[list[str]] = []
+        self.leads = False
+        self.round_keys: dict[str, int] = {}
+        self.entry_keys: dict[int, int] = {}
+        if waits:
+            self._split()
+
+    def _split(self) -> None:
+        """Decides what comes into an iteration together, and by which arrivals."""
+        entry_of = {enter.name: entry for enter, entry in zip(self.loop.enters, self.entries)}
+        if self.bare_nexts:
+            self.rounds, self.leads = [[*self.merges, *(n.name for n in self.bare_nexts)]], True
+            self.entries = [0] * len(self.entries)
+        else:
+            variables = {name: (entry_of[enter], later) for name, ((enter, _), later) in self.merges.items()}
+            waits = {n.name for n in self.nodes.values() if self._delays(n)}
+            self.rounds, self.leads = split_rounds(
+                self.nodes, variables, entry_of, lambda node: node.name in waits, not self.careful
+            )
+        for names in self.rounds[1 if self.leads else 0 :]:
+            self.round_keys.update(dict.fromkeys(names, self.compilation.new_key()))
+        numbers = set(self.entries)
+        if len(numbers) > 1:
+            first = entry_of[self.merges[self.rounds[0][0]][0][0]] if self.leads else None
+            self.entry_keys = {number: self.compilation.new_key() for number in sorted(numbers) if number != first}
+        self.updates = [n.name for n in self.nodes.values() if is_update(n) or n.op == LOOP_OP and self._updates_in(n)]
+        if self.updates and any(self._sends_reference(n) for n in self.nodes.values()):
+            self.waves[_UPDATED] = self.intern(frozenset({self.compilation.new_key()}))
+            self.arrival_nodes.add(_UPDATED)
+            [key] = self.wave_sets[self.waves[_UPDATED]]
+            self.arrivals[key], self.arrival_waves[key] = [], self.waves[_UPDATED]
+
+    def _updates_in(self, node: Node) -> bool:
+        return any(is_update(inner) for inner in self.loops[node.name].all_nodes())
+
+    def _sends_reference(self, node: Node) -> bool:
+        source = self.nodes.get(node.inputs[0][0]) if node.op == "_Send" else None
+        return source is not None and output_dtypes(source)[node.inputs[0][1]]._is_ref_dtype
+
+    def _admit_send(self, node: Node, wave: int, guard: Guard) -> None:
+        # A variable is read when it is sent. In TensorFlow, the receiver asks for it when it wants to read it.
+        if _UPDATED in self.waves and self._sends_reference(node):
+            wave = self.waves[node.name] = self.join([wave, self.waves[_UPDATED]])
+            node = node.replace(controls=(*node.controls, _UPDATED))
+        super()._admit_send(node, wave, guard)
+
+    def _delays(self, node: Node) -> bool:
+        if node.op == LOOP_OP:
+            return any(_waits(inner, self.compilation) for inner in self.loops[node.name].all_nodes())
+        return node.op != "_Send" and _waits(node, self.compilation)
 
     def _loop_variable(self, node: Node, nexts: set[str]) -> tuple[Endpoint, str]:
         """The initial value of a loop's merge, and the node that gives its later ones."""
@@ -160,6 +237,14 @@ class _LoopLowering(Lowering):
             self.references.add(endpoint)
         if not stays:
             self.liveness.doubt(endpoint)
+        position = next(i for i, enter in enumerate(self.loop.enters) if enter.name == node.name)
+        key = self.entry_keys.get(self.entries[position])
+        if key is not None and self._is_read(node):
+            self.await_values(key, node.name, [(position, endpoint)], 0)
+
+    def _is_read(self, enter: Node) -> bool:
+        """Whether an Enter's value is used other than as the first one of a loop variable."""
+        return any((enter.name, 0) in n.inputs and n.name not in self.merges for n in self.nodes.values())
 
     def _stays(self, node: Node) -> bool:
         """Whether an Enter's value is there in every iteration (or wanted in the first one only)."""
@@ -168,6 +253,8 @@ class _LoopLowering(Lowering):
 
     def _admit_variable(self, node: Node) -> None:
         self.waves[node.name] = 0
+        if node.name in self.round_keys:
+            self.await_values(self.round_keys[node.name], node.name, [(node.name, (node.name, 0))], 0)
         if node.op == "RefMerge":
             self.references.add((node.name, 0))
         if any((node.name, 1) in n.inputs for n in self.nodes.values()):
@@ -178,7 +265,7 @@ class _LoopLowering(Lowering):
 
     # ---- what kind of loop ------------------------------------------------------------------
 
-    def is_plain(self, waits: bool) -> bool:
+    def is_plain(self) -> bool:
         """Whether the level may be written as it is."""
         if self.careful:
             return True
@@ -192,9 +279,9 @@ class _LoopLowering(Lowering):
         goes_on = self.goes_on
         if len(goes_on) > 1 or any(guard != goes_on for _, _, guard in self.next_sources.values()):
             return False
-        if not waits and not self.surely_leaves():
+        if not self.waits and not self.surely_leaves():
             return False
-        return waits or self._splits()
+        return self.waits or self._splits()
 
     def surely_leaves(self) -> bool:
         """Whether every Exit of a plain loop is alive in the iteration after which the loop does not go on."""
@@ -232,20 +319,45 @@ class _LoopLowering(Lowering):
         """The level that runs once per iteration."""
         carried = self.carry()
         leaving = self.leave()
-        parameters = [self.slot_for((enter.name, 0)) for enter in self.loop.enters]
-        variables = [
-            (self.slot_for((name, 0)), self.slot_for(carried[later])) for name, (_, later) in self.merges.items()
-        ]
-        variables += [(self.slot_for((n.name, 0)), self.slot_for(carried[n.name])) for n in self.bare_nexts]
-        self.kept.update(carried.values())
+        rounds = []
+        for number, names in enumerate(self.rounds):
+            later = [self.merges[name][1] if name in self.merges else name for name in names]
+            values = [carried[name] for name in later]
+            wave = self.join([self.waves[name] for name in later])
+            node = Node(f"{self.loop.name}/hand_on{number}", "NoOp")
+            self.add(Unit(node, values, [False] * len(values), 0, wave, Form.HAND_ON, key=number))
+            rounds.append(Round(self.round_keys.get(names[0]), [self.slot_for((name, 0)) for name in names]))
+        if _UPDATED in self.waves:
+            node = Node(f"{self.loop.name}/updated", "NoOp", controls=self.updates)
+            wave = self.join([self.waves[name] for name in self.updates])
+            self.add(Unit(node, [], [], 0, wave, Form.HAND_ON, key=len(rounds)))
+            [key] = self.wave_sets[self.waves[_UPDATED]]
+            rounds.append(Round(key, []))
         self.kept.update(leaving)
+        entries = self._entries()
+        if _UPDATED in self.waves:
+            entries[0].initial.append((len(rounds) - 1, []))
         level = lay_out(self)
-        initial = [(self.slots[name, 0], self.slots[enter]) for name, (enter, _) in self.merges.items()]
-        first_only = [
-            self.slots[e.name, 0] for e in self.loop.enters if e.name not in self.merged_enters and not self._stays(e)
-        ]
         exits = [self.slots[e] for e in leaving]
-        return WaitingLoop(self.loop.name, level, parameters, initial, variables, first_only, exits)
+        window = max([1, *(enter.attrs.get("parallel_iterations", 10) for enter in self.loop.enters)])
+        return WaitingLoop(self.loop.name, level, entries, rounds, self.leads, exits, window)
+
+    def _entries(self) -> list[Entry]:
+        entries = [Entry(self.entry_keys.get(n), [], [], []) for n in range(max(self.entries, default=0) + 1)]
+        places: dict[str, int] = {}  # the position of an Enter among the values of its entry
+        counts = [0] * len(entries)
+        for enter, number in zip(self.loop.enters, self.entries):
+            places[enter.name] = place = counts[number]
+            counts[number] += 1
+            if (enter.name, 0) not in self.alias and self._is_read(enter):
+                kind = entries[number].constants if self._stays(enter) else entries[number].once
+                kind.append((place, self.slot_for((enter.name, 0))))
+        entry_of = {enter.name: number for enter, number in zip(self.loop.enters, self.entries)}
+        for number, names in enumerate(self.rounds):
+            firsts = [self.merges[name][0][0] if name in self.merges else None for name in names]
+            entry = next((entry_of[enter] for enter in firsts if enter is not None), 0)
+            entries[entry].initial.append((number, [-1 if enter is None else places[enter] for enter in firsts]))
+        return entries
 
     def carry(self) -> dict[str, Endpoint]:
         """Adds what each NextIteration hands to the next iteration; `DEAD` where it hands on nothing."""

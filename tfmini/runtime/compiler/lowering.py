@@ -80,13 +80,19 @@ class Compilation:
         self.loops: dict[int, Any] = {}
         self.loop_updates: dict[int, tuple[str, ...]] = {}  # the updates inside each of them
         self.loop_groups: set[int] = set()
+        self.late_groups: set[int] = set()  # those whose sender waits for more than time
         self.keeps_feeds = False
         self._events = 0
 
     def new_event(self, node: Node) -> int:
-        """The key of the arrival to which a waiting node leads: negative, since groups count from 0."""
+        """The key of the arrival to which a waiting node leads."""
+        key = self.new_key()
+        self.waits[key] = node
+        return key
+
+    def new_key(self) -> int:
+        """The key of another arrival that is no message: negative, since groups count from 0."""
         self._events -= 1
-        self.waits[self._events] = node
         return self._events
 
     def answers_later(self, facts: OpFacts) -> bool:
@@ -289,6 +295,8 @@ class Lowering:
         group = attrs["_group"]
         if attrs.get("_may_be_dead"):
             self.liveness.doubt(endpoint)
+        if attrs.get("_late"):
+            self.compilation.late_groups.add(group)
         self.await_values(group, node.name, [(attrs["tensor_name"], endpoint)], wave)
 
     def await_values(self, key: int, name: str, values: list[tuple[Any, Endpoint]], wave: int) -> None:

@@ -20,7 +20,8 @@ class Form(Enum):
     SELECT = "the first input whose condition holds"
     BEGIN = "the start of a kernel that answers later"
     LOOP = "a loop that runs at once, as a function call"
-    BEGIN_LOOP = "the start of a loop that has to wait on its way"
+    BEGIN_LOOP = "the start of a loop that has to wait on its way, or more values that enter it"
+    HAND_ON = "in such a loop, the handing of values to the next iteration"
 
 
 @dataclass
@@ -33,7 +34,8 @@ class Unit:
       outputs: the number of flat outputs.
       wave: the set of arrivals it needs, by number.
       block: the number of its block, the scope of local names.
-      key: the group that is sent, or the arrival that a BEGIN leads to.
+      key: the group that is sent, or the arrival that a BEGIN leads to; for HAND_ON, the number of the values' round.
+      entry: for BEGIN_LOOP, which of the loop's entries has come.
       guard: when it runs; else its outputs stay unset.
       ways: for SELECT, per input when to take it; all false gives `DEAD`.
       certain: for SELECT, whether one of the ways always holds.
@@ -49,6 +51,7 @@ class Unit:
     form: Form = Form.COMPUTE
     block: int = 0
     key: int = 0
+    entry: int = 0
     guard: Condition = ()
     ways: list[Condition] = field(default_factory=list)
     certain: bool = False

@@ -61,12 +61,20 @@ class Activation(StepContext):
         """Memory for a result that is sent with a group and that nobody else takes."""
         return self.run.graph.sent_array(group, shape, dtype)
 
-    def begin_loop(self, key: int, arguments: tuple[Any, ...]) -> None:
-        """Starts a loop that has to wait on its way."""
+    def begin_loop(self, key: int, entry: int, arguments: tuple[Any, ...]) -> None:
+        """Starts a loop that has to wait on its way, or gives it the values of another entry."""
         run = self.run
-        if run.trace is not None:
+        place = (key, self.path)
+        with run.lock:
+            loop_run = run.loops.get(place)
+            is_new = loop_run is None
+            if loop_run is None:
+                loop_run = _LoopRun(self, key, run.program.loops[key])
+                if len(loop_run.loop.entries) > 1:
+                    run.loops[place] = loop_run
+        if is_new and run.trace is not None:
             run.trace.begun(key, self.path)
-        _LoopRun(self, key, run.program.loops[key], arguments).iterate(None)
+        loop_run.enter(entry, arguments)
 
     # ---- events -----------------------------------------------------------------------------
 
@@ -141,9 +149,10 @@ class DataflowRun(WaitingRun, Activation):
       is_running: between `start` and the end.
       home: the thread that waits for a run of a worker without a network, or None.
       asked: calls that wait for the end of segments which an abort could not stop.
+      loops: (event, path) -> a loop under way whose inputs come one by one.
     """
 
-    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "_broken",
+    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "loops", "_broken",
                  "_early", "_iterations", "_on_done")  # fmt: skip
     is_blocking = False
 
@@ -161,6 +170,7 @@ class DataflowRun(WaitingRun, Activation):
         self._broken: dict[int, tuple[set[str], set[str]]] = {}
         self._early: dict[tuple[int, Path], Sequence[Any]] = {}
         self._iterations: dict[tuple[int, Path], Activation] = {}
+        self.loops: dict[tuple[int, Path], _LoopRun] = {}
         self._on_done: Done | None = None
 
     @property
@@ -318,8 +328,10 @@ class DataflowRun(WaitingRun, Activation):
             # Emptied after the lock: the destructor of a value may release a mutex, which answers waits.
             iterations, self._iterations = self._iterations, {}
             early, self._early = self._early, {}
+            loops, self.loops = self.loops, {}
         iterations.clear()
         early.clear()
+        loops.clear()
         if self.waits:
             self.release()
         if why is _OVER:
@@ -331,54 +343,104 @@ class DataflowRun(WaitingRun, Activation):
 
 
 class _LoopRun:
-    """A loop that is under way."""
+    """A loop that is under way.
 
-    __slots__ = ("outer", "key", "loop", "arguments", "exits", "count")
+    Attributes:
+      wanted: the number of iterations that have been decided.
+      begun: the number of those that have begun.
+    """
 
-    def __init__(self, outer: Activation, key: int, loop: WaitingLoop, arguments: tuple[Any, ...]) -> None:
-        self.outer = outer
-        self.key = key
-        self.loop = loop
-        self.arguments = arguments
+    __slots__ = ("outer", "key", "loop", "exits", "left_at", "entered", "wanted", "begun", "iterations", "early")
+
+    def __init__(self, outer: Activation, key: int, loop: WaitingLoop) -> None:
+        self.outer, self.key, self.loop = outer, key, loop
         self.exits: list[Any] = [DEAD] * len(loop.exits)
-        self.count = 0
+        self.left_at = [-1] * len(loop.exits)  # the iteration that gave the value
+        self.entered: dict[int, tuple[Any, ...]] = {}
+        self.wanted = self.begun = 0
+        self.iterations: dict[int, Iteration] = {}  # under way
+        # Iteration that has not begun -> (round, values) that have come for it.
+        self.early: dict[int, list[tuple[int, Sequence[Any]]]] = {}
 
-    def iterate(self, before: list[Any] | None) -> None:
-        """Begins the next iteration, after one that has left these slots."""
-        loop, run = self.loop, self.outer.run
+    # ---- events -----------------------------------------------------------------------------
+
+    def enter(self, number: int, arguments: tuple[Any, ...]) -> None:
+        """The values of an entry have come."""
+        entry = self.loop.entries[number]
+        first = [(i, [DEAD if p < 0 else arguments[p] for p in positions]) for i, positions in entry.initial]
+        with self.outer.run.lock:
+            self.entered[number] = arguments
+            under_way = list(self.iterations.values())
+            if not self.begun:
+                self.early.setdefault(0, []).extend(first)
+                first = []
+                if not self.loop.leads or any(i == 0 for i, _ in entry.initial):
+                    self.wanted = max(self.wanted, 1)
+        for iteration in under_way:
+            iteration.take_entry(number, arguments)
+            if iteration.path[-1] == 0:
+                for i, values in first:
+                    iteration.take_round(i, values)
+        self._begin_more()
+
+    def hand_on(self, count: int, number: int, values: Sequence[Any]) -> None:
+        """An iteration hands the values of a round to the one with this number."""
+        with self.outer.run.lock:
+            iteration = self.iterations.get(count)
+            if iteration is None and count >= self.begun:
+                self.early.setdefault(count, []).append((number, values))
+                if (number == 0 or not self.loop.leads) and any(value is not DEAD for value in values):
+                    self.wanted = max(self.wanted, count + 1)
+        if iteration is not None:
+            iteration.take_round(number, values)
+        else:
+            self._begin_more()
+
+    def iteration_over(self, iteration: Iteration) -> None:
+        """All segments of an iteration have run; completes the loop after the last one."""
+        count, slots = iteration.path[-1], iteration.slots
+        run = self.outer.run
+        with run.lock:
+            for i, slot in enumerate(self.loop.exits):
+                if slots[slot] is not DEAD and count > self.left_at[i]:
+                    self.exits[i], self.left_at[i] = slots[slot], count
+            del self.iterations[count]
+            is_over = not self.iterations and self.begun == self.wanted
+            if is_over:
+                run.loops.pop((self.key, self.outer.path), None)
+        if is_over:
+            self.outer.complete(self.key, self.exits)
+        else:
+            self._begin_more()
+
+    # ---- iterations -------------------------------------------------------------------------
+
+    def _begin_more(self) -> None:
+        """Begins the next iteration if it is wanted and not too many are under way."""
+        run = self.outer.run
         if run.stopped:  # it may never come to a wait that would find this out
             run.end_stopped("runs a while loop")
             return
-        iteration = Iteration(self, self.outer.path + (self.count,))
-        self.count += 1
-        slots = iteration.slots
-        for slot, value in zip(loop.parameters, self.arguments):
-            slots[slot] = value
-        if before is None:
-            for slot, parameter in loop.initial:
-                slots[slot] = slots[parameter]
-            for slot, _ in loop.variables[len(loop.initial) :]:
-                slots[slot] = DEAD
-        else:
-            for slot in loop.first_only:
-                slots[slot] = DEAD
-            for slot, source in loop.variables:
-                slots[slot] = before[source]
-        ready = [i for i, count in enumerate(iteration.pending) if count == 0]
+        with run.lock:
+            if self.begun >= self.wanted or len(self.iterations) >= self.loop.window:
+                return
+            iteration = self._next()
+            ready = [i for i, count in enumerate(iteration.pending) if count == 0]
         run.expect(iteration)
         # A loop that finds every answer there already would never leave the handler that it runs in.
-        if self.count % _TURN or not run.owner.run_beside(drive, iteration, ready):
+        if self.begun % _TURN or not run.owner.run_beside(drive, iteration, ready):
             dispatch(iteration, ready)
 
-    def iteration_over(self, slots: list[Any]) -> None:
-        """Starts the next iteration if any loop variable has a value; otherwise completes the loop."""
-        for i, slot in enumerate(self.loop.exits):
-            if slots[slot] is not DEAD:
-                self.exits[i] = slots[slot]
-        if all(slots[source] is DEAD for _, source in self.loop.variables):
-            self.outer.complete(self.key, self.exits)
-        else:
-            self.iterate(slots)
+    def _next(self) -> Iteration:
+        """Makes the next iteration, with what has come for it. The caller holds the lock."""
+        count = self.begun
+        self.begun += 1
+        iteration = self.iterations[count] = Iteration(self, (*self.outer.path, count))
+        for number, arguments in self.entered.items():
+            iteration.store_entry(number, arguments)
+        for number, values in self.early.pop(count, ()):
+            iteration.store_round(number, values)
+        return iteration
 
 
 class Iteration(Activation):
@@ -395,5 +457,49 @@ class Iteration(Activation):
         self.pending = self.level.pending.copy()
         self.unfinished = set(range(len(self.pending)))
 
+    def hand_on(self, number: int, values: tuple[Any, ...]) -> None:
+        """For generated code: the values of a round have been computed."""
+        self.loop_run.hand_on(self.path[-1] + 1, number, values)
+
     def over(self) -> None:
-        self.loop_run.iteration_over(self.slots)
+        self.loop_run.iteration_over(self)
+
+    # ---- what comes in ----------------------------------------------------------------------
+
+    def take_entry(self, number: int, arguments: Sequence[Any]) -> None:
+        """The values of an entry have come after the iteration has begun."""
+        self._take(self.store_entry, number, arguments)
+
+    def take_round(self, number: int, values: Sequence[Any]) -> None:
+        """The values of a round, likewise."""
+        self._take(self.store_round, number, values)
+
+    def _take(self, store: Callable[[int, Sequence[Any]], int | None], number: int, values: Sequence[Any]) -> None:
+        with self.run.lock:
+            segment = store(number, values)
+            ready = segment is not None and self.pending[segment] == 0 and self.run.is_running
+        if ready:
+            dispatch(self, [segment])
+
+    def store_entry(self, number: int, arguments: Sequence[Any]) -> int | None:
+        """Stores the values of an entry; returns the segment that has waited for them. The caller holds the lock."""
+        entry = self.loop_run.loop.entries[number]
+        for position, slot in entry.constants:
+            self.slots[slot] = arguments[position]
+        for position, slot in entry.once:
+            self.slots[slot] = DEAD if self.path[-1] else arguments[position]
+        return self._arrived(entry.key)
+
+    def store_round(self, number: int, values: Sequence[Any]) -> int | None:
+        """Stores the values of a round, likewise."""
+        around = self.loop_run.loop.rounds[number]
+        for slot, value in zip(around.slots, values, strict=True):
+            self.slots[slot] = value
+        return self._arrived(around.key)
+
+    def _arrived(self, key: int | None) -> int | None:
+        if key is None or key not in self.level.arrivals:
+            return None
+        segment = self.level.arrivals[key][1]
+        self.pending[segment] -= 1
+        return segment
