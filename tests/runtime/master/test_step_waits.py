@@ -9,6 +9,7 @@ import pytest
 import tfmini as tf
 
 PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
+ELEMENT = f'{PS} waits for an element of FIFOQueue "queue" (0 of 1 elements) (node element).'
 REMEDY = (
     "If the step needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's"
     " ConfigProto."
@@ -16,13 +17,13 @@ REMEDY = (
 
 
 @pytest.mark.parametrize("on_worker, waits", [
-    (False, f"There is no answer from {PS}."),
-    (True, f"There is no answer from {PS}. {WORKER} waits for element from {PS}."),
+    (False, ELEMENT),
+    (True, f"{ELEMENT} {WORKER} waits for element from {PS}."),
 ])  # fmt: skip
 def test_a_deadline_names_the_tasks_and_their_waits(on_worker: bool, waits: str) -> None:
     workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
     with tf.device("/job:ps/task:0"):
-        queue = tf.FIFOQueue(1, tf.float32, [[]])
+        queue = tf.FIFOQueue(1, tf.float32, [[]], shared_name="queue")
         first, fetched = queue.enqueue(0.0), queue.dequeue(name="element")
     if on_worker:
         with tf.device("/job:worker/task:0"):

@@ -275,6 +275,16 @@ class DataflowRun(WaitingRun, Activation):
         if activation is self and marks:
             self._broken[index] = not_reached(error, [node for node, _ in marks])
 
+    def end_soon(self, error: errors.OpError) -> None:
+        with self.lock:
+            # Nothing stops kernels that run, and what the run has taken from a queue would be lost with its result.
+            is_last = all(self.pending[index] <= 0 for index in self.unfinished) and not self.program.loops
+            may_end = is_last and self.is_running and bool(self.answered) and not (self.waits or self.missing)
+            if may_end and not isinstance(self.stopped, Aborted):
+                self.stopped = Aborted(error)  # a loop ends, and so does the run if it has to wait again
+        if not may_end:
+            self.abort(error)
+
     @property
     def is_settled(self) -> bool:
         return not any(self.pending[index] == _RUNS for index in list(self.unfinished))

@@ -188,6 +188,10 @@ class PartitionRun:
         if not isinstance(self.stopped, Aborted):
             self.stopped = Aborted(error)
 
+    def end_soon(self, error: errors.OpError) -> None:
+        """As `abort`, but a run that has got what it waited for and is at its end may come to it."""
+        self.abort(error)
+
     def awaited(self) -> str:
         """The events that the run waits for, for people; "" while it computes."""
         return ""

@@ -51,6 +51,7 @@ class Step:
         self._state = StepState(plan)
         self._lock = threading.Lock()
         self._timer: Any = None
+        self._own_waits = ""  # of the part of this task when the time was up
         self._told: list[str] = []  # what other tasks have said of parts that were told to end
         self._late: errors.OpError | None = None  # the error of a step whose time is up and that may come to its end
         self.started_at = session.master.worker.now()
@@ -98,6 +99,8 @@ class Step:
             self.cancel(self._late or error)
             return
         self._late = error
+        own = [part for part in parts if part.graph is not None]
+        self._own_waits = pending_parts(self.step_id, own, self.session.master.worker.runs)
         reactor = self.session.master.reactor
         if reactor is not None:
             self._timer = reactor.call_later(_ENDING_S, self.expire)
@@ -110,16 +113,17 @@ class Step:
         waits = [text for text in self._told if " waits for " in text]
         if not waits or self._timeout_s is None:
             return None
-        return deadline_exceeded(self.step_id, self._timeout_s, " ".join(waits))
+        own = [self._own_waits] if self._own_waits else []
+        return deadline_exceeded(self.step_id, self._timeout_s, " ".join(waits + own))
 
     def _may_end(self, parts: Sequence[Part]) -> bool:
         """Whether a step whose time is up may have taken elements and wait for no others."""
         ops = {node.op for part in self.plan.parts for node in part.nodes}
         if ops.isdisjoint(_WAITS - _COLLECTIVES):
             return False
+        # Groups of tensors that the part of this task lacks are on their way, or another task says why they are not.
         run = self.session.master.worker.runs.get(self.step_id)
-        is_remote = any(part.graph is None for part in parts)
-        return run is None or not (run.waits_here if is_remote else run.awaited())
+        return run is None or not run.waits_here
 
     def waiting_parts(self) -> list[Part]:
         """The parts that have not answered."""
