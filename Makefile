@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz programs soak schedules wheel clean
+.PHONY: demo test install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -117,6 +117,16 @@ programs: $(VENV)/.test $(ORACLE_VENV)/.stamp
 # Random messages to a real server by every transport.
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz.attack --messages 1000000 --jobs $(JOBS)
+
+# Damaged files and texts to everything that reads some; FUZZ_READERS=--only\ 17 replays one.
+FUZZ_READERS ?= --inputs 100000 --jobs $(JOBS)
+fuzz-readers: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz.readers $(FUZZ_READERS)
+
+# Mutated samples of all ops on guarded memory; FUZZ_KERNELS=--only\ 17 replays one.
+FUZZ_KERNELS ?= --count 100000
+fuzz-kernels: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz.kernels $(FUZZ_KERNELS)
 
 # A million steps beside idle clients and clients that are killed: memory, threads and descriptors, with a plot.
 soak: $(VENV)/.test

@@ -23,6 +23,8 @@ _NOT_A_CLUSTER = (
     "`cluster` must be a dictionary mapping one or more job names to lists of network addresses, or a "
     "`ClusterDef` protocol buffer"
 )
+# An index is also the length of a list (`ClusterSpec.job_tasks`), so a short text must not name a huge one.
+_MOST_TASKS = 1 << 20
 
 _Jobs = dict[str, dict[int, str]]
 
@@ -65,8 +67,8 @@ def _task_index(job: str, index: Any) -> int:
         number = operator.index(index)
     except TypeError:
         raise _bad_tasks(job, index) from None
-    if number < 0:
-        raise ValueError(f"Task index {number} in job {job!r} must not be negative.")
+    if not 0 <= number < _MOST_TASKS:
+        raise ValueError(f"Task index {number} in job {job!r} must not be negative, nor {_MOST_TASKS} or more.")
     return number
 
 
@@ -323,7 +325,7 @@ def cluster_from_tf_config(env: Mapping[str, str] | None = None) -> TfConfig:
     """
     config = tf_config_object(env)
     cluster = tf_config_cluster(config)
-    task_type, task_id = _tf_config_task(config.get("task") or {}, cluster)
+    task_type, task_id = _tf_config_task(tf_config_task(config), cluster)
     return TfConfig(cluster, task_type, task_id)
 
 
@@ -334,10 +336,8 @@ def tf_config_object(env: Mapping[str, str] | None = None) -> dict[str, Any]:
       ValueError: the text is no JSON object.
     """
     text = (os.environ if env is None else env).get("TF_CONFIG") or "{}"
-    try:
+    with errors.reading(f"TF_CONFIG is not valid JSON: {text[:200]}", ValueError):
         config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"TF_CONFIG is not valid JSON ({error}): {text}") from None
     return _json_object(config, "TF_CONFIG must be a JSON object with 'cluster' and 'task'")
 
 
@@ -361,12 +361,20 @@ def tf_config_cluster(config: Mapping[str, Any]) -> ClusterSpec:
         raise ValueError(f"'cluster' in TF_CONFIG is wrong: {error}") from None
 
 
+def tf_config_task(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The task of a `tf_config_object`; {} if it has none.
+
+    Raises:
+      ValueError: it is no object.
+    """
+    return _json_object(config.get("task") or {}, "'task' in TF_CONFIG must be an object with 'type' and 'index'")
+
+
 def _with_integer_keys(tasks: Any) -> Any:
     return {int(index): address for index, address in tasks.items()} if isinstance(tasks, dict) else tasks
 
 
-def _tf_config_task(value: Any, cluster: ClusterSpec) -> tuple[str | None, int | None]:
-    task = _json_object(value, "'task' in TF_CONFIG must be an object with 'type' and 'index'")
+def _tf_config_task(task: dict[str, Any], cluster: ClusterSpec) -> tuple[str | None, int | None]:
     if not task:
         return None, None
     task_type, index = task.get("type"), task.get("index", 0)
@@ -375,13 +383,18 @@ def _tf_config_task(value: Any, cluster: ClusterSpec) -> tuple[str | None, int |
             f"The task type {task_type!r} in TF_CONFIG is neither one of {', '.join(TASK_TYPES)} nor a job of its "
             f"cluster ({', '.join(cluster.jobs) or 'empty'})."
         )
-    try:
-        task_id = int(index)
-    except (TypeError, ValueError):
-        raise ValueError(f"The task index {index!r} in TF_CONFIG must be an integer.") from None
+    task_id = tf_config_index(index)
     if cluster and task_type != "evaluator":
         _check_tf_config_member(cluster, task_type, task_id)
     return task_type, task_id
+
+
+def tf_config_index(index: Any) -> int:
+    """The number that TF_CONFIG gives as a task's index, also as a text. Raises ValueError if it is none."""
+    try:
+        return int(index)
+    except (TypeError, ValueError, OverflowError):  # JSON has infinity
+        raise ValueError(f"The task index {index!r} in TF_CONFIG must be an integer.") from None
 
 
 def _check_tf_config_member(cluster: ClusterSpec, task_type: str, task_id: int) -> None:

@@ -27,6 +27,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+from tfmini.printable import printable_lines
+
 OK = 0
 CANCELLED = 1
 UNKNOWN = 2
@@ -73,7 +75,8 @@ class OpError(Exception):
         super().__init__()
         self._node_def = node_def
         self._op = op
-        self._message = message
+        # It may have words of a peer or of a file, and ends on a terminal or in a log.
+        self._message = printable_lines(message) if isinstance(message, str) else message
         self._error_code = error_code
         self.device = device
         self.task = task
@@ -86,6 +89,10 @@ class OpError(Exception):
     def message(self) -> str:
         """The message, without the traceback of the operation's creation."""
         return self._message
+
+    def explain(self, sentence: str) -> None:
+        """Adds a line to the message: the cause or the remedy, as far as who catches the error knows more of it."""
+        self._message += f"\n{sentence}"
 
     @property
     def op(self) -> Any:
@@ -329,6 +336,23 @@ _OS_ERRORS: dict[int, type[_CodedError]] = {
 }
 
 
+# Python's exceptions that say something about the values that a kernel got. Other ones are bugs.
+_KINDS: tuple[tuple[tuple[type[Exception], ...], type[_CodedError]], ...] = (
+    ((ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError), InvalidArgumentError),
+    ((NotImplementedError,), UnimplementedError),
+)
+
+
+def of_exception(error: Exception) -> OpError:
+    """The error of an op whose code has raised any exception; an `OpError` is itself."""
+    if isinstance(error, OpError):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceExhaustedError.of(f"out of memory: {error}")
+    kind = next((kind for classes, kind in _KINDS if isinstance(error, classes)), None)
+    return InternalError.of(f"{type(error).__name__}: {error}") if kind is None else kind.of(f"{error}")
+
+
 def shutting_down(task: str) -> UnavailableError:
     """What others get from a task whose server is being stopped; a recovering session waits for its restart."""
     return UnavailableError.of(f"{task} is shutting down.", task=task)
@@ -341,6 +365,46 @@ def naming_file(path: str | bytes | os.PathLike[Any]) -> Iterator[None]:
         yield
     except OSError as error:
         raise from_os_error(error, path) from error
+
+
+@contextlib.contextmanager
+def reading(
+    what: str, raises: type[Exception] = DataLossError, remedy: str = "", also_own: bool = False
+) -> Iterator[None]:
+    """The door through which bytes from outside come: whatever a parser inside the block raises leaves as one class.
+
+    Damaged or hostile bytes break a parser at any place and with any exception, so this catches all of them. Errors of
+    the runtime and of the operating system pass.
+
+    Args:
+      what: the file and the place in it, or the value.
+      raises: the class: an `OpError`, or one of Python's.
+      remedy: a sentence at the message's end.
+      also_own: whether an error of just this class gets ``what`` before its text, too; otherwise it passes.
+    """
+    try:
+        yield
+    except (OpError, OSError):
+        raise
+    except Exception as error:
+        if type(error) is raises and not also_own:
+            raise
+        text = f"{what}: {_reason(error)}{remedy and '. ' + remedy}"
+        if isinstance(error, MemoryError):
+            raise ResourceExhaustedError.of(text) from error
+        raise (raises.of(text) if issubclass(raises, _CodedError) else raises(text)) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than this process gets"
+    if isinstance(error, KeyError):
+        return str(error.args[0]) if error.args and " " in str(error.args[0]) else f"it lacks {error}"
+    if isinstance(error, ValueError):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
 
 
 def from_os_error(error: OSError, path: str | bytes | os.PathLike[Any]) -> OpError:

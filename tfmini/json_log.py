@@ -15,6 +15,7 @@ from typing import Any
 
 LOG_JSON_ENV = "TFMINI_LOG_JSON"
 _START = b'{"time": '
+_FIELDS = {**dict.fromkeys(("time", "level", "logger", "task", "message", "exception"), str), "pid": int}
 
 
 def is_wanted() -> bool:
@@ -28,9 +29,24 @@ def json_line(message: str, task: str, **fields: Any) -> str:
     return json.dumps({"time": now, "level": "INFO", "logger": "", "task": task, "message": message, **fields})
 
 
-def is_json_line(line: bytes) -> bool:
-    """Whether `json_line` has made a line."""
-    return line.startswith(_START) and line.endswith(b"}")
+def relayed(line: bytes, task: str) -> str | None:
+    """A line of `json_line` that a process has written, as one of ``task``; None if it is no such line.
+
+    A script can print what looks like one. So it is read and written anew, and says whose it is.
+    """
+    if not (line.startswith(_START) and line.endswith(b"}")):
+        return None
+    try:
+        found = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or any(type(found[name]) is not _FIELDS.get(name) for name in found):
+        return None
+    return json.dumps({**found, "task": task}) if {"time", "level", "message"} <= found.keys() else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 class JsonFormatter(logging.Formatter):
@@ -77,5 +93,5 @@ def _task_of(config: str) -> str:
     try:
         task = json.loads(config or "{}").get("task", {})
         return f"{task['type']}/{task['index']}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""

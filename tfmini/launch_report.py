@@ -9,9 +9,11 @@ progress (`tfmini.tools.progress_reports`).
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 REPORT_ENV = "TFMINI_LAUNCH_REPORT"
+_NUMBER = re.compile("[0-9]{1,9}")
 _LONGEST_LINE = 400  # bytes; shorter than PIPE_BUF, so that lines of several tasks do not mix
 
 
@@ -54,7 +56,7 @@ def parse_progress(line: str) -> tuple[str, int, str] | None:
     """Parses a line of `send_progress` to (job, task, words); None if it is none."""
     job, _, rest = line.partition(" ")
     task, _, words = rest.partition(" ")
-    if not task.isdecimal() or words.split(" ")[0] not in ("serves", "works", "rests"):
+    if not _NUMBER.fullmatch(task) or words.split(" ")[0] not in ("serves", "works", "rests"):
         return None
     return job, int(task), words
 
@@ -62,7 +64,7 @@ def parse_progress(line: str) -> tuple[str, int, str] | None:
 def parse_report(line: str) -> tuple[str, int, bool] | None:
     """Parses a line to (job, task, joined); None if it is no report."""
     words = line.split()
-    if len(words) != 3 or not words[1].isdecimal() or words[2] not in ("joined", "left"):
+    if len(words) != 3 or not _NUMBER.fullmatch(words[1]) or words[2] not in ("joined", "left"):
         return None
     return words[0], int(words[1]), words[2] == "joined"
 

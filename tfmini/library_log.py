@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
+
+from tfmini.printable import printable
 
 
 class StderrHandler(logging.Handler):
@@ -37,6 +40,37 @@ def library_logger() -> logging.Logger:
         if _is_interactive() and logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)
     return logger
+
+
+_RUNTIME = ("tfmini.rpc", "tfmini.runtime", "tfmini.ops")
+
+
+class _OneLine(logging.Filter):
+    """Keeps a record of the runtime on one line: a peer's name or error could otherwise forge a record of its own.
+
+    The lines of a traceback are indented, for the same reason.
+    """
+
+    _formatter = logging.Formatter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        with contextlib.suppress(TypeError, ValueError):  # its handler reports what cannot be formatted
+            text = record.getMessage()
+            if not text.isprintable():
+                record.msg, record.args = printable(text), ()
+        if record.exc_info and not record.exc_text:
+            lines = self._formatter.formatException(record.exc_info).split("\n")
+            record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
+        return True
+
+
+_one_line = _OneLine()
+
+
+def guard_runtime_logs() -> None:
+    """Lets the runtime's records show what others have written without its control characters. Idempotent."""
+    for name in _RUNTIME:
+        logging.getLogger(name).addFilter(_one_line)
 
 
 def set_level(level: int | str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tfmini import dtypes, errors
-from tfmini.checkpoint import files
+from tfmini import dtypes, errors, protos
+from tfmini.checkpoint import checksums, files, sstable
 from tfmini.checkpoint.merging import merge
 from tfmini.checkpoint.reader import BundleReader
 from tfmini.checkpoint.slices import Slice, parse
@@ -93,8 +94,10 @@ def test_missing_files_and_tensors_are_named(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="Failed to find any matching files for .*/m$"):
         BundleReader(str(tmp_path / "m"))
     prefix = save(tmp_path / "m", {"x": np.zeros(2)})
-    with pytest.raises(errors.NotFoundError, match="^Key y not found in checkpoint$"):
-        BundleReader(prefix).read("y")
+    for name, found in (("y", "it has 1 other tensors"), ("scope/x", "it has x")):
+        with pytest.raises(errors.NotFoundError) as caught:
+            BundleReader(prefix).read(name)
+        assert caught.value.message == f"Key {name} not found in checkpoint {prefix}; {found}"
     os.remove(files.data_file(prefix, 0, 1))
     with pytest.raises(errors.NotFoundError, match="m.data-00000-of-00001; No such file"):
         BundleReader(prefix).read("x")
@@ -286,3 +289,113 @@ def test_a_truncated_or_corrupt_index_is_refused(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(errors.DataLossError, match="Unable to read file .*m.index"):
             BundleReader(prefix)
+
+
+# ---- what a hostile index may say ---------------------------------------------------------------
+
+
+def _with_index(prefix: str, changes: Callable[[dict[bytes, bytes]], None]) -> str:
+    """Changes the index of a checkpoint; its checksums are right afterwards."""
+    path = files.index_file(prefix)
+    entries = dict(sstable.read(Path(path).read_bytes()))
+    changes(entries)
+    Path(path).write_bytes(sstable.build(sorted(entries.items())))
+    return prefix
+
+
+def _changed(name: str, change: Callable[[Any], None]) -> Callable[[dict[bytes, bytes]], None]:
+    def apply(entries: dict[bytes, bytes]) -> None:
+        entry = protos.BundleEntryProto.FromString(entries[name.encode()])
+        change(entry)
+        entries[name.encode()] = entry.SerializeToString()
+
+    return apply
+
+
+def _two_halves(path: Path) -> str:
+    prefix = str(path / "halves")
+    with BundleWriter(prefix) as writer:
+        for start in (0, 4):
+            part = Slice(((start, 4), (0, -1)))
+            writer.add_slice("w", (8, 2), part, np.full((4, 2), start, np.float32), dtypes.float32)
+        writer.finish()
+    return prefix
+
+
+def _twice(entry: Any) -> None:
+    entry.slices[1].CopyFrom(entry.slices[0])
+
+
+def _other_rank(entry: Any) -> None:
+    entry.shape.dim.add(size=1)
+
+
+def _narrow(entry: Any) -> None:
+    del entry.slices[0].extent[1]
+
+
+def _outside(entry: Any) -> None:
+    entry.slices[1].extent[0].start = 5
+
+
+def _negative(entry: Any) -> None:
+    entry.shape.dim[0].size = -8
+
+
+def _resource(entry: Any) -> None:
+    entry.dtype = dtypes.resource.as_datatype_enum
+
+
+def _unknown(entry: Any) -> None:
+    entry.dtype = 77
+
+
+@pytest.mark.parametrize("change", [_twice, _other_rank, _narrow, _outside, _negative, _resource, _unknown])
+def test_an_entry_that_no_tensor_can_have_is_refused(tmp_path: Path, change: Any) -> None:
+    """Two equal halves once left the other half of the result uninitialised."""
+    prefix = _with_index(_two_halves(tmp_path), _changed("w", change))
+    for read in (
+        lambda: BundleReader(prefix).read("w"),
+        lambda: BundleReader(prefix).read_slice("w", Slice(((2, 4), (0, 1)))),
+        lambda: BundleReader(prefix).stored(),
+    ):
+        with pytest.raises(errors.DataLossError, match="w"):
+            read()
+
+
+def test_a_piece_of_another_shape_than_its_slice_is_refused(tmp_path: Path) -> None:
+    """A single row would be repeated."""
+
+    def one_row(entries: dict[bytes, bytes]) -> None:
+        key = next(key for key in entries if key[:1] == b"\0")  # the first slice's
+        entry = protos.BundleEntryProto.FromString(entries[key])
+        entry.shape.dim[0].size, entry.size = 1, 8
+        data = np.zeros(2, np.float32).view(np.uint8)
+        entry.crc32c = checksums.masked(checksums.extend(0, data))
+        entries[key] = entry.SerializeToString()
+
+    with pytest.raises(errors.DataLossError, match="has another type or shape"):
+        BundleReader(_with_index(_two_halves(tmp_path), one_row)).read("w")
+
+
+def test_sizes_are_checked_before_memory_is_taken(tmp_path: Path) -> None:
+    prefix = save(tmp_path / "a", {"x": np.arange(4, dtype=np.float32), "s": np.array([b"a", b"b"], object)})
+
+    def huge(entry: Any) -> None:
+        entry.shape.dim[0].size, entry.size = 1 << 50, 1 << 52
+
+    for name in ("x", "s"):
+        with pytest.raises(errors.DataLossError, match="Read less bytes than requested"):
+            BundleReader(_with_index(prefix, _changed(name, huge))).read(name)
+
+    def far(entry: Any) -> None:
+        entry.offset = -5
+
+    with pytest.raises(errors.DataLossError, match="its place in the data files is invalid"):
+        BundleReader(_with_index(prefix, _changed("x", far))).read("x")
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    prefix = save(tmp_path / "a", {"x": np.arange(4, dtype=np.float32)})
+    with pytest.raises(errors.DataLossError, match="Unable to read file .*utf-8"):
+        BundleReader(_with_index(prefix, lambda entries: entries.update({b"\xff\xfe": entries[b"x"]})))

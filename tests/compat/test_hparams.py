@@ -18,7 +18,9 @@ def test_hyperparameters_keep_their_types() -> None:
     assert training.HParams(**{"a": 1}).to_json() == '{"a": 1}'
     for text, told in (
         ("other=1", "Unknown hyperparameter type for other"), ("layers=x", "Could not parse hparam 'layers'"),
-        ("layers=1,layers=2", "Multiple assignments"), ("layers", "Malformed hyperparameter value: layers"),
+        ("layers=1,layers=2", "Multiple assignments"),
+        ("layers[0]=1", "Must not pass a list"), ("layers=9" + "9" * 5000, "Could not parse|Exceeds"),
+        ("layers", "Malformed hyperparameter value: layers"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=told):
             given.parse(text)
@@ -30,5 +32,10 @@ def test_hyperparameters_keep_their_types() -> None:
             given.set_hparam(name, value)
     with pytest.raises(ValueError, match="reserved: parse"):
         training.HParams(parse=1)
+    for text in ('{"other": 1}', "[1]", "3", "{", "[" * 5000, '{"rate": 1' + "0" * 400 + "}", '{"layers": NaN}'):
+        with pytest.raises(ValueError):
+            given.parse_json(text)
+    with pytest.raises(KeyError, match="There is no hyperparameter 'other'"):  # TensorFlow's class
+        given.override_from_dict({"other": 1})
     given.del_hparam("rate")
     assert "rate" not in given

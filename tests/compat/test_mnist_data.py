@@ -79,6 +79,17 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         mnist_data.read_data_sets(tmp_path)
 
 
+def test_damaged_archives_are_refused_with_one_class(tmp_path: Path) -> None:
+    whole = gzip.compress(struct.pack(">IIII", 2051, 1, 2, 2) + bytes(4))
+    path = tmp_path / "x"
+    for content in (whole[:-9], whole[:12], whole[:15] + b"\xff\xff" + whole[17:], b"\x1f\x8bx"):
+        path.write_bytes(content)
+        with open(path, "rb") as file, pytest.raises(ValueError, match="MNIST image file .*x"):
+            mnist_data.extract_images(file)
+    with pytest.raises(ValueError, match="A label is 12, but there are 10 classes"):
+        mnist_data.dense_to_one_hot(np.array([12], np.uint8), 10)
+
+
 def test_validation_size_must_fit(tmp_path: Path) -> None:
     write(tmp_path, False)
     with pytest.raises(ValueError, match="between 0 and 12"):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tfmini as tf
 from tests.dashboard.clusters import START
-from tfmini.dashboard.server import Dashboard, PageServer, Source
+from tfmini.dashboard.server import Dashboard, PageServer, Source, Strangers
 from tfmini.status import snapshot as s
 
 TOKEN = "the-token"
@@ -53,14 +53,15 @@ def serving(fake: Fake, interval_s: float = 0.05, port: int = 0, filled: int = 0
 
 @contextlib.contextmanager
 def serving_source(
-    source: Source, interval_s: float, port: int = 0, history: Sequence[s.ClusterSnapshot] = ()
-) -> Iterator[str]:
+    source: Source, interval_s: float, port: int = 0, history: Sequence[s.ClusterSnapshot] = (),
+    strangers: Strangers | None = None,
+) -> Iterator[str]:  # fmt: skip
     """Serves the page of a source in a thread; yields its address without the token."""
     listener = socket.create_server(("127.0.0.1", port))
     dashboard = Dashboard(source, TOKEN, interval_s)
     for second, snapshot in enumerate(history):
         dashboard.board.take(dataclasses.replace(snapshot, taken_s=START + second))
-    server = PageServer(dashboard)
+    server = PageServer(dashboard, strangers)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -7,7 +7,10 @@ import json
 import math
 import time
 
+import pytest
+
 from tests.dashboard.clusters import START, cluster, link, name_of, silent, task, working
+from tests.status.hostile import NUMBERS, hostile_task
 from tfmini.dashboard.board import Board, Reader
 from tfmini.status import snapshot as s
 
@@ -134,3 +137,19 @@ def test_a_restarted_cluster_with_an_earlier_clock_is_shown_whole() -> None:
     board.message(reader)
     board.take(dataclasses.replace(working(1, 1, START - 100)))
     assert charts(board.message(reader))["memory"]["whole"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_task_that_tells_odd_things_does_not_keep_the_others_from_the_page(number: float) -> None:
+    board, reader = Board(), Reader()
+    for second in range(3):
+        good = working(1, 1, START + second, steps=100 + second)
+        odd = hostile_task("/job:ps/replica:0/task:7", number)
+        board.take(dataclasses.replace(good, tasks=(*good.tasks, odd)))
+        text = json.dumps(board.message(reader), allow_nan=False)
+    shown = json.loads(text)
+    assert [box["state"] for box in shown["boxes"]] == ["ok", "ok", "ok"]
+    names = {box["id"] for box in shown["boxes"]}  # the page cannot draw a line to a box that is not there
+    assert {link[end] for link in [*shown["links"], *shown["broken"]] for end in ("from", "to")} <= names
+    assert "OWNED" in text and "\\u001b" not in text
+    json.dumps(board.details(odd.task), allow_nan=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from tests.dashboard.clusters import name_of, working  # noqa: E402
-from tests.dashboard.serving import TOKEN, Fake, serving  # noqa: E402
+from tests.dashboard.serving import TOKEN, Fake, serving, serving_source  # noqa: E402
 from tfmini import errors  # noqa: E402
+from tfmini.dashboard.board import Board  # noqa: E402
+from tfmini.dashboard.server import Strangers  # noqa: E402
 
 
 def ask(
@@ -116,3 +120,89 @@ def test_a_cluster_that_cannot_be_read_is_said_on_the_page() -> None:
         assert any(message["problem"] == "ValueError: odd" for message in messages(address, 3))
         fake.problem = None
         assert any("boxes" in message and not message["problem"] for message in messages(address, 3))
+
+
+# ---------------------------------------------------------------- other users of this machine
+
+
+def half_sent(address: str, text: bytes = b"GET / HTTP/1.1\r\nX: ") -> socket.socket:
+    host, _, port = address.removeprefix("http://").partition(":")
+    found = socket.create_connection((host, int(port)), timeout=60)
+    found.sendall(text)
+    return found
+
+
+def is_cut(connection: socket.socket) -> bool:
+    """Whether the server ends a connection; waits for it."""
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_half_sent_requests_keep_nobody_out_and_are_cut() -> None:
+    fake = Fake(working(1, 1))
+    with serving_source(fake.source(), 0.05, strangers=Strangers(8, limit_s=3600)) as address:
+        first = [half_sent(address) for _ in range(8)]
+        more = [half_sent(address) for _ in range(40)]
+        assert all(map(is_cut, first))
+        assert all(map(is_cut, more[:32]))
+        assert ask(address, "/")[0] == 200
+        for connection in (*first, *more):
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"G", b"GET / HTTP/1.1\r\nX: ", b"POST /trace HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\nx",
+             b"GET /?token=wrong HTTP/1.1\r\nHost: x\r\n\r\n", b"\0\0"]
+)  # fmt: skip
+def test_a_connection_without_the_token_is_cut_in_time(text: bytes) -> None:
+    fake = Fake(working(1, 1))
+    with serving_source(fake.source(), 0.05, strangers=Strangers(8, limit_s=0.05)) as address:
+        with half_sent(address, text) as connection:
+            assert is_cut(connection)
+        assert ask(address, "/")[0] == 200
+
+
+def test_open_pages_outlive_any_number_of_strangers() -> None:
+    fake = Fake(working(1, 1))
+    with serving_source(fake.source(), 0.05, strangers=Strangers(4, limit_s=0.05)) as address:
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+        connection.request("GET", f"/updates?token={TOKEN}")
+        answer = connection.getresponse()
+        assert answer.readline().startswith(b"retry")
+        strangers = [half_sent(address) for _ in range(16)]
+        assert all(map(is_cut, strangers))
+        for _ in range(10):
+            while not (line := answer.readline()).startswith(b"data: "):
+                assert line
+        connection.close()
+        for each in strangers:
+            each.close()
+
+
+def test_a_number_that_json_does_not_have_keeps_the_page_alive() -> None:
+    fake = Fake(working(1, 1))
+    nan = float("nan")
+    task = dataclasses.replace(fake.snapshot.tasks[0], taken_s=nan, uptime_s=float("inf"), steps_s=nan)
+    fake.snapshot = dataclasses.replace(fake.snapshot, tasks=(task, *fake.snapshot.tasks[1:]), taken_s=nan)
+    with serving(fake) as address:
+        assert "boxes" in messages(address, 1)[0]
+
+
+def test_a_snapshot_and_a_trace_that_cannot_be_shown_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(working(1, 1))
+    fake.trace = lambda name: b"\xff no StepStats"
+
+    def fails(self: Board, reader: object) -> dict[str, object]:
+        raise KeyError("odd\x1b[2J")
+
+    with serving(fake) as address:
+        status, text, _ = ask(address, "/trace?name=x", "POST")
+        assert status == 409 and json.loads(text)["problem"].startswith("The recorded step cannot be shown: ")
+        monkeypatch.setattr(Board, "message", fails)
+        assert messages(address, 1)[0]["problem"] == r"KeyError: 'odd\x1b[2J'"

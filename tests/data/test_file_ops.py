@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini.data import csv_dataset_ops, file_ops
 
 experimental = tf.data.experimental
 
@@ -79,3 +80,33 @@ def test_fixed_records_of_compressed_files_are_those_of_plain_files(tmp_path: Pa
                 except tf.errors.InvalidArgumentError as error:
                     both.append([error.message.partition("\n")[0].replace("packed", "plain")])
             assert both[0] == both[1], (len(body), header, footer)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 1 << 20])
+def test_lines_and_records_do_not_depend_on_the_chunks_of_the_file(
+    chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_ops, "_CHUNK", chunk)
+    monkeypatch.setattr(csv_dataset_ops, "_CHUNK", chunk)
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a,"b\r\nc""\n"",d"\r\n\re"x\n"",\r\n"f\n\n",g')
+    found = elements(tf.data.TextLineDataset(str(path)))
+    assert found == [b'a,"b', b'c""', b'"",d"', b'\re"x', b'"",', b'"f', b"", b'",g']
+    form = csv_dataset_ops._Format(b",", True, b"", None, [], [])
+    found = list(csv_dataset_ops._records(str(path).encode(), "", form))
+    assert found == [b'a,"b\r\nc""\n"",d"', b"", b'e"x', b'"",', b'"f\n\n",g']
+
+
+def test_a_long_quoted_record_is_read_once(tmp_path: Path) -> None:
+    """The record was scanned anew with every line: half a million lines took hours."""
+    path = tmp_path / "long.csv"
+    path.write_bytes(b'"' + b'a""\n' * 500_000 + b'",1\n')
+    ((text, number),) = elements(experimental.CsvDataset(str(path), ["", 0]))
+    assert text == b'a"\n' * 500_000 and number == 1
+
+
+def test_many_empty_gzip_members_are_skipped(tmp_path: Path) -> None:
+    """The rest of the chunk was copied for each member."""
+    path = tmp_path / "members.gz"
+    path.write_bytes(gzip.compress(b"") * 100_000 + gzip.compress(b"end\n"))
+    assert elements(tf.data.TextLineDataset(str(path), "GZIP")) == [b"end"]

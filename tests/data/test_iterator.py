@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -294,6 +294,97 @@ def test_a_pipeline_runs_on_another_task() -> None:
         with tf.Session(cluster.server.target) as session:
             session.run(iterator.initializer)
             assert [row.tolist() for row in drain(session, element + 1)] == [[8, 11], [14, 17]]
+
+
+def _range_on(device: str) -> Any:
+    with tf.device(device):
+        return Dataset.range(3)
+
+
+def _iterated(dataset: Any) -> tuple[Any, list[Any]]:
+    iterator = dataset.make_initializable_iterator()
+    return iterator.get_next(), [iterator.initializer]
+
+
+def _optional() -> tuple[Any, list[Any]]:
+    with tf.device(_PS):
+        iterator = Dataset.range(3).make_initializable_iterator()
+        optional = tf.data.experimental.get_next_as_optional(iterator)
+    return (optional.has_value(), optional.get_value()), [iterator.initializer]
+
+
+def _structured() -> tuple[Any, list[Any]]:
+    iterator = tf.data.Iterator.from_structure(tf.int64, [])
+    return iterator.get_next(), [iterator.make_initializer(_range_on(_PS)), iterator.make_initializer(_range_on(""))]
+
+
+def _captured() -> tuple[Any, list[Any]]:
+    data = _range_on(_PS)
+    return _iterated(Dataset.range(2).flat_map(lambda x: data))
+
+
+def _added() -> tuple[Any, list[Any]]:
+    with tf.device(_PS):
+        one = tf.get_variable("one", [], tf.int64, tf.ones_initializer(), use_resource=False)
+    return _iterated(_range_on(_WORKER).map(lambda x: x + one))
+
+
+_PS, _WORKER = "/job:ps/task:0", "/job:worker/task:0"
+ACROSS: dict[str, tuple[Callable[[], tuple[Any, list[Any]]], Any]] = {
+    "chain": (lambda: _iterated(_range_on(_PS).map(lambda x: x * 2).skip(1)), 2),
+    "zip": (lambda: _iterated(Dataset.zip((_range_on(_PS), _range_on(_WORKER)))), (0, 0)),
+    "concatenate": (lambda: _iterated(_range_on(_WORKER).concatenate(_range_on(_PS))), 0),
+    "captured": (_captured, 0),
+    "single": (lambda: (tf.data.experimental.get_single_element(_range_on(_PS).take(1)), []), 0),
+    "reduce": (lambda: (_range_on(_PS).reduce(tf.constant(0, tf.int64), lambda x, y: x + y), []), 3),
+    "optional": (_optional, (True, 0)),
+    "structure": (_structured, 0),
+    "reference variable": (_added, 1),
+}
+
+
+def test_datasets_and_optionals_are_used_across_tasks() -> None:
+    """They are built where they are used; what the iterator gives is sent."""
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster:
+        for name, (build, expected) in ACROSS.items():
+            with tf.Graph().as_default():
+                with tf.device(_WORKER):
+                    fetch, initializers = build()
+                with tf.Session(cluster.server.target) as session:
+                    session.run(tf.global_variables_initializer())
+                    session.run(initializers[:1])
+                    session.run(initializers[1:])
+                    assert session.run(fetch) == expected, name
+
+
+def test_a_dataset_that_uses_state_of_another_task_is_refused() -> None:
+    with tf.device(_PS):
+        variable = tf.get_variable("far", [], tf.int64, tf.ones_initializer(), use_resource=True)
+    with tf.device(_WORKER):
+        element, (initializer,) = _iterated(Dataset.range(3).map(lambda x: x + variable))
+    where = r"has to be on /job:ps/task:0 \(because of far\), but 'MakeIterator' on /job:worker/task:0 \(because of"
+    with (
+        ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster,
+        tf.Session(cluster.server.target) as session,
+        pytest.raises(tf.errors.InvalidArgumentError, match=where),
+    ):
+        session.run(initializer)
+
+
+def test_a_string_handle_names_one_iterator_of_one_session() -> None:
+    handle = tf.placeholder(tf.string, [])
+    iterator = Dataset.range(3).make_initializable_iterator()
+    named = tf.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+    text = iterator.string_handle()
+    handles = []
+    for _ in range(2):
+        with tf.Session() as session:
+            session.run(iterator.initializer)
+            handles.append(session.run(text))
+            assert session.run(named, {handle: handles[-1]}) == 0 and session.run(text) == handles[-1]
+    assert handles[0] != handles[1]
+    with tf.Session() as session, pytest.raises(tf.errors.NotFoundError, match="one session on one task: run string_"):
+        session.run(named, {handle: handles[0]})
 
 
 def test_a_pipeline_survives_a_graph_def() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import socket
 from collections.abc import Iterator
 
 import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tfmini.engines.channel import Channel, ChannelError
 
@@ -61,7 +66,7 @@ def test_another_secret_ends_the_connection_at_the_first_frame(pair: tuple[socke
 
 def test_a_large_first_frame_is_refused_before_it_is_read(pair: tuple[socket.socket, socket.socket]) -> None:
     hub = Channel(pair[0], SECRET, is_hub=True)
-    pair[1].sendall(bytes(16) + (1 << 20).to_bytes(4))
+    pair[1].sendall(X25519PrivateKey.generate().public_key().public_bytes_raw() + (1 << 20).to_bytes(4))
     with pytest.raises(ChannelError, match="does not speak the protocol"):
         received(hub, 1)
 
@@ -70,4 +75,33 @@ def test_an_end_is_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
     hub = Channel(pair[0], SECRET, is_hub=True)
     pair[1].close()
     with pytest.raises(ChannelError, match="closed|reset"):
+        received(hub, 1)
+
+
+def test_the_secret_and_a_recording_do_not_open_a_message(pair: tuple[socket.socket, socket.socket]) -> None:
+    """The secret of a run may become known after it; the key of the cluster has travelled by the channel."""
+    hub, agent = Channel(pair[0], SECRET, is_hub=True), Channel(pair[1], SECRET, is_hub=False)
+    agent.send("hello", 1)
+    hub_public, agent_public = hub._public, agent._public
+    while agent._sending is None or hub._receiving is None:
+        agent.receive()
+        hub.receive()
+    again = [hub_public + agent_public, hub_public + agent_public + bytes(32)]
+    known = [hmac.new(SECRET, way + both, hashlib.sha256).digest() for way in (b"hub", b"agent") for both in again]
+    agent._queue(b"the key of the cluster")
+    sealed = bytes(agent._waiting[4:])
+    for key in known:
+        with pytest.raises(InvalidTag):
+            AESGCM(key).decrypt((agent._sent - 1).to_bytes(12), sealed, None)
+    assert hub._receiving is not None
+    assert hub._receiving.decrypt((agent._sent - 1).to_bytes(12), sealed, None) == b"the key of the cluster"
+
+
+@pytest.mark.parametrize("point", [bytes(32), b"\x01" + bytes(31)])
+def test_a_public_key_that_makes_the_result_known_is_refused(
+    pair: tuple[socket.socket, socket.socket], point: bytes
+) -> None:
+    hub = Channel(pair[0], SECRET, is_hub=True)
+    pair[1].sendall(point)
+    with pytest.raises(ChannelError, match="does not speak the protocol"):
         received(hub, 1)

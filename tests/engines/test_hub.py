@@ -190,3 +190,23 @@ def test_what_is_told_to_one_task_may_end_others(tmp_path: Path) -> None:
     engine._tell_addresses()
     engine._take(second)  # its last message was ready before
     assert ended == [first]
+
+
+def test_a_launcher_with_agents_whose_output_nobody_reads_obeys_signals(tmp_path: Path) -> None:
+    """The agents are told to wait, so their connections stay alive and their news come through."""
+    script = tmp_path / "script.py"
+    script.write_text("while True:\n    print('x' * 1000)\n")
+    argv = [sys.executable, "-m", "tests.engines.child_agents", "launch", "--on", "children", "--ps", "0"]
+    read, write = os.pipe()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([*argv, "--workers", "2", str(script)], stdout=write, stderr=write, env=environment) as run:
+        os.close(write)
+        try:
+            begun = b""
+            while b"xxx" not in begun:
+                begun += os.read(read, 1000)
+            run.send_signal(signal.SIGTERM)
+            assert run.wait(120) == 143
+        finally:
+            run.kill()
+            os.close(read)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import importlib.util
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,7 +76,7 @@ def test_each_manifest_has_a_new_key_unless_a_secret_is_named(tmp_path: Any) -> 
     key.chmod(0o600)
     assert load_keys(str(key)).secret and secret["metadata"]["name"] == "digits-keys"
     (volume,) = found["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["volumes"]
-    assert volume["secret"] == {"secretName": "digits-keys", "defaultMode": 0o400}
+    assert volume["secret"] == {"secretName": "digits-keys", "defaultMode": 0o440}
     assert printed("--name", "digits", "x.py")[0]["data"] != secret["data"]
     assert [each["kind"] for each in printed("--secret", "mine", "x.py")] == ["JobSet"]
 
@@ -122,3 +124,25 @@ def test_the_schemas_accept_the_manifests(kind: str, placing: list[str]) -> None
             crds.validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, **job["template"]})
     with pytest.raises(Exception, match="unknown"):
         crds.validate({**found[-1], "spec": {**found[-1]["spec"], "unknown": 1}})
+
+
+def test_yaml_holds_every_character() -> None:
+    text = "a\x85b\u2028c\ufeff\x7f\x9b\u202e: # 'é😀\n---\r"
+    found = [{"args": [text, "yes", "1"]}]
+    assert list(yaml.safe_load_all(to_yaml(found))) == found
+
+
+def test_kubernetes_puts_no_variable_into_an_argument() -> None:
+    (found,) = jobset(dataclasses.replace(DIGITS, script=["train.py", "--name=$(TFMINI_KEYS)", "$x"]))
+    assert pods(found)["worker"]["args"][-2:] == ["--name=$$(TFMINI_KEYS)", "$x"]
+
+
+def test_pods_have_no_token_of_kubernetes_and_do_not_run_as_root() -> None:
+    (found,) = jobset(DIGITS)
+    for job in found["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"] == {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
+        assert pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False}
+    dockerfile = (Path(__file__).parents[2] / "Dockerfile").read_text()
+    assert "\nUSER 1000:1000\n" in dockerfile and re.search(r"\nFROM \S+@sha256:[0-9a-f]{64}\n", dockerfile)

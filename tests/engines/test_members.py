@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.engines.programs import TRAINS
-from tfmini.engines.members import SharedDirectory
-from tfmini.tools.engine import EngineError
+from tfmini.engines.members import Member, SharedDirectory
+from tfmini.tools.engine import EngineError, EngineOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,3 +64,45 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError, match="Set TFMINI_RENDEZVOUS to a directory"):
         SharedDirectory("x", str(tmp_path / "file")).publish("word")
+
+
+def test_a_directory_that_others_can_write_gets_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    exchange = SharedDirectory("x", str(tmp_path / "open"))
+    with pytest.raises(EngineError, match="chmod go-w"):
+        exchange.publish("word")
+    assert list((tmp_path / "open").iterdir()) == []
+    (tmp_path / "open" / "run-x").write_text("word")
+    (tmp_path / "open" / "run-x").chmod(0o600)
+    assert exchange.receive() == "" and "chmod go-w" in exchange.problem
+
+
+def test_the_secret_is_not_written_into_a_planted_file(tmp_path: Path) -> None:
+    """Another user of a shared directory knows the name of the run, and can guess process ids."""
+    planted = tmp_path / "planted"
+    planted.write_text("")
+    for name in (f".run-x.{os.getpid()}", "run-x"):
+        (tmp_path / name).symlink_to(planted)
+    exchange = SharedDirectory("x", str(tmp_path))
+    exchange.publish("word")
+    assert exchange.receive() == "word"
+    assert planted.read_text() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_the_word_of_another_user_is_not_used(tmp_path: Path) -> None:
+    exchange = SharedDirectory("x", str(tmp_path))
+    exchange.publish("word")
+    os.chown(tmp_path / "run-x", 65533, -1)
+    assert exchange.receive() == ""
+    assert "belongs to user 65533" in exchange.problem
+
+
+def test_a_rank_that_waits_in_vain_tells_what_it_did_not_use(tmp_path: Path) -> None:
+    exchange = SharedDirectory("x", str(tmp_path))
+    (tmp_path / "run-x").write_text("word")
+    (tmp_path / "run-x").chmod(0o644)
+    member = Member("a scheduler", 1, 2, lambda: exchange)
+    with pytest.raises(click.ClickException, match="chmod 600"):
+        member.run(lambda engine: 0, EngineOptions(), 0.0)

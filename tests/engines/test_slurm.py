@@ -92,3 +92,15 @@ def test_a_batch_script_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["launch", *options])
     assert done.exit_code == 1
     assert f"Error: Cannot write {tmp_path}/no/job: there is no directory {tmp_path}/no." in done.output
+
+
+def test_the_name_of_a_script_is_no_line_of_the_batch_script(tmp_path: Path) -> None:
+    script = tmp_path / "a'\ntouch owned #'\r\"$(id).py"
+    script.write_text("")
+    job = tmp_path / "job"
+    done = CliRunner().invoke(main, ["launch", "--on", "slurm", "--sbatch", str(job), str(script)])
+    assert done.exit_code == 0, done.output
+    head, _, command = job.read_bytes().decode().partition("\nexec ")
+    assert all(line.startswith("#") for line in head.splitlines() if line)
+    assert "#SBATCH --job-name=a_touch_owned_id_" in head
+    assert shlex.split(command)[-1] == str(script)

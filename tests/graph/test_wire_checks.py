@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node
+from tests.all_ops import import_all_ops
+from tfmini.graph.node import FunctionBody, Node
+from tfmini.graph.op_def import AttrDef
+from tfmini.graph.registry import OPS
 
 
 def received(op: str, inputs: int, **attrs: Any) -> Node:
@@ -22,7 +25,7 @@ def test_a_node_may_ask_for_many_outputs_but_not_for_any_number() -> None:
     assert unpack(0).attrs["num"] == 0 and unpack(1 << 16).attrs["num"] == 1 << 16
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"'num' of the node 'n' \(Unpack\) asks for 65537"):
         unpack((1 << 16) + 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="negative length"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'num' of node 'n' .* must be at least 0, got -1"):
         unpack(-1)
 
 
@@ -35,3 +38,44 @@ def test_a_node_has_as_many_inputs_as_its_attrs_say() -> None:
         unpack(2, inputs=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="has no attr 'N'"):
         received("Pack", 2, T=tf.float32, axis=0)
+
+
+POOL = {"ksize": [1] * 4, "strides": [1] * 4, "padding": b"SAME", "T": tf.float32}
+
+
+def test_an_attr_is_among_the_allowed_values_and_not_below_its_minimum() -> None:
+    assert received("AvgPool", 1, **POOL).attrs["data_format"] == b"NHWC"  # the default of an attr that is absent
+    wrong = {"ksize": [1] * 3, "strides": [], "padding": b"EXPLICIT", "T": tf.int32, "data_format": b"NCHWC"}
+    for name, value in wrong.items():
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"Attr '{name}' of node 'n'"):
+            received("AvgPool", 1, **{**POOL, name: value})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'padding'"):
+        received("AvgPool", 1, **{name: value for name, value in POOL.items() if name != "padding"})
+
+
+def test_so_it_is_inside_functions() -> None:
+    body = FunctionBody("f", [Node("n", "AvgPool", "", [], [], {**POOL, "ksize": [1]})], [], [], [])
+    for back in (lambda: FunctionBody.from_wire(body.to_wire()), lambda: FunctionBody.from_proto(body.to_proto())):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Attr 'ksize' of node 'n'"):
+            back()
+
+
+def test_every_declared_limit_is_checked() -> None:
+    import_all_ops()
+    limited = [
+        (op, attr) for op in OPS for attr in OPS[op].op_def.attrs.values() if attr.allowed or (attr.minimum or 0) > 0
+    ]
+    assert len(limited) > 500
+    for op, attr in limited:
+        attrs = {other.name: outside(attr) for other in OPS[op].op_def.attrs.values() if other is attr}
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"Attr '{attr.name}' of node 'n'"):
+            received(op, 0, **attrs)
+
+
+def outside(attr: AttrDef) -> Any:
+    """A value of the right kind that the declaration excludes."""
+    kind = attr.kind.removeprefix("list(").removesuffix(")")
+    item = {"string": b"?", "type": tf.resource, "int": (attr.minimum or 0) - 1}.get(kind)
+    if attr.kind == "list(type)" and attr.allowed is None:
+        return []
+    return item if not attr.kind.startswith("list(") else [] if attr.allowed is None else [item]

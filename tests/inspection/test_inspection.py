@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 import tfmini as tf
+from tfmini import protos
 from tfmini.inspection.api import inspect
 from tfmini.inspection.clusters import short
 from tfmini.inspection.condensed import condense
@@ -17,6 +19,7 @@ from tfmini.inspection.page_html import page
 from tfmini.inspection.picture import dot
 from tfmini.inspection.svg import svg
 from tfmini.inspection.text import VIEWS, show
+from tfmini.printable import printable
 from tfmini.tools.cli import main
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
@@ -172,3 +175,69 @@ def test_the_command_prints_the_views(tmp_path) -> None:
     assert "gradient of W" in text
     assert "explicit" in CliRunner().invoke(main, ["inspect", path, "--ps", "1", "--why", "W"]).output
     assert CliRunner().invoke(main, ["inspect", path, "--ps", "1", "--fetch", "nothing"]).exit_code == 1
+
+
+# ---------------------------------------------------------------- names of a graph from elsewhere
+
+ODD = [
+    "a\x1b]0;OWNED\x07\x1b[2Jb", "a[/b]", "[link=file:///etc/passwd]x", "a\nFORGED", 'a"];x [URL="javascript:1"', "a\\",
+    'a\\"];evil[label="', "</script><script>alert(1)</script>", "/*SCRIPT*/", "/*LIBRARIES*/", "a\u2028b\u202ec",
+    "\x00\x85",
+]  # fmt: skip
+
+
+def graph_of(name: str) -> protos.GraphDef:
+    graph = protos.GraphDef()
+    graph.node.add(name=name, op="Placeholder").attr["dtype"].type = 1
+    for number, device in enumerate(("/job:ps/task:0", "/job:worker/task:0")):
+        source = f"user{number - 1}" if number else name
+        graph.node.add(name=f"user{number}", op="Identity", input=[source], device=device).attr["T"].type = 1
+    return graph
+
+
+@pytest.fixture(params=ODD)
+def odd(request):
+    return request.param, inspect(graph_of(request.param), fetches=["user1:0"])
+
+
+def test_odd_names_are_shown_and_do_nothing_else(odd) -> None:
+    name, found = odd
+    for view in VIEWS:
+        text = show(found, view, full=True, width=400)
+        assert all(line.isprintable() for line in text.splitlines())
+        assert not any(line.startswith("FORGED") for line in text.splitlines())
+    assert printable(name) in show(found, "why", full=True, width=400)
+
+
+def test_the_differences_of_odd_names_are_shown_and_do_nothing_else(odd, tmp_path) -> None:
+    name, _ = odd
+    for file, graph in (("new.pb", graph_of(name)), ("old.pb", graph_of("x"))):
+        (tmp_path / file).write_bytes(graph.SerializeToString())
+    done = CliRunner().invoke(main, ["inspect", str(tmp_path / "new.pb"), "--diff", str(tmp_path / "old.pb")])
+    assert done.exit_code == 0 and all(line.isprintable() for line in done.output.splitlines())
+    done = CliRunner().invoke(main, ["inspect", str(tmp_path / "new.pb"), "--why", "\x1b[2J"])
+    assert done.exit_code == 1 and "\x1b" not in done.output
+
+
+def test_no_name_leaves_its_quotes_in_dot(odd) -> None:
+    lines = dot(odd[1]).splitlines()
+    outside = [re.sub(r'"(?:[^"\\]|\\.)*"', "", line) for line in lines]
+    attribute = (
+        r"(?:label=|rankdir=LR; compound=true|style=\w+|shape=box|fontname=|color=firebrick|node|;|, | |\[|\]|->)*"
+    )
+    assert all(re.fullmatch(rf"digraph step {{|  subgraph cluster_\d+ {{|\s*}}|{attribute}", line) for line in outside)
+
+
+def test_a_picture_of_odd_names_is_xml(odd) -> None:
+    name, found = odd
+    titles = [each.text for each in ElementTree.fromstring(svg(found)).iter("{http://www.w3.org/2000/svg}title")]
+    assert any(printable(name) in title for title in titles)
+
+
+def test_a_page_of_odd_names_has_the_scripts_of_any_other(odd) -> None:
+    def without_data(text: str) -> str:
+        (line,) = [line for line in text.splitlines() if '"transfers":' in line and '"messages":' in line]
+        assert line.count("<") == 2 and line.endswith("</script>")
+        return text.replace(line, "")
+
+    assert without_data(page(odd[1])) == without_data(page(inspect(graph_of("x"), fetches=["user1:0"])))

@@ -9,8 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 import tfmini as tf
+from tfmini import errors, protos
 from tfmini.inspection.api import inspect
+from tfmini.inspection.clusters import read_cluster
 from tfmini.inspection.script import ScriptError
+from tfmini.inspection.step_trace import read_trace
 from tfmini.tools.cli import main
 
 BUILD = """
@@ -208,3 +211,58 @@ def test_pictures_are_written(folder: Path) -> None:
     assert run("script.py", "--ps", "1", "--dot", "a.dot", "--svg", "a.svg", "--html", "a.html") == (0, "")
     assert (folder / "a.dot").read_text().startswith("digraph")
     assert (folder / "a.svg").read_text().startswith("<svg") and "</html>" in (folder / "a.html").read_text()
+
+
+# ---- hostile files ------------------------------------------------------------------------------
+
+
+def _written(path: Path, *nodes: tuple[str, str, list[str]], device: str = "", **attrs: bytes) -> Path:
+    graph_def = protos.GraphDef()
+    for name, op, inputs in nodes:
+        node = graph_def.node.add(name=name, op=op, input=inputs, device=device)
+        for key, value in attrs.items():
+            node.attr[key].s = value
+    path.write_bytes(graph_def.SerializeToString())
+    return path
+
+
+def test_a_short_file_cannot_ask_for_any_number_of_outputs_or_tasks(tmp_path: Path) -> None:
+    """52 bytes took 6 GB and two minutes."""
+    path = _written(tmp_path / "g.pb", ("a", "CustomOp", []), ("b", "OtherOp", ["a:300000000"]))
+    with pytest.raises(ValueError, match="output 300000000 of 'a': ops that tfmini does not know may have 65536"):
+        inspect(str(path))
+    path = _written(tmp_path / "g.pb", ("a", "NoOp", []), device="/job:ps/task:300000000")
+    with pytest.raises(ValueError, match="The graph's devices would need 300000001 tasks; at most 65536"):
+        inspect(str(path))
+    (tmp_path / "c.json").write_text('{"ps": 1000000000}')
+    with pytest.raises(ValueError, match="c.json would need 1000000000 tasks"):
+        inspect(str(path), cluster=str(tmp_path / "c.json"))
+
+
+def test_attrs_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises((ValueError, errors.InvalidArgumentError), match="Attr 'T' of node 'b'"):
+        inspect(str(_written(tmp_path / "g.pb", ("b", "Identity", []), T=b"x")))
+    with pytest.raises((ValueError, errors.InvalidArgumentError), match="Attr '_class' of node 'b'"):
+        inspect(str(_written(tmp_path / "g.pb", ("b", "NoOp", []), _class=b"x")))
+
+
+def test_a_text_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    depth = 400
+    inner = 'func { name: "f" attr { key: "y" value {' * depth + "i: 1" + "} } }" * depth
+    path = tmp_path / "deep.pbtxt"
+    path.write_text('node { name: "a" op: "NoOp" attr { key: "x" value { ' + inner + " } } }")
+    with pytest.raises(ValueError, match="deep.pbtxt: .* nested too deeply"):
+        inspect(str(path))
+
+
+def test_other_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for content in (b"\xff\xfe", b"[" * 3000, b"a: &a [*a]", b'{"ps": {"x": "a:1"}}', b"- - - 3"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="x"):
+            read_cluster(str(path))
+    for content in (b"", b"{}", b"{" * 3000, b'{"otherData": 3}', b"\xff" * 40):
+        path.write_bytes(content)
+        if content:
+            with pytest.raises(ValueError, match="neither a timeline of"):
+                read_trace(path)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfmini.numerics import convolution
-from tfmini.numerics.windows import Axes, padded, window_axis
+from tfmini.numerics.windows import Axes, padded, patches, window_axis
 
 CASES = [
     ((2, 5, 4, 3), (3, 2, 3, 4), 1, 1),
@@ -42,3 +42,20 @@ def test_convolution_in_blocks_equals_convolution_at_once(
     by_filter = convolution.backprop_filter(image, grad, axes)
     assert (by_image.shape, by_filter.shape) == (image.shape, filters.shape)
     np.testing.assert_allclose([(by_image * image).sum(), (by_filter * filters).sum()], [(grad * result).sum()] * 2)
+
+
+@pytest.mark.parametrize("wrong", [{"window": 0}, {"stride": 0}, {"stride": -1}, {"dilation": 0}, {"dilation": -3},
+                                   {"size": -1}, {"explicit": (-1, 0)}])  # fmt: skip
+@pytest.mark.parametrize("padding", [b"SAME", b"VALID", b"EXPLICIT"])
+def test_windows_that_would_lead_out_of_the_array_are_refused(wrong: dict[str, Any], padding: bytes) -> None:
+    right: dict[str, Any] = {"size": 8, "window": 3, "stride": 1, "dilation": 1}
+    window_axis(**right, padding=padding)
+    with pytest.raises(ValueError, match="must be positive"):
+        window_axis(**{**right, **wrong}, padding=padding)
+
+
+def test_patches_are_of_the_whole_array() -> None:
+    axes = Axes([window_axis(8, 3, 1, 1, b"VALID")])
+    assert patches(np.zeros((2, 8, 1)), axes).shape == (2, 6, 3, 1)
+    with pytest.raises(ValueError, match=r"images of \[8\], not of \[7\]"):
+        patches(np.zeros((2, 7, 1)), axes)

@@ -112,3 +112,32 @@ def test_it_can_be_switched_off() -> None:
 def test_a_wrong_file_is_an_error() -> None:
     result = library_with("/nowhere/libdnnl.so")
     assert "TFMINI_ONEDNN=/nowhere/libdnnl.so is not a library of oneDNN 3" in result.stderr
+
+
+@installed
+def test_nothing_reaches_onednn_that_its_layout_does_not_describe() -> None:
+    """The last door: whatever a kernel forgets to check, oneDNN gets no address of a smaller array."""
+    library = onednn.library()
+    assert library is not None
+    layout, other = (onednn.channels_last_layout(library, (1, 4, size)) for size in (8, 8))
+    copy = library.reorder(layout.handle, other.handle)
+    right, result = np.ones((1, 4, 8), np.float32), np.zeros((1, 4, 8), np.float32)
+    copy({onednn.SOURCE: (layout, right), onednn.RESULT: (other, result)})
+    assert result.all()
+    for wrong in (right[:, :3], np.ones((1, 4, 8)), right[:, ::-1], right.view(np.int32), np.ones(31, np.float32)):
+        for arrays_ in ((wrong, result), (right, wrong)):
+            with pytest.raises(ValueError, match="does not fit the computation"):
+                copy(dict(zip((onednn.SOURCE, onednn.RESULT), zip((layout, other), arrays_))))
+
+
+@installed
+def test_nor_does_a_matrix_that_a_product_would_read_beyond() -> None:
+    library = onednn.library()
+    assert library is not None
+    a, b, result = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
+    library.multiply(a, b, False, False, result)
+    assert (result == 4).all()
+    pairs = ((a[:2], b), (a, b[:3]), (a.astype(float), b), (a[:, ::-1], b))
+    for wrong in (*((*pair, result) for pair in pairs), (a, b, result.T)):
+        with pytest.raises(ValueError, match="does not fit the computation"):
+            library.multiply(*wrong[:2], False, False, wrong[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 import tfmini as tf
 from tests.all_ops import import_all_ops
 from tests.ops.samples import frozen, notation, projection
-from tests.ops.samples.builders import builder
+from tests.ops.samples.builders import builder, without_constants
 from tests.ops.samples.notation import Row
 from tests.oracle import Oracle
+from tfmini.data.function_graph import FunctionGraph
 from tfmini.graph.registry import GRADIENTS, KERNELS, OPS
 
 import_all_ops()
@@ -69,19 +71,78 @@ def test_unknown_shapes(rows: list[Row], tmp_path_factory: pytest.TempPathFactor
             _check(row, _run(steps, feeds, tmp), inferred=False)
 
 
-def without_constants(graph_def: Any) -> Any:
-    """The graph with a placeholder of unknown shape, whose default is the constant, in place of each constant."""
-    result = tf.GraphDef()
-    result.CopyFrom(graph_def)
-    for node in graph_def.node:
-        if node.op == "Const":
-            known, blurred = result.node.add(), next(n for n in result.node if n.name == node.name)
-            known.CopyFrom(node)
-            known.name = f"{node.name}/known"
-            blurred.CopyFrom(tf.NodeDef(name=node.name, op="PlaceholderWithDefault", input=[known.name]))
-            blurred.attr["dtype"].CopyFrom(node.attr["dtype"])
-            blurred.attr["shape"].shape.unknown_rank = True
-    return result
+@by_head
+def test_inputs_of_another_graph(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One at a time, as tensor and as variable: refused, or the op is built there if it has no other input."""
+    for row in rows:
+        with tf.Graph().as_default() as graph:
+            notation.build(row, tf, builder, _folder(row, tmp_path_factory))
+            for operation in graph.get_operations():
+                for index, own in enumerate(operation.inputs):
+                    for stranger in _strangers(own.dtype, own.raw_shape):
+                        _check_stranger(operation, index, stranger)
+
+
+@by_head
+def test_inputs_that_a_function_captures(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A dataset's function may use what the graph around it has, in every op that changes no reference."""
+    for row in rows:
+        with tf.Graph().as_default() as graph:
+            notation.build(row, tf, builder, _folder(row, tmp_path_factory))
+        for operation in graph.get_operations():
+            for kind in range(4 if operation.inputs else 0):
+                inputs = [(_strangers(t.dtype, t.raw_shape) * 4)[kind] for t in operation.inputs]
+                _check_captures(operation, inputs)
+
+
+def _check_captures(operation: Any, inputs: list[Any]) -> None:
+    with FunctionGraph(_ELSEWHERE).as_default() as inner:
+        if any(arg.is_ref for arg in operation.op_def.inputs):
+            with pytest.raises(TypeError, match="has only the value of .* use_resource=True"):
+                _call_again(operation, inputs)
+        elif operation.type not in STATIC:
+            _call_again(operation, inputs)
+            made = inner.get_operations()[-1]
+            assert made.type == operation.type and {t.graph for t in made.inputs} == {inner}
+
+
+_ELSEWHERE = tf.Graph()
+
+
+@functools.cache
+def _strangers(dtype: tf.DType, shape: tuple[int | None, ...] | None) -> list[Any]:
+    """What another graph can give for an input: a tensor and variables of both kinds, or a handle."""
+    with _ELSEWHERE.as_default():
+        value = tf.placeholder(dtype.base_dtype, shape)
+        if dtype in (tf.resource, tf.variant):
+            return [value]
+        reference = tf.Variable(value, validate_shape=False, use_resource=False)
+        if dtype._is_ref_dtype:
+            return [reference, reference._ref()]
+        return [value, reference, reference._ref(), tf.Variable(value, validate_shape=False, use_resource=True)]
+
+
+def _check_stranger(operation: Any, index: int, stranger: Any) -> None:
+    inputs = [*operation.inputs[:index], stranger, *operation.inputs[index + 1 :]]
+    before = len(operation.graph.get_operations())
+    if len(inputs) == 1:
+        _call_again(operation, inputs)
+    else:
+        with pytest.raises(ValueError, match="must be from the same graph as"):
+            _call_again(operation, inputs)
+    assert len(operation.graph.get_operations()) == before
+
+
+def _call_again(operation: Any, inputs: list[Any]) -> None:
+    """Builds an op like ``operation`` from other inputs."""
+    op_def, attrs, waiting = operation.op_def, operation.attrs, iter(inputs)
+    args = []
+    for arg in op_def.inputs:
+        count = len(attrs[arg.type_list_attr]) if arg.type_list_attr else attrs[arg.number_attr] if arg.is_list else 1
+        found = list(itertools.islice(waiting, count))
+        args.append(found if arg.is_list else found[0])
+    given = {name: attrs[name] for name in attrs.keys() & op_def.attrs.keys() - op_def.inferred_attrs()}
+    OPS[operation.type](*args, **given, name="again")
 
 
 def _folder(row: Row, factory: pytest.TempPathFactory) -> str:

@@ -43,6 +43,13 @@ def test_a_tensor_crosses_once_per_device():
     assert parts[C]["C1"].inputs == (("A1_S3", 0),)
 
 
+def test_a_value_that_is_no_array_does_not_leave_its_task():
+    refused = f"'B1' on {B} takes a value of 'A2' on {A} .* Put both on one device"
+    with pytest.raises(InvalidArgumentError, match=refused) as caught:
+        cut("A1=Const", "A2=Source A1", "B1=Change A2 A1")
+    assert caught.value.node_name == "A2"
+
+
 def test_send_and_recv_have_tensorflows_attrs():
     parts = cut("A1=Var", "B1=Read A1")
     send, recv = parts[A]["A1_S0"], parts[B]["A1_S1"]

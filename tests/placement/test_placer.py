@@ -8,7 +8,7 @@ from tests.placement.letters import cluster, graph, node
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.registry import OPS, OpHandle
 from tfmini.placement import decision
-from tfmini.placement.placer import place
+from tfmini.placement.placer import DeviceAttributes, place
 
 TWO_PS = cluster("ps/0", "ps/1", "worker/0", "worker/1")
 WORKER1 = "/job:worker/replica:0/task:1/device:CPU:0"
@@ -130,6 +130,72 @@ def test_two_stateful_inputs_on_different_devices_conflict():
     assert "/job:ps/task:1 vs /job:ps/task:0. The edge src node is w , and the dst node is both" in text
 
 
+def test_a_dataset_goes_where_its_iterator_is():
+    placed = run(
+        node("x", "Const"),
+        node("data", "Source", "x", device="/job:ps/task:0"),
+        node("other", "Source", "x"),
+        node("both", "Zip", "data", "other", device="/job:ps/task:1"),
+        node("changed", "Change", "both", "x"),
+        node("iterator", "Handle", device="/job:worker/task:0"),
+        node("begin", "Begin", "changed", "iterator"),
+    )
+    home = "/job:worker/replica:0/task:0/device:CPU:0"
+    assert {placed[name].device for name in ("data", "other", "both", "changed", "iterator", "begin")} == {home}
+    assert decision.IGNORED in kinds(placed, "data") and "values that cannot be sent" in placed.explain("data")
+
+
+def test_the_reader_of_an_optional_goes_to_its_iterator():
+    placed = run(
+        node("iterator", "Handle", device="/job:ps/task:1"),
+        node("optional", "Optional", "iterator"),
+        node("passed", "Pass", "optional", device="/job:worker/task:0"),
+        node("value", "Read variant", "passed", device="/job:worker/task:0"),
+    )
+    assert {placed[name].device for name in ("optional", "passed", "value")} == {PS1}
+    assert kinds(placed, "value") == [decision.REFERENCE, decision.IGNORED, decision.EXPLICIT]
+
+
+def test_a_dataset_that_uses_state_of_another_task_is_refused():
+    text = error(
+        node("x", "Const"),
+        node("table", "Handle", device="/job:ps/task:0"),
+        node("data", "Source", "x"),
+        node("uses", "Capture", "data", "table"),
+        node("iterator", "Handle", device="/job:worker/task:0"),
+        node("begin", "Begin", "uses", "iterator"),
+    )
+    assert text.startswith("Cannot place 'begin' with 'uses', of which it takes a dataset")
+    assert "'uses' has to be on /job:ps/task:0 (because of table)" in text
+    assert "'begin' on /job:worker/task:0 (because of iterator). A dataset goes where its iterator is" in text
+
+
+def test_a_value_of_state_on_one_task_for_state_on_another_is_refused():
+    text = error(
+        node("one", "Handle", device="/job:ps/task:0"),
+        node("two", "Handle", device="/job:ps/task:1"),
+        node("inner", "Optional", "one"),
+        node("uses", "Capture", "inner", "two"),
+    )
+    assert "'inner' has to be on /job:ps/task:0 (because of one), but 'uses' on /job:ps/task:1 (because of two)" in text
+
+
+def test_state_on_two_devices_of_a_task_keeps_both_for_a_dataset():
+    devices = [DeviceAttributes(f"/job:worker/replica:0/task:0/device:CPU:{i}", "CPU") for i in range(2)]
+    zero, one = (device.name for device in devices)
+    placed = run(
+        node("x", "Const"),
+        node("table", "Handle", device="/cpu:1"),
+        node("data", "Source", "x"),
+        node("uses", "Capture", "data", "table"),
+        node("iterator", "Handle", device="/cpu:0"),
+        node("begin", "Begin", "uses", "iterator"),
+        devices=devices,
+        default=zero,
+    )
+    assert placed["uses"].device == one and placed["iterator"].device == zero
+
+
 def test_a_requested_device_that_does_not_exist_is_refused():
     text = error(node("a", "Const", device="/job:ps/task:7"), devices=cluster("ps/0", "ps/1"), default=PS0)
     assert text == (
@@ -155,6 +221,16 @@ def test_a_cluster_device_is_refused_in_a_local_session(job):
     text = error(node("a", "Const", device=job), devices=cluster("localhost/0"), default=LOCAL)
     assert "was explicitly assigned to" in text
     assert "pinned to a cluster device" in text and "tf.Session(server.target)" in text
+    assert "import_meta_graph(..., clear_devices=True)" in text
+
+
+def test_a_device_that_filters_leave_out_is_told_from_one_that_does_not_exist():
+    shown, hidden = cluster("worker/0"), [d.name for d in cluster("ps/0", "worker/1")]
+    options = {"devices": shown, "default": shown[0].name, "hidden": hidden}
+    for request_ in ("/job:ps", "/job:worker/task:1"):
+        text = error(node("a", "Const", device=request_), **options)
+        assert f"The cluster has {hidden[request_ != '/job:ps']}, but the device_filters of this session's" in text
+    assert "device_filters" not in error(node("a", "Const", device="/job:worker/task:2"), **options)
 
 
 def test_a_gpu_that_does_not_exist_is_refused():

@@ -48,7 +48,7 @@ def test_a_task_removes_its_own_entry_only(book: AddressBook) -> None:
      '{"task": "PS", "addresses": ["ipc:///x"], "incarnation": "1"}',
      '{"task": "PS", "addresses": [7], "incarnation": "1"}',
      '{"task": "PS", "addresses": ["a:1"], "incarnation": 7}',
-     '{"task": "PS", "addresses": 7, "incarnation": "1"}'],
+     '{"task": "PS", "addresses": 7, "incarnation": "1"}', '{"task": "PS", "addresses": ["a:1"]}', "[" * 3000],
 )  # fmt: skip
 def test_a_malformed_entry_is_none(book: AddressBook, text: str, caplog: pytest.LogCaptureFixture) -> None:
     Path(book.directory).mkdir()
@@ -56,6 +56,15 @@ def test_a_malformed_entry_is_none(book: AddressBook, text: str, caplog: pytest.
     with caplog.at_level(logging.WARNING, "tfmini.rpc"):
         assert book.find(PS) is None
     assert "cannot be used" in caplog.text
+
+
+def test_a_book_that_others_can_write_is_not_used(book: AddressBook, caplog: pytest.LogCaptureFixture) -> None:
+    book.publish(PS, Entry(("10.0.0.1:2222",), 7))
+    Path(book.directory).chmod(0o777)
+    assert book.find(PS) is None
+    assert f"chmod go-w {book.directory}" in caplog.text
+    with pytest.raises(errors.PermissionDeniedError, match="chmod go-w"):
+        book.publish(PS, Entry(("10.0.0.1:2222",), 8))
 
 
 def test_a_book_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

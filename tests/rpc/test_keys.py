@@ -18,7 +18,9 @@ import zmq
 
 from tests.rpc.task_processes import LIMIT_S, Call, until
 from tfmini import errors
+from tfmini.rpc import connection_messages as m_connection
 from tfmini.rpc import messages as m
+from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import (
     Keys,
@@ -33,6 +35,7 @@ from tfmini.rpc.keys import (
 )
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.records import PROTOCOL_VERSION
 
 PS = "/job:ps/replica:0/task:0"
 
@@ -149,6 +152,81 @@ def test_the_list_of_admitted_keys_is_read_again_when_it_changes(tmp_path: Path)
     assert keys.admits(guest)
     listed.write_text("# none at present\n")
     assert not keys.admits(guest)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_list_that_another_user_owns_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keys = load_keys(generate_keys(str(tmp_path)))
+    guest = zmq.curve_keypair()[0]
+    admit(keys.file, guest, "a guest")
+    listed = Path(admitted_file(keys.file))
+    os.chown(listed, 65533, -1)
+    assert not keys.admits(guest)
+    assert f"chown root {listed}" in caplog.text
+    with pytest.raises(errors.PermissionDeniedError, match="belongs to user 65533"):
+        admit(keys.file, guest, "a guest")
+    os.chown(listed, 0, -1)
+    assert keys.admits(guest)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_key_that_another_user_owns_is_refused(tmp_path: Path) -> None:
+    secret = generate_keys(str(tmp_path))
+    os.chown(secret, 65533, -1)
+    with pytest.raises(errors.PermissionDeniedError, match="chown"):
+        load_keys(secret)
+
+
+def test_keys_and_lists_in_a_folder_that_others_can_write_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    keys = load_keys(generate_keys(str(folder)))
+    guest = zmq.curve_keypair()[0]
+    admit(keys.file, guest, "a guest")
+    folder.chmod(0o777)
+    assert not keys.admits(guest)
+    for use in (lambda: load_keys(keys.file), lambda: generate_keys(str(folder), "other"), user_key_in(folder)):
+        with pytest.raises(errors.PermissionDeniedError, match=f"chmod go-w {folder}") as info:
+            use()
+    assert "Set TFMINI_KEYS to a key file" in info.value.message  # of the key of the user
+    assert not (folder / "other.key_secret").exists()
+    folder.chmod(0o700)
+    assert keys.admits(guest)
+
+
+def user_key_in(folder: Path) -> Any:
+    def use() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CONFIG_HOME", str(folder))
+            user_keys()
+
+    return use
+
+
+def test_a_name_in_the_list_has_one_line(tmp_path: Path) -> None:
+    keys = load_keys(generate_keys(str(tmp_path)))
+    first, second = zmq.curve_keypair()[0], zmq.curve_keypair()[0]
+    admit(keys.file, first, f"a guest\n{second.decode()}")
+    assert keys.admits(first) and not keys.admits(second)
+
+
+def test_a_key_that_is_revoked_between_the_two_handshakes_is_refused(server: Any, tmp_path: Path) -> None:
+    """A connection that was silent until then would have no link yet that the watch of the list could end."""
+    cluster = server.keys
+    own = load_keys(generate_keys(str(tmp_path), "guest", cluster.public))
+    admit(cluster.file, own.public, "guest")
+    sock = zmq.Context.instance().socket(zmq.DEALER)
+    sock.linger = 0
+    sock.curve_publickey, sock.curve_secretkey, sock.curve_serverkey = own.public, own.secret, own.server
+    with sock, sock.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+        sock.connect(server.address)
+        assert monitor.poll(LIMIT_S * 1000), "no handshake"
+        Path(admitted_file(cluster.file)).unlink()
+        hello = m_connection.Hello(PROTOCOL_VERSION, "", 7, "", b"", False, "", 0, 0)
+        sock.send_multipart(encode(hello, 1))
+        assert sock.poll(LIMIT_S * 1000), "no answer"
+        answer, _ = decode(sock.recv_multipart(), True)
+        sock.disable_monitor()
+    assert isinstance(answer, m_connection.Goodbye) and "has been removed from" in answer.reason
 
 
 def test_a_key_of_its_own_opens_until_it_is_revoked(server: Any, endpoint: Any, tmp_path: Path) -> None:

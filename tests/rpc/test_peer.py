@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.peer import CallHandle
+from tfmini.rpc.link import HELLO_TIMEOUT_S
+from tfmini.rpc.peer import CallHandle, State
 from tfmini.testing.simulated import SimulatedNetwork
 
 
@@ -36,3 +39,36 @@ def test_a_call_that_is_sent_while_its_link_ends_waits_or_fails(parts: Any) -> N
     failed = peer._split_calls(permanent=False)
     waiting = list(peer._waiting.drain())
     assert (failed, waiting) == (([], [(parts, call)]) if parts else ([call], []))
+
+
+def _hasty(monkeypatch: pytest.MonkeyPatch, reactor: Any, hasty_s: float) -> None:
+    """Timers of that delay are due before `call_later` returns, as in a thread that stops there for longer."""
+    call_as_usual = reactor.call_later
+
+    def call_later(delay: float, call: Any, *args: Any) -> Any:
+        if delay != hasty_s:
+            return call_as_usual(delay, call, *args)
+        call(*args)
+        return SimpleNamespace(cancel=lambda: None)
+
+    monkeypatch.setattr(reactor, "call_later", call_later)
+
+
+def test_a_call_whose_time_is_up_before_its_timer_is_noted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = SimulatedNetwork().host("w")
+    peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
+    peer.state = State.CONNECTING
+    _hasty(monkeypatch, host, 0.001)
+    answers: list[Any] = []
+    peer.call(m.GetStatus(), answers.append, timeout_s=0.001, wait_for_ready=True)
+    assert [type(answer) for answer in answers] == [errors.DeadlineExceededError]
+    assert not peer.calls
+
+
+def test_a_link_whose_handshake_is_late_before_its_timer_is_noted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = SimulatedNetwork().host("w")
+    endpoint = Endpoint(host, "/job:w", 7, transports={"sim": host.transport})
+    peer = endpoint.peer("sim://ps", "/job:ps")
+    _hasty(monkeypatch, host, HELLO_TIMEOUT_S)
+    peer.connect()
+    assert not endpoint.links() and peer.link is None and "did not complete the handshake" in peer.why

@@ -172,6 +172,27 @@ def test_both_sides_let_go_of_what_no_message_uses() -> None:
     receiver.close()
 
 
+def test_blocks_are_returned_also_if_a_timer_is_due_before_it_is_noted() -> None:
+    """The thread that starts it may stop there for longer than its delay."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    started: list[float] = []
+
+    def call_later(delay: float, call: Any, *args: Any) -> Any:
+        started.append(delay)
+        if len(started) < 3:
+            call(*args)
+        return SimpleNamespace(cancel=lambda: None)
+
+    sender = LaneMemory(mine, cast(Any, _AtOnce()), lambda: None)
+    reactor = cast(Any, SimpleNamespace(call_later=call_later, call_soon=lambda *_: None))
+    receiver = LaneMemory(theirs, reactor, lambda: None)
+    for _ in range(3):
+        receiver.borrow(shared_one(sender, bytes(1 << 20)))
+    assert len(started) == 3
+    sender.close()
+    receiver.close()
+
+
 def test_without_descriptors_a_block_says_what_to_do() -> None:
     """The lane ends, and its reason names the limit."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

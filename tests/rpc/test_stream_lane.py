@@ -82,6 +82,24 @@ def test_either_side_may_refuse_a_stream(make: Any, side: str) -> None:
     assert not isinstance(peer.link.connection, LaneConnection)
 
 
+def test_a_lane_that_is_late_before_its_timer_is_noted_fails() -> None:
+    """The thread that starts the timer may stop there for longer than its delay."""
+
+    def call_later(delay: float, call: Any, *args: Any) -> Any:
+        call(*args)
+        return SimpleNamespace(cancel=lambda: None)
+
+    unwatched: list[Any] = []
+    reactor = SimpleNamespace(
+        call_later=call_later, call_soon=lambda *_: None, source=lambda *_: "source", watch=lambda *_, **__: None,
+        unwatch=unwatched.append,
+    )  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        opening = StreamOpening("127.0.0.1", port, b"", reactor, lambda lane: None, False)  # type: ignore[arg-type]
+    assert opening._over and unwatched == ["source"] and opening._sock.fileno() == -1
+
+
 def test_an_unreachable_port_leaves_the_link_on_zeromq(make: Any, monkeypatch: Any) -> None:
     failed: list[str] = []
     fail = StreamOpening._fail

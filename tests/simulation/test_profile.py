@@ -58,6 +58,9 @@ def test_a_rate_is_a_link_with_the_costs_of_tcp() -> None:
         ("[1000, 2], [1000000, 100]", "[1000]", "points"),
         ("[links.local]", "[links.other]", r"\[links.local\]"),
         ("[machines.plain]", "[machines.plain", "line"),
+        ("[links.local]", "links = 3\n[links.local]", "links|overwrite|line"),
+        ("cores = 2", "cores = 1" + "0" * 400, "machines.plain.cores must be a number"),
+        ("cores = 2", "cores = " + "[" * 3000, "nested too deeply"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_place(old: str, new: str, says: str, tmp_path: Path) -> None:
@@ -65,6 +68,14 @@ def test_a_wrong_file_is_refused_with_its_place(old: str, new: str, says: str, t
     path.write_text(TEXT.replace(old, new))
     with pytest.raises(ProfileError, match=says):
         read_profile(path)
+
+
+def test_what_is_no_table_or_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    for content in (b"machines = 3", b"machines = {m = 3}", b"links = [1]\nmachines = {m = {kernels = 5}}", b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(ProfileError, match="wrong.toml is no profile"):
+            read_profile(path)
 
 
 def test_the_names_of_ops_may_have_any_characters() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.status.hostile import NUMBERS, hostile_task
 from tfmini.status import snapshot as s
 
 
@@ -58,3 +59,28 @@ def test_what_is_no_snapshot_is_refused(data: Any) -> None:
 def test_a_task_is_found_by_its_name() -> None:
     cluster = s.ClusterSnapshot("", 0.0, 0.0, (s.TaskSnapshot("a", ""), s.TaskSnapshot("b", "")))
     assert cluster.task("b") is cluster.tasks[1] and cluster.task("c") is None
+
+
+def leaves(value: Any) -> list[Any]:
+    if dataclasses.is_dataclass(value):
+        return [leaf for field in dataclasses.fields(value) for leaf in leaves(getattr(value, field.name))]
+    if isinstance(value, dict):
+        return [leaf for pair in value.items() for each in pair for leaf in leaves(each)]
+    return [leaf for each in value for leaf in leaves(each)] if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_another_process_tells_can_be_shown_and_added(number: float) -> None:
+    task = hostile_task("/job:ps/replica:0/task:0", number)
+    assert all(leaf.isprintable() for leaf in leaves(task) if isinstance(leaf, str))
+    free = [scalar.value for scalar in task.scalars]  # a loss may be NaN
+    plain = dataclasses.replace(task, scalars=())
+    assert all(abs(leaf) < 1e18 for leaf in leaves(plain) if isinstance(leaf, float))
+    assert str(free) == str([number] * 2)
+
+
+def test_what_another_process_tells_is_otherwise_kept() -> None:
+    task = s.TaskSnapshot("/job:ps/replica:0/task:0", "h:1", uptime_s=2.5, counters={"a": 1}, queues=(
+        s.QueueSnapshot("[jobs] é", "FIFOQueue", 1, 3),
+    ))  # fmt: skip
+    assert s.from_json(s.TaskSnapshot, s.to_json(task), outside=True) == task

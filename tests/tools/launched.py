@@ -49,8 +49,8 @@ class Cluster:
         self._mark = f"TFMINI_TEST={uuid.uuid4()}"
         name, _, value = self._mark.partition("=")
         ours = ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        self._env = {key: text for key, text in os.environ.items() if key not in ours}
-        self._env |= {name: value, "PYTHONPATH": str(REPOSITORY)}
+        self.env = {key: text for key, text in os.environ.items() if key not in ours}
+        self.env |= {name: value, "PYTHONPATH": str(REPOSITORY)}
 
     def command(self, body: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
         script = self._folder / "script.py"
@@ -73,7 +73,7 @@ class Cluster:
         command = self.command(body, *options, args=args)
         with subprocess.Popen(
             command,
-            env={**self._env, **env},
+            env={**self.env, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

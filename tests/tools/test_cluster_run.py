@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from tfmini.cluster import ClusterSpec
 from tfmini.tools.cluster_run import ClusterRun, RunLimits
 from tfmini.tools.engine import EngineError, Events, TaskCommand, TaskRequest
-from tfmini.tools.output import Sink
+from tfmini.tools.sink import Sink
 from tfmini.tools.supervision import Supervision, TaskId
 
 PS, WORKER = TaskId("ps", 0), TaskId("worker", 0)
@@ -32,6 +32,7 @@ class Scripted:
         self.signals: list[tuple[Sequence[TaskId], int]] = []
         self.closed: list[int] = []
         self.withdrawn: list[TaskId] = []
+        self.holds: list[bool] = []
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         self.events = events
@@ -56,6 +57,9 @@ class Scripted:
         for task in tasks:
             self.events.ended(task, -signum)
 
+    def hold_output(self, is_held: bool) -> None:
+        self.holds.append(is_held)
+
     def reap(self) -> None:
         pass
 
@@ -63,14 +67,14 @@ class Scripted:
         self.closed.append(exit_code)
 
 
-def run_of(engine: Scripted, start_s: float = 100.0, restarts: int = 0) -> ClusterRun:
+def run_of(engine: Scripted, start_s: float = 100.0, restarts: int = 0, fd: int = 1) -> ClusterRun:
     def commands(spec: ClusterSpec, cpus: Mapping[TaskId, int]) -> dict[TaskId, TaskCommand]:
         return {task: TaskCommand([str(spec.as_dict())], {"CPUS": str(count)}, {}) for task, count in cpus.items()}
 
     return ClusterRun(
         engine=engine, requests=[TaskRequest(PS), TaskRequest(WORKER)], commands_of=commands,
         supervision=Supervision([PS, WORKER], restarts=restarts), limits=RunLimits(grace_s=1.0, start_s=start_s),
-        sink=Sink(sys.stdout.fileno()), prefixes={PS: b"", WORKER: b""}, say=lambda text: None,
+        sink=Sink(fd), prefixes={PS: b"", WORKER: b""}, say=lambda text: None,
     )  # fmt: skip
 
 
@@ -162,3 +166,39 @@ def test_a_task_that_cannot_be_started_again_ends_alone(lost: tuple[TaskId, Task
     assert (finish.exit_code, finish.failed) == (127, PS)
     assert started == ([WORKER] if lost[0] == WORKER else []) and PS in engine.withdrawn
     assert [told for told in engine.signals if told[0]] == ([((WORKER,), signal.SIGTERM)] if started else [])
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_tasks_wait_while_nobody_reads_their_output_and_not_when_they_are_to_end(is_read: bool) -> None:
+    read, write = os.pipe()
+
+    def fill(events: Events) -> None:
+        for _ in range(40):
+            events.output(WORKER, b"x" * 65535 + b"\n")
+        threading.Thread(target=take).start()
+
+    def take() -> None:
+        left = 40 << 16 if is_read else 0
+        while left:
+            left -= len(os.read(read, 1 << 16))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    engine = Scripted(place_both, fill)
+    assert run_of(engine, fd=write).run().exit_code == 143
+    assert engine.holds == [True, False]
+    os.close(read)
+
+
+def test_a_line_without_an_end_is_shown_while_its_task_waits() -> None:
+    read, write = os.pipe()
+
+    def ask(events: Events) -> None:
+        events.output(WORKER, b"? ")
+        threading.Thread(target=answer).start()
+
+    def answer() -> None:
+        assert os.read(read, 10) == b"? "
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run_of(Scripted(place_both, ask), fd=write).run().exit_code == 143
+    os.close(read)

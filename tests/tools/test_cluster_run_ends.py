@@ -13,7 +13,7 @@ import pytest
 from tfmini.engines import local
 from tfmini.tools.cluster_run import ClusterRun, RunLimits
 from tfmini.tools.engine import EngineOptions, TaskCommand, TaskRequest
-from tfmini.tools.output import Sink
+from tfmini.tools.sink import Sink
 from tfmini.tools.supervision import Finish, Supervision, TaskId
 
 POLITE = "import time; time.sleep(2)"

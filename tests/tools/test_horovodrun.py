@@ -48,6 +48,12 @@ def test_another_host_is_refused(tmp_path: Path) -> None:
         assert "server2 is another" in result.output.replace("\n", " ")
 
 
+def test_a_host_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_bytes(b"\xff\xfe")
+    assert "cannot be read" in _refused(tmp_path, "-np", "2", "--hostfile", str(hosts), "python", "train.py").output
+
+
 @pytest.mark.parametrize(
     "line, error",
     [

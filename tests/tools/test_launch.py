@@ -166,6 +166,20 @@ def test_a_closed_output_pipe_ends_the_run(cluster: Cluster) -> None:
     assert launcher.returncode == 128 + signal.SIGPIPE
 
 
+def test_a_line_without_an_end_is_seen_while_its_task_waits(cluster: Cluster) -> None:
+    body = """
+    sys.stdout.write("your name? ")
+    sys.stdout.flush()
+    signal.pause()
+    """
+    with cluster.start(body, "--ps", "0") as launcher:
+        assert launcher.stdout is not None
+        wanted = "[worker/0] your name? "
+        assert launcher.stdout.read(len(wanted)) == wanted
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(LIMIT_S) == 143
+
+
 def test_incomplete_lines_and_closed_outputs_are_handled(cluster: Cluster) -> None:
     done = cluster.run(
         r"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -161,3 +162,39 @@ def test_ctrl_c_shows_no_traceback_of_the_launcher(cluster: Cluster) -> None:
         out, err = launcher.communicate(timeout=LIMIT_S)
     assert launcher.returncode == 130
     assert "Traceback" not in out + err
+
+
+def test_a_launcher_whose_output_nobody_reads_obeys_signals(cluster: Cluster) -> None:
+    """As behind a pager or after Ctrl-S; the messages go to the same place."""
+    body = """
+    print("ready", flush=True)
+    while True:
+        print("x" * 1000)
+    """
+    command = cluster.command(body, "--ps", "0")
+    read, write = os.pipe()
+    with subprocess.Popen(command, stdout=write, stderr=write, env=cluster.env) as launcher:
+        os.close(write)
+        try:
+            begun = b""
+            while b"ready" not in begun:
+                begun += os.read(read, 1000)
+            launcher.send_signal(signal.SIGTERM)
+            assert launcher.wait(LIMIT_S) == 143
+        finally:
+            launcher.kill()
+            os.close(read)
+    cluster.wait_until_none_is_left()
+
+
+def test_a_reader_who_was_slow_misses_nothing(cluster: Cluster) -> None:
+    body = """
+    for i in range(40_000):
+        print(f"{i:0100}")
+    """
+    with cluster.start(body, "--ps", "0") as launcher:
+        assert launcher.stderr is not None and launcher.stdout is not None
+        launcher.stderr.readline()  # it has begun; what the task writes is more than all buffers hold
+        lines = launcher.stdout.read().splitlines()
+        assert launcher.wait(LIMIT_S) == 0
+    assert lines == [f"[worker/0] {i:0100}" for i in range(40_000)]

@@ -153,3 +153,18 @@ def test_a_senseless_task_config_is_left_to_what_uses_it(config: str, monkeypatc
     monkeypatch.setattr(launch_report, "is_launched", lambda: True)
     assert reporter({"TF_CONFIG": config}) is None
     assert reporter({"TF_CONFIG": '{"task": {"type": "ps", "index": 0}}'}) is not None
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "٣", "-1", ""])
+def test_a_line_with_an_odd_number_is_no_report(number: str) -> None:
+    """A script can write what it likes into the pipe; the launcher must outlive it."""
+    assert launch_report.parse_report(f"ps {number} joined") is None
+    assert launch_report.parse_progress(f"ps {number} works 1") is None
+
+
+def test_words_of_a_task_do_nothing_on_the_terminal() -> None:
+    bar = Bars(Console(file=io.StringIO()), delay_s=1000).begin("a\x1b[2J\n")
+    assert bar.text == r"a\x1b[2J\n"
+    bar.update(1, "b\x07")
+    assert bar.text == r"b\x07"
+    bar.end()

@@ -57,6 +57,29 @@ def test_the_exit_code_is_that_of_the_script(tmp_path: Path) -> None:
     assert run(tmp_path, "raise SystemExit('gone wrong')").returncode == 1
 
 
+def test_a_worker_that_comes_after_the_end_of_its_run_has_not_failed(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        import tensorflow as tf
+        from tfmini.train.sessions.run_state import RUN_HAS_ENDED
+        raise tf.errors.OutOfRangeError(None, None, f"The queue is closed. {RUN_HAS_ENDED}.")
+        """,
+    )
+    assert done.returncode == 0
+    assert done.stderr == "tfmini: The queue is closed. The synchronous run has ended.\n"
+
+
+def test_what_runs_at_exit_sees_that_the_script_has_failed(tmp_path: Path) -> None:
+    """The chief of a synchronous run tells the others then whether the run has ended in good order."""
+    source = """
+        import atexit, sys
+        atexit.register(lambda: print(repr(sys.last_value), flush=True))
+        raise EOFError("no more")
+        """
+    assert run(tmp_path, source).stdout == "EOFError('no more')\n"
+
+
 def test_an_error_shows_the_traceback_of_the_script(tmp_path: Path) -> None:
     done = run(tmp_path, "def f():\n    raise EOFError('no more')\n\nf()\n")
     assert done.returncode == 1

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console, Group
 
 import tfmini as tf
 from tests.polling import poll
+from tests.status.hostile import EVIL, NUMBERS, hostile_task
 from tfmini.status import snapshot as s
+from tfmini.status.explanation import explain
+from tfmini.status.explanation_text import explanation_lines, stack_lines, task_lines
 from tfmini.status.gather import Gatherer
+from tfmini.status.metrics import to_prometheus
 from tfmini.tools.cli import main
 from tfmini.tools.status_tables import status_tables
 
@@ -79,5 +85,30 @@ def test_pairs_that_cannot_connect_are_shown_with_the_reason() -> None:
     task = s.TaskSnapshot("/job:worker/replica:0/task:1", "w:1", links=(link,))
     cluster = s.ClusterSnapshot("w:1", 0.0, 1.0, (task,))
     (table,) = [table for table in status_tables(cluster) if table.title == "cannot be reached"]
-    cells = [cell for column in table.columns for cell in column.cells]
+    cells = [str(cell) for column in table.columns for cell in column.cells]
     assert cells == ["worker/1", "ps/0", "tcp://h:1", "no route to h"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_task_that_tells_odd_things_breaks_no_table(number: float) -> None:
+    good = s.TaskSnapshot("/job:ps/replica:0/task:1", "h:1", incarnation="1", queues=(s.QueueSnapshot("q", "Q", 1, 2),))
+    odd = hostile_task("/job:ps/replica:0/task:0", number)
+    silent = s.TaskSnapshot("/job:ps/replica:0/task:2", "h:2", s.SILENT, EVIL)  # by this process, of an error
+    cluster = s.ClusterSnapshot("h:1", 0.0, 1.0, (odd, good, silent))
+    terminal = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
+    terminal.print(Group(*status_tables(cluster)))
+    text = terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert "ps/1" in text and "[/x][link=u]" in text
+    lines = [*explanation_lines(explain(cluster)), *task_lines(odd), *stack_lines(cluster)]
+    assert all(each.isprintable() for each in lines) and to_prometheus(cluster).count("tfmini_up{") == 3
+    assert all(each.isprintable() for each in text.splitlines())
+
+
+def test_status_shows_a_queue_whose_name_is_markup() -> None:
+    with tf.Graph().as_default(), tf.train.Server.create_local_server() as server:
+        put = tf.FIFOQueue(3, tf.float32, shapes=(), shared_name=EVIL).enqueue(1.0)
+        with tf.Session(server.target) as session:
+            session.run(put)
+            text = run("status", server.target)
+            run("stacks", server.target)
+    assert "[/x][link=u]" in text and "\x1b" not in text

@@ -75,3 +75,16 @@ def test_kubernetes_pods_are_ordered_by_name() -> None:
 
 def test_a_local_session_has_no_accelerators() -> None:
     assert TFConfigClusterResolver().num_accelerators() == {}
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, '{"task": 3}', '{"task": {"index": []}}', '{"task": {"index": "x"}}'])
+def test_a_hostile_tf_config_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ValueError, match="TF_CONFIG"):
+        _ = TFConfigClusterResolver().task_id
+
+
+def test_the_task_must_be_known_to_choose_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:2"]}}')
+    with pytest.raises(ValueError, match="must say which task this is"):
+        TFConfigClusterResolver().master()

@@ -42,6 +42,15 @@ def test_other_host_lists_are_refused(text: str) -> None:
         expand_host_list(text)
 
 
+def test_a_short_text_cannot_stand_for_any_number_of_hosts() -> None:
+    for expand, text in (
+        (expand_host_list, "n[1-999999999]"), (expand_host_list, f"n[1-{9**30}]"),
+        (expand_tasks_per_node, "2(x999999999)"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="at most 65536 can be used"):
+            expand(text)
+
+
 @pytest.mark.parametrize("text", ["abc", "2(x", "1("])
 def test_other_counts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid tasks-per-node list format"):

@@ -274,3 +274,20 @@ def test_zeromq_serves_a_claimed_listener() -> None:
         server.bind(address)
         assert server.poll(5000)
         assert server.recv() == b"early"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 3000, '{"task": {"type": "worker", "index": Infinity}}', '{"task": {"type": "worker", "index": 1e400}}',
+     '{"cluster": {"ps": {"1000000000": "a:1"}}}', '{"cluster": {"ps": 3}}', '{"cluster": {"ps": {"x": "a:1"}}}',
+     '{"task": [1]}', '{"task": "worker"}', "[]", "\ud800"],
+)  # fmt: skip
+def test_a_hostile_tf_config_is_refused_with_one_class(text: str) -> None:
+    with pytest.raises(ValueError):
+        cluster_from_tf_config({"TF_CONFIG": text})
+
+
+def test_a_task_index_has_a_bound() -> None:
+    """A sparse job's tasks become a list as long as the largest index says."""
+    with pytest.raises(ValueError, match="Task index 1000000000 in job 'ps' must not be negative, nor 1048576"):
+        ClusterSpec({"ps": {10**9: "a:1"}})

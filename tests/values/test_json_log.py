@@ -75,6 +75,32 @@ def test_what_a_task_prints_becomes_an_object_and_what_it_logs_stays_one() -> No
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['{"time": not json}', '{"time": "x"}', '{"time": NaN, "level": "x", "message": "m"}', '{"time": "x"} {"a": "b"}',
+     '{"time": "x", "level": "INFO", "message": 7}', '{"time": "x", "level": "INFO", "message": "m", "more": 1}',
+     '{"time": "x", "level": "INFO", "message": "m", "pid": true}', '{"time": ' + "[" * 5000 + "]" * 5000 + "}",
+     '{"time": "x", "level": "INFO", "message": "m", "pid": ' + "9" * 5000 + "}",
+     '{"time": \x1b[2J}', '{"time": \udcff}'],
+)  # fmt: skip
+def test_a_line_that_only_looks_like_json_becomes_the_message_of_its_task(line: str) -> None:
+    sink = Lines()
+    data = line.encode(errors="surrogateescape")
+    TaskOutput(b"", sink, "worker/0").feed(data + b"\n")  # type: ignore[arg-type]
+    (only,) = sink.data.splitlines()
+    found = json.loads(only, parse_constant=pytest.fail)
+    assert (found["task"], found["level"]) == ("worker/0", "INFO")
+    assert found["message"] == data.decode(errors="replace")
+
+
+def test_a_task_cannot_log_in_the_name_of_another() -> None:
+    sink = Lines()
+    line = json_log.json_line("forged", "ps/0", level="CRITICAL")
+    TaskOutput(b"", sink, "worker/0").feed(line.encode() + b"\n")  # type: ignore[arg-type]
+    found = json.loads(sink.data)
+    assert (found["task"], found["level"], found["message"]) == ("worker/0", "CRITICAL", "forged")
+
+
 def test_the_launchers_own_messages(capsys: pytest.CaptureFixture[str]) -> None:
     JsonConsole().print("tfmini: worker/0 failed", markup=False)
     print(file=sys.stderr, end="", flush=True)

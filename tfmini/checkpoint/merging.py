@@ -60,7 +60,8 @@ def _add(prefix: str, entries: dict[bytes, Any], moves: list[str]) -> None:
     for key, data in index.items():
         if key == HEADER_KEY:
             continue
-        entry = protos.BundleEntryProto.FromString(data)
+        with errors.reading(f"{prefix}: the entry of {key.decode(errors='replace')}"):
+            entry = protos.BundleEntryProto.FromString(data)
         if entry.slices and key in entries and entries[key].slices:
             entries[key].slices.extend(entry.slices)
             continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from io import FileIO
@@ -13,10 +15,13 @@ import numpy as np
 
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import checksums, encoding, files, sstable
-from tfmini.checkpoint.slices import Slice, encode_key
+from tfmini.checkpoint.slices import Slice, check_disjoint, encode_key
+from tfmini.suggestions import similar
 
 _CHUNK = 1 << 20
+_LARGEST_RANK = 64  # numpy's
 _REMEDY = "The file is truncated or corrupt: restore another checkpoint"
+_NAMES_COMPARED = 5000  # with one that is missing, which takes tens of milliseconds
 
 
 @dataclass(frozen=True)
@@ -68,17 +73,13 @@ class BundleReader:
           NotFoundError: when the checkpoint has no such tensor.
         """
         if name not in self:
-            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self.entry_of_key(name.encode())
 
     def entry_of_key(self, key: bytes) -> Entry:
         """Returns the index entry with a key."""
-        from google.protobuf.message import DecodeError
-
-        try:
-            return _parse_entry(self._index[key])
-        except (DecodeError, TypeError) as error:
-            self._refuse(files.index_file(self.prefix), _readable(key), f"its entry cannot be read: {error}")
+        with self._reading(files.index_file(self.prefix), _readable(key)):
+            return _parse_entry(self._index[key], self._shards)
 
     def read(self, name: str) -> encoding.Array:
         """Reads a whole tensor.
@@ -105,37 +106,41 @@ class BundleReader:
 
     def _assembled(self, name: str, entry: Entry, wanted: Slice) -> encoding.Array:
         shape = wanted.shape(entry.shape)
-        out: encoding.Array | None = None
-        missing = prod(shape)
+        needed = []
         for stored in entry.slices:
             region = stored.resolved(entry.shape)
             common = region.intersect(wanted)
-            if common is None:
-                continue
-            piece = self._piece(name, stored)
-            if common == wanted == region:
-                return piece
-            if out is None:
-                out = np.empty(shape, entry.dtype.numpy)
-            out[common.index(wanted)] = piece[common.index(region)]
-            missing -= prod(common.shape(entry.shape))
-        if missing:
+            if common is not None:
+                needed.append((stored, region, common))
+        # The slices are disjoint (`_parse_entry` has checked that), so equal sizes mean that they cover everything.
+        if sum(prod(common.shape(entry.shape)) for *_, common in needed) != prod(shape):
             self._refuse(files.index_file(self.prefix), name, "the stored slices do not cover the requested one")
-        return np.empty(shape, entry.dtype.numpy) if out is None else out
+        if len(needed) == 1 and needed[0][1] == wanted:
+            return self._piece(name, entry, needed[0][0])
+        with self._reading(files.index_file(self.prefix), name):
+            out = np.empty(shape, entry.dtype.numpy)
+        for stored, region, common in needed:
+            out[common.index(wanted)] = self._piece(name, entry, stored)[common.index(region)]
+        return out
 
-    def _piece(self, name: str, part: Slice) -> encoding.Array:
+    def _piece(self, name: str, entry: Entry, part: Slice) -> encoding.Array:
         """Reads one of the slices in which a tensor is stored."""
         key = encode_key(name, part)
         if key not in self._index:
             self._refuse(files.index_file(self.prefix), name, f"its slice {part.text} has no entry")
-        return self._stored(name, self.entry_of_key(key))
+        piece = self.entry_of_key(key)
+        if piece.slices or piece.dtype is not entry.dtype or piece.shape != part.shape(entry.shape):
+            self._refuse(files.index_file(self.prefix), name, f"its slice {part.text} has another type or shape")
+        return self._stored(name, piece)
 
     # ---- data files ---------------------------------------------------------------------------
 
     def _stored(self, name: str, entry: Entry) -> encoding.Array:
         path = files.data_file(self.prefix, entry.shard, self._shards)
         try:
-            with open(path, "rb", buffering=0) as file:
+            with self._reading(path, name), open(path, "rb", buffering=0) as file:
+                if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
+                    self._refuse(path, name, "Read less bytes than requested")
                 file.seek(entry.offset)
                 if entry.dtype is dtypes.string:
                     return self._read_strings(file, path, name, entry)
@@ -159,14 +164,9 @@ class BundleReader:
         return array
 
     def _read_strings(self, file: FileIO, path: str, name: str, entry: Entry) -> encoding.Array:
-        if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
-            self._refuse(path, name, "Read less bytes than requested")
         data = np.empty(entry.size, np.uint8)
         _fill(file, data)
-        try:
-            strings, crc = encoding.decode_strings(data.tobytes(), prod(entry.shape))
-        except ValueError as error:
-            self._refuse(path, name, str(error))
+        strings, crc = encoding.decode_strings(data.tobytes(), prod(entry.shape))
         self._check(crc, path, name, entry)
         array = np.empty(len(strings), object)
         array[:] = strings
@@ -179,8 +179,13 @@ class BundleReader:
             self._refuse(path, name, reason)
 
     def _refuse(self, path: str, name: str, reason: str) -> NoReturn:
-        text = f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {_REMEDY}"
-        raise errors.DataLossError.of(text)
+        raise errors.DataLossError.of(f"{self._place(path, name)}: {reason}. {_REMEDY}")
+
+    def _reading(self, path: str, name: str) -> AbstractContextManager[None]:
+        return errors.reading(self._place(path, name), remedy=_REMEDY)
+
+    def _place(self, path: str, name: str) -> str:
+        return f"TensorBundle at {self.prefix}: {path}: tensor {name}"
 
 
 def shard_count(prefix: str) -> int:
@@ -224,35 +229,53 @@ def load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
 # Cached, because restoring variable by variable reads the index once per variable.
 @lru_cache(maxsize=4)
 def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int, dict[bytes, bytes]]:
-    from google.protobuf.message import DecodeError
-
     with open(path, "rb") as file:
         table = file.read()
-    try:
+    with errors.reading(f"Unable to read file ({path})", remedy=_REMEDY):
         index = dict(sstable.read(table))
+        for key in index:
+            if key and key[0]:
+                key.decode()
+        if b"" not in index:
+            raise ValueError("no header entry")
         header = protos.BundleHeaderProto.FromString(index[b""])
-    except (sstable.TableError, DecodeError, KeyError) as error:
-        reason = "no header entry" if isinstance(error, KeyError) else str(error)
-        text = f"Unable to read file ({path}): {reason}. {_REMEDY}"
-        raise errors.DataLossError.of(text) from None
     if header.endianness != 0:
         text = f"{path} was written on a big-endian machine; tfmini reads little-endian checkpoints"
         raise errors.UnimplementedError.of(text)
     return header.num_shards, index
 
 
-def _parse_entry(data: bytes) -> Entry:
+def _parse_entry(data: bytes, shards: int) -> Entry:
     message: Any = protos.BundleEntryProto.FromString(data)
-    return Entry(
-        dtypes.as_dtype(message.dtype),
-        tuple(dim.size for dim in message.shape.dim),
-        message.shard_id,
-        message.offset,
-        message.size,
-        message.crc32c,
-        tuple(Slice.from_proto(part) for part in message.slices),
-    )
+    if not (0 <= message.shard_id < shards and message.offset >= 0 and message.size >= 0):
+        raise ValueError("its place in the data files is invalid")
+    parts = tuple(Slice.from_proto(part) for part in message.slices)
+    place = (message.shard_id, message.offset, message.size, message.crc32c)
+    return checked_entry(message.dtype, [dim.size for dim in message.shape.dim], *place, parts)
+
+
+def checked_entry(dtype: int, shape: Sequence[int], shard: int, offset: int, size: int, crc: int,
+                  parts: tuple[Slice, ...]) -> Entry:  # fmt: skip
+    """Makes the entry of a tensor that can be read.
+
+    Raises:
+      ValueError, TypeError: no tensor has that type and shape, or its slices overlap or lie outside of it.
+    """
+    kind = dtypes.as_dtype(dtype)
+    if not (kind is dtypes.string or kind.is_numpy_compatible) or kind.base_dtype is not kind:
+        raise ValueError(f"tensors of type {kind.name} are not stored")
+    if len(shape) > _LARGEST_RANK or any(not 0 <= size < 1 << 62 for size in shape):
+        raise ValueError(f"its shape {list(shape[:9])} is invalid")
+    check_disjoint(parts, shape)
+    return Entry(kind, tuple(shape), shard, offset, size, crc, parts)
 
 
 def _readable(key: bytes) -> str:
     return key.decode(errors="replace")
+
+
+def missing_key(name: str, prefix: str, names: Sequence[str]) -> str:
+    """The message for a tensor that a checkpoint does not have, with the names in it that are most similar."""
+    near = similar(name, names[:_NAMES_COMPARED])
+    has = f"; it has {', '.join(near)}" if near else f"; it has {len(names)} other tensors"
+    return f"Key {name} not found in checkpoint {prefix}{has}"

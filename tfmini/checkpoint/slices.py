@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 Extent = tuple[int, int]
 FULL: Extent = (0, -1)
+_MOST_SLICES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,39 @@ class Slice:
             common.append((start, end - start))
         return Slice(tuple(common))
 
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether the slice has the rank of ``shape`` and lies within it."""
+        return len(self.extents) == len(shape) and all(
+            length < 0 or 0 <= start <= start + length <= size for (start, length), size in zip(self.extents, shape)
+        )
+
     @property
     def text(self) -> str:
         """The extents as save ops write them."""
         return ":".join("-" if length < 0 else f"{start},{length}" for start, length in self.extents)
+
+
+def check_disjoint(parts: Sequence[Slice], shape: Sequence[int]) -> None:
+    """Checks the slices in which a tensor is stored.
+
+    Raises:
+      ValueError: one does not fit the tensor's shape, two overlap, or there are too many.
+    """
+    for part in parts:
+        if not part.fits(shape):
+            raise ValueError(f"its slice {part.text} does not lie within the shape {list(shape)}")
+    if len(parts) < 2:
+        return
+    if len(parts) > _MOST_SLICES:
+        raise ValueError(f"it has {len(parts)} slices; at most {_MOST_SLICES} can be read")
+    # The slices are compared in pairs, each with all that follow at once.
+    extents = np.array([part.resolved(shape).extents for part in parts], np.int64).reshape(len(parts), len(shape), 2)
+    starts, ends = extents[:, :, 0], extents.sum(axis=2)
+    for i, part in enumerate(parts[:-1]):
+        common = (starts[i + 1 :] < ends[i]) & (starts[i] < ends[i + 1 :])
+        hits = np.flatnonzero(common.all(axis=1))
+        if hits.size:
+            raise ValueError(f"Overlapping slices: {part.text} and {parts[i + 1 + int(hits[0])].text}")
 
 
 def parse(text: str) -> tuple[tuple[int, ...], Slice]:

@@ -11,9 +11,10 @@ class Fingerprint(NamedTuple):
     """A rank's description of an exchange.
 
     Attributes:
-      name: the tensor's name if the caller has given one; compared only if both ranks have one.
+      name: the name by which the ranks find each other; "" where keys count their collectives.
       shape, dtype, op: as text; ``shape`` has "?" for dimensions that may differ.
-      step: the number of this member's step in the group, from 1; 0 if steps overlap, and then not compared.
+      step: the number of this member's step in the group, from 1; 0 if it is not compared: the collective has a name,
+        or steps overlap.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Fingerprint(NamedTuple):
 
     def __str__(self) -> str:
         name = f'"{self.name}" ' if self.name else ""
-        return f"{name}{self.op} {self.dtype}{self.shape} in step {self.step or 'unknown'}"
+        return f"{name}{self.op} {self.dtype}{self.shape}{f' in step {self.step}' if self.step else ''}"
 
 
 def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> errors.OpError | None:
@@ -53,7 +54,7 @@ def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> erro
         return None
     both = f"{me} has {mine}; {them} has {theirs}."
     if mine.name and theirs.name and mine.name != theirs.name:
-        remedy = "All ranks must reduce the same tensors in the same order."
+        remedy = "Give tensors that belong together the same name on all ranks."
         return errors.FailedPreconditionError.of(f"Name mismatch in a collective: {both} {remedy}")
     for aspect in ("op", "dtype", "shape"):
         if getattr(mine, aspect) != getattr(theirs, aspect):
@@ -71,5 +72,5 @@ def skipped(mine: str, me: str, theirs: str, them: str) -> errors.OpError:
     """Returns the error for two ranks that wait for each other in different exchanges."""
     return errors.FailedPreconditionError.of(
         f"Collective call skipped: {me} waits in {mine}, which {them} has not called, and {them} waits in {theirs}, "
-        f"which needs {me}. Every rank must run the same collectives in every step."
+        f"which needs {me}. Every rank must run the same collectives, and those that depend on each other in one order."
     )

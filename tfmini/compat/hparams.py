@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfmini import errors
+
 __all__ = ["HParams", "parse_values"]
 
 _CLAUSE = re.compile(
@@ -95,7 +97,16 @@ def _fitted(name: str, kind: Any, value: Any) -> Any:
         fits = fits and (isinstance(value, family) or not issubclass(kind, family))
     if not fits:
         raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}")
-    return kind(value)
+    try:
+        return kind(value)
+    except OverflowError:
+        raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}") from None
+
+
+class UnknownHparam(KeyError, ValueError):
+    """A name that no hyperparameter has: a KeyError in TensorFlow, and a text that cannot be used."""
+
+    __str__ = ValueError.__str__  # a KeyError would put the message in quotes
 
 
 class HParams:
@@ -130,6 +141,8 @@ class HParams:
 
     def set_hparam(self, name: str, value: Any) -> None:
         """Sets an existing parameter; raises ValueError for another type and KeyError for an unknown name."""
+        if name not in self._hparam_types:
+            raise UnknownHparam(f"There is no hyperparameter {name!r}; there are {', '.join(self._hparam_types)}")
         kind, many = self._hparam_types[name]
         if isinstance(value, list) != many:
             raise ValueError(
@@ -148,13 +161,16 @@ class HParams:
     def parse(self, values: str) -> HParams:
         """Overrides parameters from a string (see `parse_values`), and returns self."""
         types = {name: kind for name, (kind, _) in self._hparam_types.items()}
-        parsed = parse_values(values, types)
+        with errors.reading("The hyperparameters cannot be used", ValueError):
+            parsed = parse_values(values, types)
         return self.override_from_dict({name: self._whole(name, value) for name, value in parsed.items()})
 
     def _whole(self, name: str, value: Any) -> Any:
         """If ``value`` is {index: element}, returns the current list with these elements replaced."""
         if not isinstance(value, dict):
             return value
+        if not self._hparam_types[name][1]:
+            raise ValueError(f"Must not pass a list for single-valued parameter: {name}")
         whole = list(getattr(self, name))
         for index, element in value.items():
             if index >= len(whole):
@@ -170,7 +186,11 @@ class HParams:
 
     def parse_json(self, values_json: str) -> HParams:
         """Overrides parameters from a JSON object, and returns self."""
-        return self.override_from_dict(json.loads(values_json))
+        with errors.reading("The hyperparameters are no JSON object", ValueError):
+            values = json.loads(values_json)
+        if not isinstance(values, dict):
+            raise ValueError(f"The hyperparameters must be a JSON object, not {values!r}")
+        return self.override_from_dict(values)
 
     def to_json(
         self, indent: int | None = None, separators: Any = None, sort_keys: bool = False

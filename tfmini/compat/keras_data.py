@@ -27,7 +27,7 @@ def load_data(path: str = "mnist.npz") -> tuple[_Pair, _Pair]:
         if os.path.isdir(place):
             return _from_folder(place)
         if os.path.exists(place):
-            with np.load(place, allow_pickle=False) as data:
+            with errors.reading(f"{place} is no file of MNIST", ValueError), np.load(place, allow_pickle=False) as data:
                 return (data["x_train"], data["y_train"]), (data["x_test"], data["y_test"])
     raise errors.NotFoundError.of(
         f"{path} is missing here and in {_FOLDER}, and tfmini downloads no data. Put mnist.npz there, or give the"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import errors
 from tfmini.compat.file_object import GFile
 
 __all__ = ["ByteProcessor", "CategoricalVocabulary", "LearnModeKeys", "VocabularyProcessor", "tokenizer"]
@@ -145,14 +146,13 @@ class VocabularyProcessor:
     @classmethod
     def restore(cls, filename: str) -> VocabularyProcessor:
         """Reads what `save` has written; raises ValueError for a file of TensorFlow, which would run code."""
-        try:
+        what = f"{filename} was not written by tfmini's VocabularyProcessor.save"
+        with errors.reading(what, ValueError, also_own=True):
             with GFile(filename, "r") as file:
                 length, least, names, counts = json.loads(file.read())
-        except (UnicodeDecodeError, ValueError) as error:
-            raise ValueError(f"{filename} was not written by tfmini's VocabularyProcessor.save: {error}") from None
-        made = cls(length, least)
-        made.vocabulary_._mapping = {name: number for number, name in enumerate(names)}
-        made.vocabulary_._reverse_mapping, made.vocabulary_._freq = names, collections.Counter(counts)
+            made = cls(length, least)
+            made.vocabulary_._mapping = {name: number for number, name in enumerate(names)}
+            made.vocabulary_._reverse_mapping, made.vocabulary_._freq = names, collections.Counter(counts)
         made.vocabulary_.freeze()
         return made
 

@@ -244,8 +244,11 @@ def _uncompressed(f: BinaryIO, header: int, magic: int, kind: str) -> bytes:
     data = f.read()
     if data[:2] == _GZIP:
         f.seek(0)
-        with gzip.GzipFile(fileobj=f) as file:
-            data = file.read(inflate_limit() + 1)
+        with errors.reading(f"The MNIST {kind} file {f.name}", ValueError), gzip.GzipFile(fileobj=f) as file:
+            try:
+                data = file.read(inflate_limit() + 1)
+            except gzip.BadGzipFile as error:
+                raise ValueError(f"The MNIST {kind} file {f.name}: {error}") from None
         check_inflated(len(data), f"The MNIST {kind} file {f.name}")
     found = int.from_bytes(data[:4], "big")
     if found != magic or len(data) < header:
@@ -260,4 +263,6 @@ def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
 
 def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> Any:
     """Class numbers as rows of a float64 unit matrix (``tf.examples.tutorials.mnist.input_data.dense_to_one_hot``)."""
+    if labels_dense.size and not 0 <= labels_dense.min() <= labels_dense.max() < num_classes:
+        raise ValueError(f"A label is {labels_dense.max()}, but there are {num_classes} classes")
     return np.eye(num_classes)[labels_dense.ravel()]

@@ -101,7 +101,7 @@ class Board:
         task = self._cluster.task(name) if self._cluster is not None else None
         if task is None:
             return None
-        found: dict[str, Any] = _finite(to_json(task))
+        found: dict[str, Any] = finite(to_json(task))
         found["short"] = short(task.task)
         found["variables"] = sorted(found["variables"], key=lambda v: -v["bytes"])
         waits = sorted(task.waits, key=lambda wait: -wait.since_s)
@@ -113,12 +113,12 @@ class Board:
         return found
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same with texts for numbers that JSON does not have."""
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
+import resource
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -23,15 +25,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tfmini import errors
-from tfmini.dashboard.board import Board, Reader
+from tfmini.dashboard.board import Board, Reader, finite
 from tfmini.dashboard.page_html import page
 from tfmini.dashboard.timelines import Timelines
+from tfmini.printable import printable
 from tfmini.status.metrics import CONTENT_TYPE
 from tfmini.status.snapshot import ClusterSnapshot
 
+STRANGERS, STRANGER_S = 256, 8.0  # connections without the token, and for how long each: as of a server's listener
+_BACKLOG = 128  # connections that are accepted at once, before those too many are ended
 _READERS = 32  # open pages
+_ADMIT = "tfmini.admit"  # of a request's scope: to be called when it has the token
+_LONGEST = 1000  # characters of an error
 _GRACE_S = 2  # for answers that are being written when the server ends
 _RETRY_MS = 1000  # after which a page whose connection broke asks again
 _GONE = "This timeline is not kept any more; trace another step.\n"
@@ -72,10 +80,66 @@ class _Gate:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         given = request.query_params.get("token", "") or bearer
         if secrets.compare_digest(given.encode(), self._token):
+            scope.get(_ADMIT, lambda: None)()
             await self._app(scope, receive, send)
             return
         text = "This page needs the token of the address that the command has printed: open the whole address.\n"
-        await PlainTextResponse(text, 403, _HEADERS)(scope, receive, send)
+        await PlainTextResponse(text, 403, _HEADERS | {"Connection": "close"})(scope, receive, send)
+
+
+class Strangers:
+    """The connections that have not shown the token yet: so many at most, and each for a bounded time.
+
+    Every user of this machine can open connections to the page. Beyond the limit the oldest one is ended, so a browser
+    with the token, which asks at once, is always let in.
+    """
+
+    def __init__(self, most: int = STRANGERS, limit_s: float = STRANGER_S) -> None:
+        self._most, self.limit_s = most, limit_s
+        self._waiting: dict[_Connection, None] = {}  # the oldest first
+
+    def add(self, connection: _Connection) -> None:
+        while len(self._waiting) >= self._most:
+            next(iter(self._waiting)).cut()
+        self._waiting[connection] = None
+
+    def remove(self, connection: _Connection) -> None:
+        self._waiting.pop(connection, None)
+
+
+class _Connection(H11Protocol):
+    """One connection, which is cut if it does not show the token in time."""
+
+    def __init__(self, *args: Any, strangers: Strangers, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._strangers = strangers
+        self._deadline: asyncio.TimerHandle | None = None
+        inner = self.app
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await inner({**scope, _ADMIT: self.admit}, receive, send)
+
+        self.app = app
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._strangers.add(self)
+        self._deadline = self.loop.call_later(self._strangers.limit_s, self.cut)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.admit()
+        super().connection_lost(exc)
+
+    def admit(self) -> None:
+        """It has shown the token, or has ended."""
+        self._strangers.remove(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def cut(self) -> None:
+        """Ends it, whatever it has sent so far."""
+        self.admit()
+        self.transport.abort()
 
 
 class Dashboard:
@@ -120,7 +184,7 @@ class Dashboard:
             except errors.OpError as error:
                 self.board.problem = error.message
             except Exception as error:  # noqa: BLE001 - the page must say why it stands still
-                self.board.problem = f"{type(error).__name__}: {error}"
+                self.board.problem = f"{type(error).__name__}: {printable(error, _LONGEST)}"
             self._wake()
             await asyncio.sleep(self._interval_s)
 
@@ -150,10 +214,16 @@ class Dashboard:
             while not self._closing:
                 changed = self._changed
                 if self.board.number or self.board.problem:
-                    yield f"data: {_json(self.board.message(reader))}\n\n"
+                    yield f"data: {_json(self._message(reader))}\n\n"
                 await changed.wait()
         finally:
             self._readers -= 1
+
+    def _message(self, reader: Reader) -> dict[str, Any]:
+        try:
+            return self.board.message(reader)
+        except Exception as error:  # noqa: BLE001 - the page must say why it stands still
+            return {"number": self.board.number, "problem": f"{type(error).__name__}: {printable(error, _LONGEST)}"}
 
     async def _task(self, request: Request) -> Response:
         found = self.board.details(request.query_params.get("name", ""))
@@ -181,6 +251,9 @@ class Dashboard:
                 name = await run_in_threadpool(self._timelines.add, stats)
             except errors.OpError as error:
                 return JSONResponse({"problem": error.message}, 409, _HEADERS)
+            except Exception as error:  # noqa: BLE001 - what the tasks have recorded cannot be drawn
+                problem = f"The recorded step cannot be shown: {type(error).__name__}: {printable(error, _LONGEST)}"
+                return JSONResponse({"problem": problem}, 409, _HEADERS)
         found = self._timelines.get(name)
         return JSONResponse({"timeline": name, "about": found.about if found else ""}, headers=_HEADERS)
 
@@ -210,15 +283,23 @@ def _document(text: str, is_frame: bool = False) -> Response:
     return HTMLResponse(text, headers=_HEADERS | {"X-Frame-Options": framing, "Content-Security-Policy": policy})
 
 
+def _room() -> int:
+    """How many strangers may be connected, where the process may open few files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return STRANGERS if files == resource.RLIM_INFINITY else max(8, min(STRANGERS, files // 4))
+
+
 class PageServer(uvicorn.Server):
     """Serves a dashboard: ``PageServer(dashboard).run(sockets=[listener])`` returns after a signal or `stop`."""
 
-    def __init__(self, dashboard: Dashboard) -> None:
+    def __init__(self, dashboard: Dashboard, strangers: Strangers | None = None) -> None:
+        counted = strangers or Strangers(_room())
         # The access log would show the token.
         super().__init__(
             uvicorn.Config(
-                dashboard.application, access_log=False, log_level="warning", timeout_graceful_shutdown=_GRACE_S,
-                server_header=False,
+                dashboard.application, access_log=False, timeout_graceful_shutdown=_GRACE_S, server_header=False,
+                log_level="error",  # warnings are about requests without the token, of which there may be many
+                backlog=_BACKLOG, ws="none", http=functools.partial(_Connection, strangers=counted),  # type: ignore[arg-type]
             )
         )  # fmt: skip
         self._dashboard = dashboard
@@ -233,4 +314,7 @@ class PageServer(uvicorn.Server):
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # one number of one task must not keep the others from the page
+        return json.dumps(finite(value), separators=(",", ":"), allow_nan=False)

@@ -22,10 +22,8 @@ def outcome_of(stage: Stage) -> Outcome:
         return next(stage), None
     except StopIteration:
         return None, errors.OutOfRangeError.of("End of sequence")
-    except errors.OpError as error:
-        return None, error
     except Exception as error:  # noqa: BLE001 - a bug in a stage ends the step that waits for it, not the thread
-        return None, errors.InternalError.of(f"{type(error).__name__}: {error}")
+        return None, errors.of_exception(error)
 
 
 def answer(wait: Wait, outcome: Outcome) -> bool:

@@ -51,51 +51,69 @@ def lines_of(path: bytes, compression: str) -> Iterator[bytes]:
     """The lines of a file, including their line ends."""
     file = InflatedFile(path, compression)
     try:
-        rest = b""
+        parts: list[bytes] = []  # of a line that may go on; joined once, as it may be long
         while chunk := file.read(_CHUNK):
-            lines = (rest + chunk).splitlines(keepends=True)
-            # The last line may continue in the next chunk, and "\r" may be half of "\r\n".
-            rest = lines.pop() if lines else b""
-            yield from lines
-            if compression:
-                check_inflated(len(rest), f"A line of {path.decode()}")
-        if rest:
-            yield from rest.splitlines(keepends=True)
+            if parts and parts[-1].endswith(b"\r") and not chunk.startswith(b"\n"):  # "\r" may be half of "\r\n"
+                yield b"".join(parts)
+                parts = []
+            first, *more = chunk.splitlines(keepends=True)
+            parts.append(first)
+            if more:
+                yield b"".join(parts)
+                yield from more[:-1]
+                parts = [more[-1]]
+            elif compression:
+                check_inflated(len(parts) * _CHUNK, f"A line of {path.decode()}")
+            if parts[-1].endswith(b"\n"):
+                yield b"".join(parts)
+                parts = []
+        if parts:
+            yield b"".join(parts)
     finally:
         file.close()
 
 
 def _records(path: bytes, compression: str, form: _Format) -> Iterator[bytes]:
     """Records without line ends; a quoted line end joins two lines into one record."""
-    record = b""
+    parts: list[bytes] = []
+    size, is_open = 0, False
     for line in lines_of(path, compression):
-        record += line
-        if form.quotes and b'"' in record and _is_open(record, form.delim):
+        parts.append(line)
+        size += len(line)
+        is_open = form.quotes and _ends_open(line, form.delim, is_open)
+        if is_open:
             if compression:
-                check_inflated(len(record), f"A record of {path.decode()}")
+                check_inflated(size, f"A record of {path.decode()}")
             continue
-        yield record.rstrip(b"\r\n")
-        record = b""
-    if record:
-        yield record
+        yield b"".join(parts).rstrip(b"\r\n")
+        parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
 
 
-def _is_open(record: bytes, delim: bytes) -> bool:
-    """Whether a record ends inside a quoted field."""
+def _ends_open(line: bytes, delim: bytes, is_open: bool) -> bool:
+    """Whether a line of a record ends inside a quoted field; ``is_open`` says whether it begins inside one."""
+    if not is_open and b'"' not in line:
+        return False
     at = 0
-    while at < len(record):
-        if record[at : at + 1] == b'"':
-            end = record.find(b'"', at + 1)
-            while end >= 0 and record[end + 1 : end + 2] == b'"':
-                end = record.find(b'"', end + 2)
-            if end < 0:
+    while at < len(line):
+        if is_open or line[at : at + 1] == b'"':
+            at = _closed(line, at if is_open else at + 1)
+            if not at:
                 return True
-            at = end + 1
-        at = record.find(delim, at)
-        if at < 0:
+            is_open = False
+        at = line.find(delim, at) + 1
+        if not at:
             return False
-        at += 1
     return False
+
+
+def _closed(line: bytes, at: int) -> int:
+    """The position behind the quote that closes a field; 0 if there is none. Two quotes stand for one in the text."""
+    end = line.find(b'"', at)
+    while end >= 0 and line[end + 1 : end + 2] == b'"':
+        end = line.find(b'"', end + 2)
+    return end + 1
 
 
 def _fields(record: bytes, form: _Format) -> list[bytes]:

@@ -51,14 +51,17 @@ def compression_of(compression_type: Any) -> str:
 def _lines(path: bytes, compression: str) -> Iterator[bytes]:
     file = InflatedFile(path, compression)
     try:
-        rest = b""
+        parts: list[bytes] = []  # of a line that has not ended; joined once, as it may be long
         while chunk := file.read(_CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line.removesuffix(b"\r")
-            if compression:
-                check_inflated(len(rest), f"A line of {path.decode()}")
-        if rest:
+            first, *more = chunk.split(b"\n")
+            parts.append(first)
+            if more:
+                yield b"".join(parts).removesuffix(b"\r")
+                yield from (line.removesuffix(b"\r") for line in more[:-1])
+                parts = [more[-1]]
+            elif compression:
+                check_inflated(len(parts) * _CHUNK, f"A line of {path.decode()}")
+        if rest := b"".join(parts):
             yield rest.removesuffix(b"\r")
     finally:
         file.close()

@@ -45,16 +45,14 @@ class FunctionGraph(Graph):
         Raises:
           ValueError: when the tensor's graph is no outer graph of this one.
         """
-        around = self.outer
-        while around is not None and around is not tensor.op.graph:
-            around = around.outer
-        if around is None:
+        if not self.is_inside(tensor.op.graph):
             raise ValueError(f"{tensor} must be from the same graph as the function that uses it.")
         if tensor.op.type == "Const":
             return self._copy(tensor)
         if tensor not in self.captures:
             with self.as_default(), self.control_dependencies(None):
                 made = placeholder(tensor.dtype.base_dtype, tensor.shape, name=f"captured_{tensor.op.name}")
+            made.handle_data = tensor.handle_data
             self.captures[tensor] = made
         return self.captures[tensor]
 
@@ -69,7 +67,7 @@ class FunctionGraph(Graph):
         """As in `Graph`; ops of outer graphs are left out, since they finish before the function runs."""
         if control_inputs is None:
             return super().control_dependencies(None)
-        inside = [item for item in control_inputs if getattr(item, "graph", self) is self]
+        inside = [item for item in control_inputs if not self.is_inside(getattr(item, "graph", self))]
         return super().control_dependencies(inside)
 
 

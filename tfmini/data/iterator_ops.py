@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 import weakref
 from typing import Any
 
@@ -89,6 +90,8 @@ class IteratorState:
 
     def __init__(self, name: str, types: list[DType], shapes: list[RawShape]) -> None:
         self.name = name
+        # Names repeat in other tasks and sessions, where a handle must not find another iterator.
+        self.string_handle = f"{name}/{uuid.uuid4().hex}"
         self.types = types
         self.shapes = shapes
         self._lock = threading.Lock()
@@ -196,15 +199,26 @@ def _get_next_sync(step: Any, iterator: IteratorState) -> Element:
 
 @to_string_op.kernel("CPU")
 def _to_string(iterator: IteratorState, *, resources: Any) -> bytes:
-    resources.lookup_or_create("", _BY_HANDLE, iterator.name, lambda: iterator)
-    return iterator.name.encode()
+    resources.lookup_or_create("", _BY_HANDLE, iterator.string_handle, lambda: iterator)
+    return iterator.string_handle.encode()
+
+
+def _named_by(handle: str, resources: Any) -> IteratorState:
+    try:
+        return resources.lookup("", _BY_HANDLE, handle)  # type: ignore[no-any-return]
+    except errors.NotFoundError:
+        raise errors.NotFoundError.of(
+            f"No iterator on this task has the string handle '{handle}'. A handle belongs to one iterator of one"
+            " session on one task: run string_handle() in this session before the step that is fed with it, and put"
+            " from_string_handle() on the iterator's task."
+        ) from None
 
 
 @from_string_op.kernel("CPU")
 def _from_string(
     handle: Any, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
 ) -> IteratorState:
-    iterator: IteratorState = resources.lookup("", _BY_HANDLE, np.asarray(handle, object).item().decode())
+    iterator = _named_by(np.asarray(handle, object).item().decode(errors="replace"), resources)
     if output_types and output_types != iterator.types:
         raise errors.InvalidArgumentError.of(
             f"Number of components does not match: expected {[t.name for t in output_types]} but the iterator"

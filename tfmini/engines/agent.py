@@ -28,6 +28,7 @@ from tfmini.engines.held_key import held_key
 from tfmini.engines.invitation import Invitation, connect, take_invitation
 from tfmini.engines.local import TaskReports, task_argv, task_environment, usable_cpus
 from tfmini.engines.places import listen_at
+from tfmini.printable import printable_lines
 from tfmini.rpc.address_book import ADDRESSES_ENV, AddressBook, Entry
 from tfmini.rpc.keys import KEYS_ENV
 from tfmini.tools.cluster_run import received_signals
@@ -61,6 +62,7 @@ class Agent:
         self._kill_at: float | None = None
         self._returncode: int | None = None
         self._alone = False  # the launcher has gone
+        self._held = False  # it wants no output now
         self._exit_code: int | None = None
 
     def run(self) -> int:
@@ -100,7 +102,7 @@ class Agent:
             self._exit_code = 1
 
     def _listen_to_output(self) -> None:
-        """Chooses what to wait for: a launcher that reads slowly makes the task wait."""
+        """Chooses what to wait for: a launcher that reads slowly, or wants no output, makes the task wait."""
         unsent = 0 if self._alone else self._channel.unsent
         if not self._alone:
             wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if unsent else 0)
@@ -108,9 +110,10 @@ class Agent:
         if self._process is None or self._returncode is not None:
             return
         listens = self._process.output in self._selector.get_map()
-        if listens and unsent > _FULL:
+        is_held = not self._alone and (self._held or unsent > _FULL)
+        if listens and is_held:
             self._selector.unregister(self._process.output)
-        elif not listens and unsent <= _FULL and self._writes:
+        elif not listens and not is_held and self._writes:
             self._selector.register(self._process.output, selectors.EVENT_READ, self._take_output)
 
     def _tell(self, *message: Any) -> None:
@@ -150,6 +153,8 @@ class Agent:
                     self._start(*values)
                 case "signal":
                     self._forward(values[0])
+                case "hold":
+                    self._held = bool(values[0])
                 case "goodbye":
                     self._exit_code = int(values[0])
 
@@ -278,7 +283,7 @@ def main(arguments: list[str]) -> int:
     try:
         return serve(take_invitation(), _number(arguments))
     except (ValueError, OSError, errors.OpError) as error:
-        print(f"tfmini: {socket.gethostname()}: {error}", file=sys.stderr)
+        print(f"tfmini: {socket.gethostname()}: {printable_lines(error)}", file=sys.stderr)
         return 1
 
 

@@ -1,9 +1,10 @@
 """An encrypted, authenticated stream of messages between the launcher and the agent of a task.
 
-Both sides hold the secret of the run, which the engine has handed to the agent. Each side sends a random nonce in
-clear; the keys of the two directions derive from the secret and both nonces. After that a frame is its length (4 bytes,
-big endian) and its AES-256-GCM ciphertext, whose nonce is the number of the frame. A message is a list, encoded by
-msgpack.
+Both sides hold the secret of the run, which the engine has handed to the agent. Each side makes an X25519 key pair for
+the connection and sends its public key in clear. The keys of the two directions derive from the secret, both public
+keys and what the two key pairs have in common, so who learns the secret later cannot read what was recorded. After that
+a frame is its length (4 bytes, big endian) and its AES-256-GCM ciphertext, whose nonce is the number of the frame. A
+message is a list, encoded by msgpack.
 
 A peer without the secret can make no frame that decrypts: the first one ends the connection.
 """
@@ -12,16 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import socket
 from typing import Any
 
 import msgpack
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 SECRET_BYTES = 32
-_NONCE_BYTES = 16
+_PUBLIC_BYTES = 32
 _LENGTH_BYTES = 4
 _TAG_BYTES = 16
 _MOST_BYTES = 1 << 22  # of a frame
@@ -50,9 +51,10 @@ class Channel:
         self._socket = connection
         self._secret = secret
         self._is_hub = is_hub
-        self._nonce = os.urandom(_NONCE_BYTES)
+        self._private = X25519PrivateKey.generate()
+        self._public = self._private.public_key().public_bytes_raw()
         self._received = b""
-        self._waiting = bytearray(self._nonce)
+        self._waiting = bytearray(self._public)
         self._sending: AESGCM | None = None
         self._receiving: AESGCM | None = None
         self._sent = self._taken = 0
@@ -125,11 +127,15 @@ class Channel:
         self._socket.close()
 
     def _agree(self) -> None:
-        """Derives the keys when the peer's nonce is here."""
-        if self._receiving is not None or len(self._received) < _NONCE_BYTES:
+        """Derives the keys when the peer's public key is here."""
+        if self._receiving is not None or len(self._received) < _PUBLIC_BYTES:
             return
-        theirs, self._received = self._received[:_NONCE_BYTES], self._received[_NONCE_BYTES:]
-        both = self._nonce + theirs if self._is_hub else theirs + self._nonce
+        theirs, self._received = self._received[:_PUBLIC_BYTES], self._received[_PUBLIC_BYTES:]
+        try:
+            common = self._private.exchange(X25519PublicKey.from_public_bytes(theirs))
+        except ValueError:  # a point that would make the result known
+            raise ChannelError("the peer does not speak the protocol of the launcher") from None
+        both = (self._public + theirs if self._is_hub else theirs + self._public) + common
         keys = [AESGCM(hmac.new(self._secret, way + both, hashlib.sha256).digest()) for way in (b"hub", b"agent")]
         self._sending, self._receiving = keys if self._is_hub else reversed(keys)
         for data in self._held:

@@ -60,6 +60,7 @@ class AgentEngine(ABC):
         self._listener: socket.socket | None = None
         self._begun = False
         self._told: set[int] = set()
+        self._holds = False
 
     @abstractmethod
     def start_agents(self, requests: Sequence[TaskRequest], invitation: Invitation) -> None:
@@ -124,6 +125,14 @@ class AgentEngine(ABC):
             key = Path(command.key_file).read_bytes() if command.key_file else b""
             fields = dataclasses.asdict(command) | {"key_file": ""}
             self._tell(task, "start", fields, key, self._options.grace_s)
+            if self._holds:
+                self._tell(task, "hold", True)
+
+    def hold_output(self, is_held: bool) -> None:
+        """Tells the agents to read no output of their tasks; see `Engine.hold_output`."""
+        self._holds = is_held
+        for task in list(self._places):
+            self._tell(task, "hold", is_held)
 
     def _tell_addresses(self) -> None:
         """Tells all agents where the tasks are; each has a copy of the address book for its task."""

@@ -13,6 +13,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 
+from tfmini import errors
 from tfmini.cluster import HostPort, parse_address
 
 AGENT_ENV = "TFMINI_AGENT"
@@ -38,12 +39,10 @@ def parse_invitation(word: str) -> Invitation:
     Raises:
       ValueError: it is none.
     """
-    try:
+    with errors.reading(f"{AGENT_ENV} does not hold the invitation of a launcher", ValueError, also_own=True):
         content = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
         addresses = tuple(parse_address(address) for address in content["at"])
         return Invitation(addresses, bytes.fromhex(content["secret"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{AGENT_ENV} does not hold the invitation of a launcher: {error}") from None
 
 
 def take_invitation() -> Invitation:

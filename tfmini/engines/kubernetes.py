@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 
+from tfmini import errors
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
 from tfmini.engines.manifest import CLUSTER_ENV, JOB_ENV
 from tfmini.tools.engine import EngineError, NamedRole
@@ -36,10 +37,8 @@ def role_of_pod(env: Mapping[str, str]) -> NamedRole:
 
 
 def _role_in_jobset(job: str, cluster: str, index: str) -> NamedRole:
-    try:
+    with errors.reading(f"{CLUSTER_ENV} is not as `tfmini manifest` writes it", EngineError):
         spec = ClusterSpec(json.loads(cluster))
-    except (ValueError, TypeError) as error:
-        raise EngineError(f"{CLUSTER_ENV} is not as `tfmini manifest` writes it: {error}.") from None
     if not index.isdecimal():
         raise EngineError(f"{_INDEX_ENV} is not set: the Job of this pod must have completionMode Indexed.")
     if job not in spec.jobs or int(index) not in spec.task_indices(job):

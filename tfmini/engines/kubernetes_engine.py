@@ -21,12 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
 from tfmini.engines.kubernetes_api import ApiError, Cluster, create_all
 from tfmini.engines.manifest import Deployment, Object, jobset, name_of
 from tfmini.engines.pods import Ended, Follow, Placed, PodBook, Told, is_over
 from tfmini.rpc.keys import KEYS_ENV, keys_in_memory
 from tfmini.tools.engine import EngineError, EngineOptions, Events, TaskCommand, TaskRequest
 from tfmini.tools.supervision import SERVICE_JOBS, TaskId
+from tfmini.trusted_files import open_trusted
 
 _EVERY_S = 1.0
 _END_S = 40.0  # for the last requests
@@ -54,6 +56,8 @@ class KubernetesEngine:
         self._held: list[Ended] = []  # ends before the run has begun
         self._is_deleted = False
         self._is_silent = False  # the API server does not answer
+        self._may_read = threading.Event()
+        self._may_read.set()
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         """Submits the JobSet; see `Engine.reserve`."""
@@ -106,11 +110,16 @@ class KubernetesEngine:
         pods = [pod for pod in map(self._book.pod_of, tasks) if pod]
         self._orders.put(functools.partial(self._cluster.kill, pods, grace_s))
 
+    def hold_output(self, is_held: bool) -> None:
+        """Lets the threads wait that read the output; the pods' files take it meanwhile. See `Engine.hold_output`."""
+        (self._may_read.clear if is_held else self._may_read.set)()
+
     def reap(self) -> None:
         """Does nothing: no child process of this one belongs to the engine."""
 
     def close(self, exit_code: int) -> None:
         """Deletes the JobSet and its Secret, with all pods that are left."""
+        self._may_read.set()
         for found in reversed(self._objects):
             self._orders.put(functools.partial(self._cluster.delete, found))
         if self._objects:
@@ -209,6 +218,7 @@ class KubernetesEngine:
         with contextlib.suppress(ApiError):  # the book has it read again as long as there is something to read
             for stamp, line in self._cluster.log(pod, self._stamps.get(pod, "")):
                 self._stamps[pod] = stamp
+                self._may_read.wait()
                 self._tell(self._events.output, task, line)
         self._tell(self._book.log_ended, task, pod)
 
@@ -246,8 +256,9 @@ def _key() -> bytes:
     chosen = os.environ.get(KEYS_ENV)
     try:
         if chosen:
-            return Path(chosen).read_bytes()
-    except OSError as error:
+            with open_trusted(chosen, private=True) as file:
+                return file.read()
+    except (OSError, errors.PermissionDeniedError) as error:
         raise EngineError(f"The key file of {KEYS_ENV} cannot be read: {error}.") from None
     with keys_in_memory() as path:
         return Path(path).read_bytes()

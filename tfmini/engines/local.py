@@ -21,6 +21,7 @@ from tfmini.tools.supervision import SERVICE_JOBS, TaskId
 class _Child:
     process: TaskProcess
     ended: bool = False
+    writes: bool = True  # its output is open
 
 
 class LocalEngine:
@@ -38,6 +39,7 @@ class LocalEngine:
         self._clusters: dict[TaskId, ReservedCluster] = {}  # a task that joins later has one of its own
         self._guardian: Guardian | None = None
         self._reports: TaskReports | None = None
+        self._holds = False
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         """Binds a port for each task; see `Engine.reserve`."""
@@ -92,10 +94,22 @@ class LocalEngine:
             process = TaskProcess(task_argv(command), environment, self._guardian, fds)
             # From now on only the task holds its port: otherwise peers of a dead task would wait in the backlog.
             listener.close()
-            child = self._children[task] = _Child(process)
-            self._selector.register(
-                process.output, selectors.EVENT_READ, lambda task=task, child=child: self._take_output(task, child)
-            )
+            self._children[task] = _Child(process)
+            if not self._holds:
+                self._listen_to(task)
+
+    def _listen_to(self, task: TaskId) -> None:
+        child = self._children[task]
+        self._selector.register(child.process.output, selectors.EVENT_READ, lambda: self._take_output(task, child))
+
+    def hold_output(self, is_held: bool) -> None:
+        """Reads no output, so that the tasks wait when their pipes are full; see `Engine.hold_output`."""
+        self._holds = is_held
+        for task, child in self._children.items():
+            if is_held:
+                self._end_output(child)
+            elif child.writes:
+                self._listen_to(task)
 
     def signal(self, tasks: Sequence[TaskId], signum: int) -> None:
         """Signals the process groups of tasks."""
@@ -112,6 +126,7 @@ class LocalEngine:
                 child.ended = True
                 while self._take_output(task, child):
                     pass
+                child.writes = False
                 self._end_output(child)
                 self._events.ended(task, returncode)
 
@@ -130,6 +145,7 @@ class LocalEngine:
         """Passes on the available output; returns whether there may be more."""
         data = child.process.read()
         if data == b"":  # a task may close its output before it ends
+            child.writes = False
             self._end_output(child)
         elif data:
             self._events.output(task, data)

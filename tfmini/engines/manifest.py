@@ -19,6 +19,7 @@ JOB_ENV = "TFMINI_JOB"
 CLUSTER_ENV = "TFMINI_CLUSTER"
 _KEYS_PATH = "/var/run/tfmini"
 _KEY_FILE = "tfmini.key_secret"
+_USER = 1000  # that of the Dockerfile; its group may read the key, which belongs to root
 _GRACE_S = 60  # a worker finishes its step and saves
 # Seconds for which a ps goes on when it is told to end: Kubernetes tells all pods at once, and a chief saves then.
 _SERVES_ON_S = 30
@@ -173,13 +174,14 @@ def _pod(deployment: Deployment, job: str, variables: list[Object]) -> Object:
         # TFJob knows its container by this name, and the port that it puts into TF_CONFIG by the port's.
         "name": "tensorflow",
         "image": deployment.image,
-        "args": [*run, *deployment.script],
+        "args": [*run, *(word.replace("$(", "$$(") for word in deployment.script)],  # else Kubernetes puts variables in
         "env": [
             *variables,
             {"name": "PYTHONUNBUFFERED", "value": "1"},
             {"name": "TFMINI_KEYS", "value": f"{_KEYS_PATH}/{_KEY_FILE}"},
         ],
         "ports": [{"name": "tfjob-port", "containerPort": deployment.port}],
+        "securityContext": {"allowPrivilegeEscalation": False},
         "volumeMounts": [{"name": "keys", "mountPath": _KEYS_PATH, "readOnly": True}],
     }
     resources = deployment.resources.get(job, Resources())
@@ -191,10 +193,12 @@ def _pod(deployment: Deployment, job: str, variables: list[Object]) -> Object:
     if needed:
         container["resources"] = {"requests": needed, "limits": needed}
     spec: Object = {
+        "automountServiceAccountToken": False,  # no task speaks to Kubernetes
+        "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER},
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": _GRACE_S,
         "containers": [container],
-        "volumes": [{"name": "keys", "secret": {"secretName": deployment.secret_name, "defaultMode": 0o400}}],
+        "volumes": [{"name": "keys", "secret": {"secretName": deployment.secret_name, "defaultMode": 0o440}}],
     }
     labels = _metadata(deployment, "")["labels"]
     return {"metadata": {"labels": labels}, "spec": spec | _spreading(deployment, labels)}
@@ -231,6 +235,14 @@ def name_of(script: str, longest: int = 40) -> str:
 
 # ---------------------------------------------------------------- YAML
 
+_UNPRINTABLE = re.compile(
+    r"[\x7f-\xa0\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff0-\uffff\ud800-\udfff]"
+)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
 
 def to_yaml(objects: Sequence[Object]) -> str:
     """The objects as YAML documents. All texts are in double quotes, so that none is taken for a number or a date."""
@@ -242,7 +254,8 @@ def _lines(value: Any) -> Iterator[str]:
     is_dictionary = isinstance(value, dict)
     for head, item in [(f"{key}:", value[key]) if is_dictionary else ("-", key) for key in value]:
         if not isinstance(item, dict | list) or not item:
-            yield f"{head} {json.dumps(item, ensure_ascii=False)}"
+            # JSON leaves characters that end a line of YAML as they are; what YAML shows as itself stays.
+            yield f"{head} {_UNPRINTABLE.sub(_escape, json.dumps(item, ensure_ascii=False))}"
             continue
         inner = list(_lines(item))
         if head == "-":

@@ -7,7 +7,6 @@ well: it publishes an invitation, runs the agent of its own task as a child proc
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -18,17 +17,26 @@ from pathlib import Path
 
 import click
 
+from tfmini import errors
 from tfmini.engines import agent
 from tfmini.engines.hub import AgentEngine
 from tfmini.engines.invitation import AGENT_ENV, Invitation, parse_invitation
 from tfmini.tools.engine import EngineError, EngineOptions, TaskRequest
+from tfmini.trusted_files import make_folder, open_trusted, write_trusted
 
 RENDEZVOUS_ENV = "TFMINI_RENDEZVOUS"
 _POLL_S = 0.1
+_LONGEST = 1 << 16  # bytes of an invitation
 
 
 class Exchange(ABC):
-    """How rank 0 tells the others the invitation, as one word."""
+    """How rank 0 tells the others the invitation, as one word.
+
+    Attributes:
+      problem: why `receive` did not use what it has found; "" if it has found nothing, or has used it.
+    """
+
+    problem = ""
 
     @abstractmethod
     def publish(self, word: str) -> None:
@@ -48,7 +56,7 @@ class Exchange(ABC):
 
 
 class SharedDirectory(Exchange):
-    """A file in a directory that all hosts share.
+    """A file in a directory that all hosts share, and that no other user can write.
 
     Args:
       run: the same text in all processes of a run, and in no other run.
@@ -60,22 +68,29 @@ class SharedDirectory(Exchange):
         self._path = Path(found) / f"run-{run}"
 
     def publish(self, word: str) -> None:
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(word)
-            os.replace(temporary, self._path)
+            make_folder(str(self._path.parent))
+            write_trusted(str(self._path), word.encode())
         except OSError as error:
             raise EngineError(
                 f"Rank 0 cannot tell the other tasks its address: {error}. Set {RENDEZVOUS_ENV} to a directory that "
                 f"all hosts share and this user can write."
             ) from None
+        except errors.PermissionDeniedError as error:
+            raise EngineError(
+                f"Rank 0 does not tell the other tasks its address by a file that another user could exchange. "
+                f"{error.message} (Or set {RENDEZVOUS_ENV} to a directory of your own that all hosts share.)"
+            ) from None
 
     def receive(self) -> str:
-        with contextlib.suppress(OSError):
-            if self._path.stat().st_uid == os.getuid():  # another user could give our tasks commands
-                return self._path.read_text()
+        try:
+            with open_trusted(str(self._path), private=True) as file:
+                self.problem = ""
+                return file.read(_LONGEST).decode("ascii")
+        except errors.PermissionDeniedError as error:  # another user could give our tasks commands
+            self.problem = error.message
+        except (OSError, ValueError):
+            self.problem = ""
         return ""
 
     def withdraw(self) -> None:
@@ -160,6 +175,10 @@ class Member:
             if code is not None:
                 return code
             if time.monotonic() > until:
+                if exchange.problem:
+                    raise click.ClickException(
+                        f"Rank {self.rank} does not use what seems to be from rank 0. {exchange.problem}"
+                    )
                 raise click.ClickException(
                     f"Rank {self.rank} has heard nothing of rank 0 for {start_s:g} s. Rank 0 may not have started; or "
                     f"{RENDEZVOUS_ENV} (default ~/.cache/tfmini) is no directory that all hosts share."

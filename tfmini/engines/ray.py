@@ -25,12 +25,17 @@ from tfmini.engines.held_key import held_key
 from tfmini.engines.hub import AgentEngine
 from tfmini.engines.invitation import AGENT_ENV, Invitation
 from tfmini.engines.places import listen_at
+from tfmini.launch_report import REPORT_ENV
 from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.rpc.keys import KEYS_ENV
+from tfmini.tools.dashboard import TOKEN_ENV
 from tfmini.tools.engine import EngineError, EngineOptions, Resources, TaskRequest
 from tfmini.tools.launch_options import cluster_tasks
 from tfmini.tools.run_key import key_of_run
 from tfmini.tools.supervision import SERVICE_JOBS, TaskId
+
+# What concerns this process alone: secrets, and descriptors that no other process has.
+_OWN = {TOKEN_ENV, AGENT_ENV, ALIVE_ENV, LISTEN_FD_ENV, REPORT_ENV}
 
 
 def _ray() -> Any:
@@ -175,8 +180,15 @@ def _own_signals() -> Iterator[None]:
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process that the tasks get on other hosts, too."""
-    return {name: value for name, value in os.environ.items() if name == "PYTHONPATH" or name.startswith("TFMINI_")}
+    """The variables of this process that the tasks get on other hosts, too: settings, but nothing secret.
+
+    Ray keeps the arguments of a task where its users can read them.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (name == "PYTHONPATH" or name.startswith("TFMINI_")) and name not in _OWN
+    }
 
 
 def bundle(resources: Resources) -> dict[str, float]:

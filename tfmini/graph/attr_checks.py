@@ -80,7 +80,7 @@ def _to_tensor_value(name: str, value: Any) -> Any:
         from tfmini.graph.attr_values import tensor_from_proto
 
         return tensor_from_proto(value)
-    return value
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 _CONVERTERS: dict[str, Callable[[str, Any], Any]] = {

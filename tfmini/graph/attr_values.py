@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,11 @@ from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # A serialized message has at most 2 GiB; the nodes and names around the tensor take some of it.
 _MAX_CONTENT_BYTES = 2**31 - 1
+_LARGEST_RANK = 64  # numpy's
+# Up to how many bytes a tensor of one value is an array of its own, and up to how many several values may stand for:
+# TensorFlow shortens a message by about two, and a small message must not take much memory.
+_LARGEST_COPY = 1 << 16
+_LARGEST_STRETCHED, _MOST_COPIES = 1 << 24, 64
 
 # Arrays of these kinds with several elements are stored as raw bytes; others in the typed field of their kind.
 _RAW_CONTENT = frozenset(
@@ -196,6 +202,8 @@ def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     """
     array = array if isinstance(array, (np.ndarray, np.generic)) else _wrapped(array)
     dtype = dtypes.as_dtype(array.dtype)
+    if array.size > 1 and not any(array.strides):  # one value, repeated (see `tensor_from_proto`)
+        shape, array = shape or array.shape, array[(slice(1),) * array.ndim]
     proto = protos.TensorProto(tensor_shape=shape_proto(array.shape if shape is None else shape))
     proto.dtype = dtype.as_datatype_enum  # type: ignore[assignment]
     whole = shape is None or shape == array.shape
@@ -257,20 +265,25 @@ def _items(array: np.ndarray[Any, Any], dtype: dtypes.DType, item_type: Any) -> 
     return flat.view(item_type) if dtype.is_complex or item_type is np.uint16 else flat.astype(item_type)
 
 
-def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
+def tensor_from_proto(
+    proto: Any, shape: tuple[int, ...] | None = None, repeats: bool = True
+) -> np.ndarray[Any, Any]:
     """Converts a TensorProto to an array. The array is read-only where it shares the message's bytes.
+
+    A message may hold fewer values than the tensor has elements: the last one repeats. Since the shape may then ask for
+    any amount of memory, a large tensor of one value is a read-only view of that value.
+
+    Args:
+      shape: the tensor's shape, if it is not in the message.
+      repeats: whether the last value may repeat.
 
     Raises:
       ValueError: the number of values does not fit the shape.
       TypeError: the elements are no plain values (resource, variant).
     """
     dtype = dtypes.as_dtype(proto.dtype).base_dtype
-    shape = as_raw(proto.tensor_shape)
-    if shape is None or None in shape:
-        raise ValueError(f"A tensor needs a fully defined shape, not {TensorShape(shape)}.")
-    size = 1
-    for dimension in shape:
-        size *= dimension  # type: ignore[operator]
+    shape = _defined(as_raw(proto.tensor_shape)) if shape is None else shape
+    size = prod(shape)
     if dtype is dtypes.string:
         texts = _strings_of(proto.tensor_content, size) if proto.tensor_content else list(proto.string_val)
         flat = np.empty(len(texts), dtype=object)
@@ -279,7 +292,19 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
         flat = _from_content(proto.tensor_content, dtype, size)
     else:
         flat = _from_typed_field(proto, dtype)
-    return _stretched(flat, size, b"" if dtype is dtypes.string else None).reshape(shape)
+    if flat.size < size and repeats:
+        return _stretched(flat, shape, b"" if dtype is dtypes.string else 0)
+    if flat.size != size:
+        raise ValueError(f"Too {'many' if flat.size > size else 'few'} elements for a tensor of {size}: {flat.size}.")
+    return flat.reshape(shape)
+
+
+def _defined(shape: RawShape) -> tuple[int, ...]:
+    if shape is None or None in shape:
+        raise ValueError(f"A tensor needs a fully defined shape, not {TensorShape(shape)}.")
+    if len(shape) > _LARGEST_RANK or prod(shape) >= 1 << 62:  # type: ignore[arg-type]
+        raise ValueError(f"A tensor of shape {TensorShape(shape[:9])}{'…' if len(shape) > 9 else ''} is too large.")
+    return shape  # type: ignore[return-value]
 
 
 def _from_content(content: bytes, dtype: dtypes.DType, size: int) -> np.ndarray[Any, Any]:
@@ -309,14 +334,14 @@ def _from_typed_field(proto: Any, dtype: dtypes.DType) -> np.ndarray[Any, Any]:
     return items.view(dtype.numpy) if dtype.is_complex else items.astype(dtype.numpy)
 
 
-def _stretched(flat: np.ndarray[Any, Any], size: int, empty: Any) -> np.ndarray[Any, Any]:
-    """Extends ``flat`` to ``size`` elements by repeating its last one; an empty ``flat`` gives zeros."""
-    if flat.size == size:
-        return flat
-    if flat.size > size:
-        raise ValueError(f"Too many elements for a tensor of {size}: {flat.size}.")
-    full = np.zeros(size, dtype=flat.dtype)
-    if flat.size or empty is not None:
-        full[:] = flat[-1] if flat.size else empty
+def _stretched(flat: np.ndarray[Any, Any], shape: tuple[int, ...], empty: Any) -> np.ndarray[Any, Any]:
+    """Extends ``flat`` to an array of ``shape`` by repeating its last element, or ``empty`` if it has none."""
+    last = flat[-1:] if flat.size else np.array([empty], flat.dtype)
+    nbytes = prod(shape) * flat.itemsize
+    if flat.size <= 1 and nbytes > _LARGEST_COPY:
+        return np.broadcast_to(last, shape)
+    if nbytes > _LARGEST_STRETCHED + _MOST_COPIES * flat.nbytes:
+        raise ValueError(f"{flat.size} elements of a message cannot stand for a tensor of {nbytes} bytes.")
+    full = np.full(prod(shape), last)
     full[: flat.size] = flat
-    return full
+    return full.reshape(shape)

@@ -6,6 +6,7 @@ The first call of an op type derives a `_Plan` from its declaration, so that lat
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 from typing import Any
 
 from tfmini import dtypes
@@ -103,6 +104,8 @@ def _graph_for(args: tuple[Any, ...]) -> Graph:
             for item in value:
                 if isinstance(item, Tensor):
                     return innermost(item.op.graph)
+                if hasattr(item, "_as_graph_element"):
+                    return innermost(item.graph)
         elif hasattr(value, "_as_graph_element"):
             return innermost(value.graph)
     return get_default_graph()
@@ -117,12 +120,12 @@ def _simple_inputs(
         attr = arg.type_attr
         expected = arg.dtype if attr is None else known.get(attr) or (attrs.get(attr) if attr in given else None)
         if isinstance(value, Tensor):
-            if value.op.graph is not graph:
-                value = _captured(graph, value, args)
             if expected is not None and value.dtype is not expected and value.dtype.base_dtype is not expected:
                 raise _mismatch(plan, arg, value.dtype, expected, attr, inputs)
         else:
             value = _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, inputs)
+        if value.op.graph is not graph:  # after the conversion: a variable brings a tensor of its own graph
+            value = _captured(plan, graph, arg, value, (*inputs, *args))
         if attr is not None and expected is None:
             known[attr] = attrs[attr] = value.dtype.base_dtype
         inputs.append(value)
@@ -139,15 +142,28 @@ def _general_inputs(
             found = _list_input(plan, graph, full_name, arg, value, attrs, known, inputs)
         else:
             found = [_one_input(plan, graph, full_name, arg, value, attrs, known, inputs)]
-        inputs.extend(t if t.op.graph is graph else _captured(graph, t, args) for t in found)
+        inputs.extend(t if t.op.graph is graph else _captured(plan, graph, arg, t, [*inputs, *found]) for t in found)
     return inputs
 
 
-def _captured(graph: Graph, tensor: Tensor, args: tuple[Any, ...]) -> Tensor:
-    """Returns the capture of another graph's tensor, if ``graph`` is the graph of a function."""
+def _captured(plan: _Plan, graph: Graph, arg: ArgDef, tensor: Tensor, others: Sequence[Any]) -> Tensor:
+    """Returns the capture of another graph's tensor, if ``graph`` is the graph of a function.
+
+    Raises:
+      ValueError: ``graph`` is no graph of a function, or of a function elsewhere.
+      TypeError: the op changes a reference, of which a function has only the value.
+    """
     if graph.outer is None:
-        raise ValueError(f"{tensor} must be from the same graph as {_first_tensor(args)}.")
-    return graph.capture(tensor)
+        here = next((t for t in others if isinstance(t, Tensor) and t.op.graph is graph), graph)
+        raise ValueError(f"{tensor} must be from the same graph as {here}.")
+    captured = graph.capture(tensor)
+    if arg.is_ref:
+        raise TypeError(
+            f"'{plan.op_def.name}' Op requires that input '{arg.name}' be a mutable tensor (e.g.: a tf.Variable), but"
+            f" a function that is traced inside another graph has only the value of '{tensor.op.name}'. Make that"
+            " variable with use_resource=True: functions can change those."
+        )
+    return captured
 
 
 def _one_input(
@@ -276,10 +292,6 @@ def _not_allowed(plan: _Plan, attr: str, got: dtypes.DType) -> TypeError:
     arg = next((a.name for a in plan.op_def.inputs if a.type_attr == attr), None)
     what = f"parameter '{arg}'" if arg else f"attr '{attr}'"
     return TypeError(f"Value passed to {what} has DataType {got.name} not in list of allowed values: {allowed}")
-
-
-def _first_tensor(args: tuple[Any, ...]) -> Any:
-    return next((a for a in args if isinstance(a, Tensor)), None)
 
 
 def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:

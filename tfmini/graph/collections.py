@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Any
+from typing import Any, NoReturn
+
+from tfmini.graph.creation_stack import user_frames
 
 
 class CollectionStore:
@@ -13,6 +15,8 @@ class CollectionStore:
     def __init__(self) -> None:
         self._collections: dict[Any, list[Any]] = {}
         self._collections_lock = threading.Lock()
+        # The stack of the call that made the graph read-only; None while it may change.
+        self._finalized_at: tuple[Any, ...] | None = None
 
     @property
     def collections(self) -> list[Any]:
@@ -21,8 +25,8 @@ class CollectionStore:
 
     def add_to_collection(self, name: Any, value: Any) -> None:
         """Appends ``value`` to the collection ``name``."""
-        if getattr(self, "_finalized", False):
-            raise RuntimeError("Graph is finalized and cannot be modified.")
+        if self._finalized_at is not None:
+            self._refuse_change(f"an item of the collection {name!r}")
         with self._collections_lock:
             self._collections.setdefault(name, []).append(value)
 
@@ -50,6 +54,17 @@ class CollectionStore:
         """Lists the names of the collections that are strings."""
         with self._collections_lock:
             return [name for name in self._collections if isinstance(name, str)]
+
+    def _refuse_change(self, what: str) -> NoReturn:
+        """Raises the error for an addition to a graph that is read-only."""
+        stack = user_frames(self._finalized_at or ())
+        where = " (at {}:{})".format(*stack[-1][:2]) if stack else ""
+        raise RuntimeError(
+            f"Graph is finalized and cannot be modified. It was finalized{where}, and now gets {what}. Build everything"
+            " before that: a MonitoredSession, a Supervisor and an Estimator finalize the graph. Calls that build ops"
+            " (a function of tf, an operator of a tensor, tf.global_variables_initializer) belong before the loop that"
+            " runs them."
+        )
 
     def clear_collection(self, name: Any) -> None:
         """Empties the collection ``name``."""

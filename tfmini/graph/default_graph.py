@@ -77,12 +77,8 @@ def as_in_a_new_process() -> Iterator[None]:
 def innermost(graph: Graph) -> Graph:
     """Returns the graph for new ops on tensors of ``graph``: that of a function being traced inside it, or itself."""
     graphs = _stack.graphs
-    if graphs and graphs[-1].outer is not None:
-        around: Graph | None = graphs[-1].outer
-        while around is not None:
-            if around is graph:
-                return graphs[-1]
-            around = around.outer
+    if graphs and graphs[-1].outer is not None and graphs[-1].is_inside(graph):
+        return graphs[-1]
     return graph
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tfmini.graph.creation_stack import capture_stack, user_frames
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, SWITCH_OPS
 
 if TYPE_CHECKING:
@@ -77,5 +78,14 @@ def _may_read(own: Any, other: Any) -> bool:
 
 def _refuse(op: Operation, source: Operation, why: str) -> None:
     text = f"Cannot use '{source.name}' as input to '{op.name}' because {why}"
-    _log.info("%s Contexts: %s, %s", text, op._control_flow_context, source._control_flow_context)
-    raise ValueError(f"{text} See info log for more details.")
+    where = [f"{what} at {file}:{line}" for what, (file, line, _) in _sites(source)]
+    _log.info(
+        "%s Contexts: %s, %s; %s", text, op._control_flow_context, source._control_flow_context, ", ".join(where)
+    )
+    raise ValueError(f"{text} See info log for more details. ({', '.join(where)}.)")
+
+
+def _sites(source: Operation) -> list[tuple[str, tuple[str, int, str]]]:
+    """The user's lines that built the input, and that build the op now."""
+    found = [(f"'{source.name}' was built", source.creation_stack()), ("its use is", user_frames(capture_stack()))]
+    return [(what, stack[-1]) for what, stack in found if stack]

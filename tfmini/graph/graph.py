@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
+import threading
+from _thread import get_ident
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 from tfmini import dtypes
@@ -17,8 +20,14 @@ from tfmini.graph.registry import OPS, OpHandle, R
 from tfmini.shapes import RawShape, format_raw
 
 _log = logging.getLogger("tensorflow")
+_LOOK_S = 0.5  # seconds between two looks whether a wait is over, for a session that is closed meanwhile
 _VERBS = {"eval": "evaluate tensor using `eval()`", "run": "execute operation using `run()`"}
 _NOUNS = {"eval": "evaluate tensor: the tensor's", "run": "execute operation: the operation's"}
+
+
+def _latest_source(op: Operation) -> int:
+    """The number of the latest op that an op refers to."""
+    return max((source._id for source in (*(t.op for t in op.inputs), *op._control_inputs)), default=0)
 
 
 class Graph(GraphScopes):
@@ -29,7 +38,9 @@ class Graph(GraphScopes):
 
     def __init__(self) -> None:
         super().__init__()
-        self._finalized = False
+        # By thread: how many ops there were when its block of `building` began, and how deep such blocks are nested.
+        self._builders: dict[int, tuple[int, int]] = {}
+        self._built = threading.Condition(self._lock)
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
         self.seed: int | None = None
@@ -74,10 +85,12 @@ class Graph(GraphScopes):
           RuntimeError: the graph is finalized.
           ValueError: the shape function refuses the inputs.
         """
-        if self._finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
-        op = Operation(self, handle, name, inputs, attrs)
+        if self._finalized_at is not None:
+            self._refuse_change(f"the op '{name}' of type {handle.name}")
         state = self.scopes
+        if state.colocation:
+            state.check_colocation(self, name)
+        op = Operation(self, handle, name, inputs, attrs)
         op._control_flow_context = state.control_flow_context
         confined = [t.op for t in inputs if t.op._control_flow_context is not None]
         if confined:
@@ -91,27 +104,84 @@ class Graph(GraphScopes):
             state.apply_attrs(op)
         if state.control:
             state.apply_control(op)
-        self._add(op)
-        if state.device_text is None:
-            state.resolve_device(op)
-        else:
-            op._device = state.device_text
-        if state.colocation:
-            state.apply_colocation(op)
-        if state.control_flow_context is not None and joins_context:
-            state.control_flow_context.AddOp(op)
+        with self._lock:  # until it is complete: a session in another thread may send it at once
+            self._add(op)
+            if state.device_text is None:
+                state.resolve_device(op)
+            else:
+                op._device = state.device_text
+            if state.colocation:
+                state.apply_colocation(op)
+            if state.control_flow_context is not None and joins_context:
+                state.control_flow_context.AddOp(op)
         return op
 
     def _add(self, op: Operation) -> None:
         """Adds the op to the graph and to the consumers of its inputs."""
-        with self._lock:
-            op._id = len(self._order) + 1
-            self._order.append(op)
-            self._ops[op.name] = op
+        op._id = len(self._order) + 1
+        self._order.append(op)
+        self._ops[op.name] = op
         for tensor in op.inputs:
             tensor._add_consumer(op)
         for control in op._control_inputs:
             control._add_dependent(op)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """A block that changes ops which it has made before: sessions wait for its end before they send these."""
+        me = get_ident()
+        with self._lock:
+            start, depth = self._builders.get(me, (len(self._order), 0))
+            self._builders[me] = start, depth + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                if depth:
+                    self._builders[me] = start, depth
+                else:
+                    del self._builders[me]
+                    self._built.notify_all()
+
+    @contextmanager
+    def whole_ops(self, sent: int) -> Iterator[list[Operation]]:
+        """The ops after the first ``sent`` that nobody builds at the moment and that refer to none of those.
+
+        They stay as they are in the block.
+        """
+        with self._lock:
+            yield self._order[sent : self._whole_end(sent)]
+
+    def wait_until_built(self, sent: int, last: int, is_over: Callable[[], bool]) -> bool:
+        """Waits while another thread builds one of the ops with the numbers from ``sent`` + 1 to ``last``.
+
+        Returns:
+          False if ``is_over`` has come true first.
+
+        Raises:
+          InvalidArgumentError: when the calling thread builds one of them itself.
+        """
+        with self._built:
+            while self._whole_end(sent) < last:
+                if is_over():
+                    return False
+                if get_ident() in self._builders:
+                    text = f"{self._order[last - 1].name} is run inside the loop or gradient that is being built."
+                    raise InvalidArgumentError.of(f"{text} Build it before that, or run it afterwards.")
+                self._built.wait(_LOOK_S)
+        return True
+
+    def _whole_end(self, sent: int) -> int:
+        """How many of the ops are whole. Another thread may have made others since a block of `building` began."""
+        end = len(self._order)
+        if not self._builders:
+            return end
+        end = min(start for start, _ in self._builders.values())
+        while True:  # a gradient adds control edges to older loops
+            beyond = (i for i in range(sent, end) if _latest_source(self._order[i]) > end)
+            before, end = end, next(beyond, end)
+            if end == before:
+                return max(end, sent)
 
     def create_op(
         self,
@@ -140,14 +210,15 @@ class Graph(GraphScopes):
     @property
     def finalized(self) -> bool:
         """Whether the graph is read-only."""
-        return self._finalized
+        return self._finalized_at is not None
 
     def finalize(self) -> None:
         """Makes the graph read-only, so that it can be shared and cannot grow in a loop."""
-        self._finalized = True
+        if self._finalized_at is None:
+            self._finalized_at = capture_stack()
 
     def _unsafe_unfinalize(self) -> None:
-        self._finalized = False
+        self._finalized_at = None
 
     @property
     def building_function(self) -> bool:
@@ -241,6 +312,13 @@ class Graph(GraphScopes):
                 f"Cannot use the given session to {_NOUNS[kind]} graph is different from the session's graph."
             )
         return session.run(element, feed_dict)
+
+    def is_inside(self, other: Graph) -> bool:
+        """Whether this is the graph of a function that is traced in ``other`` or in a function inside it."""
+        around = self.outer
+        while around is not None and around is not other:
+            around = around.outer
+        return around is not None
 
     def capture(self, tensor: Tensor) -> Tensor:
         """Makes another graph's tensor available in this one. Only the graph of a function can.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tfmini import devices, protos
+from tfmini import devices, errors, protos
 from tfmini.graph import node_types
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
@@ -59,18 +59,19 @@ def import_graph_def(
     Raises:
       TypeError: an argument is not of the type above.
       NotFoundError: tfmini does not have an op type.
+      ResourceExhaustedError: it needs more memory than there is.
       ValueError: ``graph_def`` is not valid, or lacks a name in the other arguments.
     """
     del op_dict
     message = _as_graph_def(graph_def)
     mapping = _checked_input_map(input_map)
     wanted = _checked_return_elements(return_elements)
-    check_versions(message.versions)
-    if producer_op_list is not None:
-        _drop_producer_defaults(message, producer_op_list)
-    drop_later_attrs(message)
     graph = get_default_graph()
-    with graph.name_scope("import" if name is None else name), graph._lock:
+    with _refusing(), graph.name_scope("import" if name is None else name), graph._lock:
+        check_versions(message.versions)
+        if producer_op_list is not None:
+            _drop_producer_defaults(message, producer_op_list)
+        drop_later_attrs(message)
         importer = _Importer(graph, message, _as_tensors(graph, name, mapping))
         try:
             importer.add_all()
@@ -78,6 +79,16 @@ def import_graph_def(
         except BaseException:  # also Ctrl-C: no part of the graph may stay
             importer.undo()
             raise
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turns the errors of a GraphDef that is not valid into ValueErrors, as TensorFlow does."""
+    try:
+        with errors.reading("graph_def is not valid", ValueError):
+            yield
+    except errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from error
 
 
 # ---- arguments ------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from tfmini import errors
 from tfmini.graph.collection_protos import get_collection_proto_type, get_from_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.printable import printable
 
 _log = logging.getLogger("tensorflow")
 # TensorFlow stored lists of names before 1.0, and lists of messages since.
@@ -61,10 +63,12 @@ def import_scoped_meta_graph(
             graph_def, name=import_scope or scope, input_map=input_map, producer_op_list=producer,
             return_elements=return_elements,
         )  # fmt: skip
-        importer = _CollectionImporter(graph, scope, _trainable_is_known(info.tensorflow_version))
-        for key, collection in _in_order(meta_graph_def.collection_def):
-            if key != unbound_inputs_col_name and restore_collections_predicate(key):
-                importer.add(key, collection)
+        with errors.reading("The MetaGraphDef is not valid", ValueError):
+            importer = _CollectionImporter(graph, scope, _trainable_is_known(info.tensorflow_version))
+            for key, collection in _in_order(meta_graph_def.collection_def):
+                if key != unbound_inputs_col_name and restore_collections_predicate(key):
+                    with errors.reading(f"The collection {key!r} of the MetaGraphDef is not valid", ValueError):
+                        importer.add(key, collection)
         variables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope=scope)
         return {strip_name_scope(v.name, scope): v for v in variables}, elements
 
@@ -107,7 +111,7 @@ class _CollectionImporter:
     def add(self, key: str, collection: Any) -> None:
         kind = collection.WhichOneof("kind")
         if kind is None:
-            _log.error("Cannot identify data type for collection %s. Skipping.", key)
+            _log.error("Cannot identify data type for collection %s. Skipping.", printable(key))
             return
         values = getattr(collection, kind).value
         from_proto = get_from_proto_function(key)
@@ -119,7 +123,7 @@ class _CollectionImporter:
             _log.warning(
                 "The saved meta_graph is possibly from an older release:\n'%s' collection should be of type"
                 " 'byte_list', but instead is of type '%s'.",
-                key,
+                printable(key),
                 kind,
             )
         for value in values:

@@ -125,7 +125,10 @@ class FunctionBody:
 
     @classmethod
     def from_wire(cls, fields: dict[str, Any]) -> FunctionBody:
+        from tfmini.graph.node_types import check_edges  # which needs `Node`
+
         nodes = [Node.from_wire(node) for node in fields["nodes"]]
+        check_edges(nodes, {node.name: node for node in nodes})
         results = [(name, index) for name, index in fields["results"]]
         return cls(fields["name"], nodes, list(fields["parameters"]), results, list(fields["targets"]))
 
@@ -154,6 +157,8 @@ class FunctionBody:
 
         graph_def = protos.GraphDef.FromString(proto.attr["tfmini_body"].s)
         nodes = list(graph_def_to_nodes(graph_def).values())
+        for node in nodes:
+            check_node(node.name, node.op, node.device, node.inputs, list(node.controls), node.attrs)
         lists = {
             name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")
         }

@@ -10,8 +10,9 @@ from tfmini import protos
 from tfmini.dtypes import DType
 from tfmini.errors import NotFoundError
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_PRODUCER
-from tfmini.graph.op_def import ArgDef, AttrDef, OpDef
+from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
 from tfmini.graph.registry import OPS, OpHandle
+from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*\Z")
 _FIELD_OF_KIND = {"string": "s", "int": "i", "float": "f", "bool": "b"}
@@ -82,6 +83,10 @@ def check_attrs(node_def: Any, op_def: OpDef, name: str, attrs: dict[str, Any]) 
         problem = _kind_problem(node_def, definition) or _value_problem(definition, attrs[definition.name])
         if problem:
             raise ValueError(f"{problem}\n\t; {where}; {op_summary(op_def)}")
+    for arg in op_def.outputs:
+        if arg.number_attr is not None and attrs[arg.number_attr] > OUTPUT_LIMIT:
+            count = attrs[arg.number_attr]
+            raise ValueError(f"Attr '{arg.number_attr}' asks for {count} outputs; {OUTPUT_LIMIT} are possible; {where}")
 
 
 def _kind_problem(node_def: Any, definition: AttrDef) -> str | None:
@@ -102,20 +107,14 @@ def _kind_problem(node_def: Any, definition: AttrDef) -> str | None:
 
 
 def _value_problem(definition: AttrDef, value: Any) -> str | None:
-    for item in value if isinstance(value, list) else [value]:
-        if definition.allowed is not None and item not in definition.allowed:
-            names = ", ".join(_quoted(choice) for choice in definition.allowed)
-            return (
-                f"Value for attr '{definition.name}' of {_quoted(item)} is not in the list of allowed values: {names}"
-            )
-    if definition.minimum is None:
-        return None
-    size = len(value) if isinstance(value, list) else value
-    if size >= definition.minimum:
+    if (odd := definition.odd_item(value)) is not MISSING:
+        names = ", ".join(_quoted(choice) for choice in definition.allowed or ())
+        return f"Value for attr '{definition.name}' of {_quoted(odd)} is not in the list of allowed values: {names}"
+    if not definition.is_short(value):
         return None
     if isinstance(value, list):
-        return f"Length for attr '{definition.name}' of {size} must be at least minimum {definition.minimum}"
-    return f"Value for attr '{definition.name}' of {size} must be at least minimum {definition.minimum}"
+        return f"Length for attr '{definition.name}' of {len(value)} must be at least minimum {definition.minimum}"
+    return f"Value for attr '{definition.name}' of {value} must be at least minimum {definition.minimum}"
 
 
 def check_inputs(op_def: OpDef, name: str, expected: list[DType], sources: list[Any]) -> None:

@@ -6,10 +6,13 @@ be placed and cut, but not run.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from tfmini import dtypes
-from tfmini.errors import NotFoundError
+from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import Node
 from tfmini.graph.op_def import ArgDef, OpDef
+from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 # Ops that only graph passes make, with the attrs that hold their output types. No kernel exists for them.
 MADE_BY_PASSES: dict[str, tuple[str, ...]] = {"_Send": (), "_Recv": ("tensor_type",)}
@@ -48,6 +51,37 @@ def output_count(node: Node) -> int:
     return len(output_dtypes(node))
 
 
+def check_edges(nodes: Iterable[Node], sources: Mapping[str, Node]) -> None:
+    """Compares the type of each input with that of the output that it comes from, in a graph of another process.
+
+    Kernels rely on the types that attrs name. A source that is not in ``sources``, or a node of an op that this process
+    does not know, is not looked at.
+
+    Raises:
+      InvalidArgumentError: naming the node and the input.
+    """
+    made: dict[str, list[dtypes.DType]] = {}
+    for node in nodes:
+        if node.op in MADE_BY_PASSES or node.handle is None:
+            continue
+        for position, ((name, index), wanted) in enumerate(zip(node.inputs, input_dtypes(node))):
+            source = sources.get(name)
+            if source is None or source.handle is None and source.op not in MADE_BY_PASSES:
+                continue
+            found = made.get(name)
+            if found is None:
+                found = made[name] = output_dtypes(source)
+            if index >= len(found):
+                raise InvalidArgumentError.of(
+                    f"Node {node.name!r} takes output {index} of {name!r}, which has {len(found)} outputs"
+                )
+            if found[index] is not wanted and (wanted._is_ref_dtype or found[index].base_dtype is not wanted):
+                raise InvalidArgumentError.of(
+                    f"Input {position} of node {node.name} was passed {found[index].name} from {name}:{index}"
+                    f" incompatible with expected {wanted.name}."
+                )
+
+
 def _op_def(node: Node) -> OpDef:
     handle = node.handle
     if handle is None:
@@ -65,5 +99,10 @@ def _arg_dtypes(arg: ArgDef, node: Node) -> list[dtypes.DType]:
         found = list(node.attrs[arg.type_list_attr])
     else:
         dtype = node.attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype
-        found = [dtype] * (node.attrs[arg.number_attr] if arg.number_attr is not None else 1)
+        count = node.attrs[arg.number_attr] if arg.number_attr is not None else 1
+        if count > OUTPUT_LIMIT:
+            raise InvalidArgumentError.of(
+                f"Attr {arg.number_attr!r} of node {node.name!r} is {count}; at most {OUTPUT_LIMIT} is possible"
+            )
+        found = [dtype] * count
     return [dtype._as_ref for dtype in found] if arg.is_ref else found

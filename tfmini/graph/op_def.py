@@ -21,6 +21,7 @@ import ast
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,22 @@ class AttrDef:
     @property
     def has_default(self) -> bool:
         return self.default is not MISSING
+
+    @cached_property
+    def _choices(self) -> frozenset[Any] | None:
+        return None if self.allowed is None else frozenset(self.allowed)
+
+    def odd_item(self, value: Any) -> Any:
+        """The first item of a value of the attr's kind that is not among the allowed ones, or `MISSING`."""
+        if self._choices is not None:
+            for item in value if type(value) is list else (value,):
+                if item not in self._choices:
+                    return item
+        return MISSING
+
+    def is_short(self, value: Any) -> bool:
+        """Whether a value of the attr's kind, or the length of a list, is below the minimum."""
+        return self.minimum is not None and (len(value) if type(value) is list else value) < self.minimum
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,8 @@ class Operation:
         for op in ops:
             if not isinstance(op, Operation):
                 raise TypeError(f"op must be an Operation: {op}")
+            if op.graph is not self.graph:
+                raise ValueError(f"{op!r} must be from the same graph as {self!r}.")
             if op not in self._control_inputs:
                 self._control_inputs.append(op)
                 op._add_dependent(self)

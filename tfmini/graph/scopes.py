@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini import devices
 
 if TYPE_CHECKING:
+    from tfmini.graph.graph import Graph
     from tfmini.graph.operation import Operation, Tensor
     from tfmini.graph.scope_sites import ScopeSite
 
@@ -123,14 +124,27 @@ class ScopeState:
             needed.extend(op for op in scope.control_inputs if op not in sources and op not in needed)
         return needed
 
+    def check_colocation(self, graph: Graph, name: str) -> None:
+        """Refuses to colocate a new op with one of another graph, whose name may be another op's here.
+
+        Raises:
+          ValueError: names both.
+        """
+        for anchor in self.colocation:
+            if anchor.graph is not graph and not graph.is_inside(anchor.graph):
+                raise ValueError(f"Cannot colocate '{name}' with {anchor!r}, which must be from the same graph.")
+
     def apply_colocation(self, op: Operation) -> None:
         """Puts an op into the groups of the colocation stack instead of its own, and requests their device for it."""
         groups: list[bytes] = []
         for anchor in self.colocation:
+            if anchor.graph is not op.graph:
+                continue  # a function runs where its caller does, and its graph has no op of that name
             groups.extend(anchor.colocation_groups())
             if anchor._device:
                 op._device = anchor._device
-        op.attrs["_class"] = sorted(set(groups))
+        if groups:
+            op.attrs["_class"] = sorted(set(groups))
 
 
 def _merged_text(levels: list[DeviceLevel]) -> str | None:

@@ -37,6 +37,8 @@ class Traits(TypedDict, total=False):
       variable: its output is a variable, by reference or as a resource handle.
       writes: it changes the variable that its first input names. ``assign`` gives it a value even if it has none;
         ``update`` changes its value, ``scatter`` some of its rows; ``optimize`` applies a gradient to it.
+      taken_back_by: of an update: the op that gives the variable's value before it, from that after it and its second
+        input.
       accumulator: it applies a gradient to a gradient accumulator, or takes the mean of several gradients from it.
       queue: it enqueues elements to the queue that its first input names, or dequeues some.
       keeps: it puts its inputs into state that outlives the step. The state copies what it does not own
@@ -74,6 +76,7 @@ class Traits(TypedDict, total=False):
     collective: Literal["all-gather", "all-reduce", "all-to-all", "broadcast", "reduce-scatter"]
     variable: Literal["reference", "resource"]
     writes: Literal["assign", "update", "scatter", "optimize"]
+    taken_back_by: str
     accumulator: Literal["apply", "take"]
     queue: Literal["enqueue", "dequeue"]
     keeps: bool

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.op_def import OpDef
+from tfmini.graph.op_def import MISSING, AttrDef, OpDef
 from tfmini.graph.registry import OPS
 
 # What a value of each kind of attr is in a node (`Operation.attrs`).
@@ -24,8 +24,11 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
     "func": lambda value: not isinstance(value, (list, dict, int, float, bytes)),
 }
 # Attrs that no op declares and whose type the runtime relies on; those of sends and receives, which are no ops.
-_OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
-_UNDECLARED = {"_group": "int", "_may_be_dead": "bool", "_late": "bool"}
+OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
+_UNDECLARED = {
+    **{"_group": "int", "_may_be_dead": "bool", "_late": "bool", "_class": "list(string)"},
+    **dict.fromkeys(("_input_types", "_output_types"), "list(type)"),
+}
 _TRANSFERS = {
     **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
     **dict.fromkeys(("tensor_name", "send_device", "recv_device"), "string"),
@@ -33,7 +36,9 @@ _TRANSFERS = {
 
 
 def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attrs: dict[Any, Any]) -> None:
-    """Refuses a node whose fields or attrs are of the wrong type.
+    """Refuses a node whose fields or attrs are of the wrong type, or excluded by the op's declaration.
+
+    Attrs that are absent get their defaults.
 
     Raises:
       InvalidArgumentError: naming the node and the field or attr.
@@ -46,24 +51,53 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
     if not all(type(control) is str for control in controls):
         raise InvalidArgumentError.of(f"Node {name!r} has malformed control inputs")
     handle = OPS.get(op)
+    where = f"node {name!r} ({op})"
+    check_kinds(name, op, attrs)
+    declared = handle.op_def.attrs if handle is not None else {}
+    for key, value in attrs.items():
+        definition = declared.get(key)
+        if definition is not None:
+            _check_value(where, definition, value)
+    for key, definition in declared.items():
+        if key not in attrs:
+            if not definition.has_default:
+                raise InvalidArgumentError.of(f"The {where} has no attr {key!r}")
+            attrs[key] = definition.default
+    if handle is not None:
+        _check_counts(where, handle.op_def, len(inputs), attrs)
+
+
+def check_kinds(name: str, op: str, attrs: dict[str, Any]) -> None:
+    """Refuses attrs of another kind than the op declares; of what no op declares, those that the runtime reads.
+
+    Raises:
+      InvalidArgumentError: naming the node and the attr.
+    """
+    handle = OPS.get(op)
     declared = handle.op_def.attrs if handle is not None else {}
     undeclared = _UNDECLARED if handle is not None else {**_UNDECLARED, **_TRANSFERS}
     for key, value in attrs.items():
-        definition = declared.get(key)
-        kind = definition.kind if definition is not None else undeclared.get(key)
+        kind = declared[key].kind if key in declared else undeclared.get(key)
         if kind is not None and not _is_of_kind(kind, value):
             raise InvalidArgumentError.of(
                 f"Attr {key!r} of node {name!r} ({op}) must be of kind {kind}, got {value!r:.80}"
             )
-    if handle is not None:
-        _check_counts(f"node {name!r} ({op})", handle.op_def, len(inputs), attrs)
+
+
+def _check_value(where: str, definition: AttrDef, value: Any) -> None:
+    """Refuses a value that the declaration excludes: the client's checks of it may not have run."""
+    if (odd := definition.odd_item(value)) is not MISSING:
+        raise InvalidArgumentError.of(f"Attr {definition.name!r} of {where} cannot be {odd!r:.80}")
+    if definition.is_short(value):
+        raise InvalidArgumentError.of(
+            f"Attr {definition.name!r} of {where} must be at least {definition.minimum}"
+            f"{' long' if type(value) is list else ''}, got {value!r:.80}"
+        )
 
 
 def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) -> None:
     """Refuses a node with other inputs than its attrs say, or with more outputs than one attr may ask for."""
     lists = {attr for arg in (*op_def.inputs, *op_def.outputs) if (attr := arg.number_attr or arg.type_list_attr)}
-    if lists - set(attrs):
-        raise InvalidArgumentError.of(f"The {node} has no attr {sorted(lists - set(attrs))[0]!r}")
     counts = {attr: value if type(value := attrs[attr]) is int else len(value) for attr in lists}
     if any(count < 0 for count in counts.values()):
         raise InvalidArgumentError.of(f"The {node} has a list of negative length among {counts}")
@@ -71,10 +105,10 @@ def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) 
     if inputs != expected:
         raise InvalidArgumentError.of(f"The {node} has {inputs} inputs; by its attrs it has {expected}")
     for arg in op_def.outputs:
-        if arg.number_attr is not None and counts[arg.number_attr] > _OUTPUT_LIMIT:
+        if arg.number_attr is not None and counts[arg.number_attr] > OUTPUT_LIMIT:
             raise InvalidArgumentError.of(
                 f"Attr {arg.number_attr!r} of the {node} asks for {counts[arg.number_attr]} outputs; at most"
-                f" {_OUTPUT_LIMIT} are possible"
+                f" {OUTPUT_LIMIT} are possible"
             )
 
 

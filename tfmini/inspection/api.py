@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
 from tfmini.inspection.clusters import (
     client_device,
     devices_of,
@@ -74,14 +76,21 @@ def inspect(
         jobs, guess = requested_jobs(subject.nodes)
         if guess and not subject.devices:
             subject.notes.append(Finding(GUESSED_CLUSTER, guess, "Give --ps and --workers, or --cluster."))
-    if batch is not None:
-        assume_batch(subject, batch)
-    devices = subject.devices or devices_of(jobs)
-    home = subject.master or client_device(jobs, master, subject.nodes)
-    found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    with _guarded(source, is_script):
+        if batch is not None:
+            assume_batch(subject, batch)
+        devices = subject.devices or devices_of(jobs)
+        home = subject.master or client_device(jobs, master, subject.nodes)
+        found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
     if trace is not None:
         _add_trace(found, trace)
     return found
+
+
+def _guarded(source: Any, is_script: bool) -> AbstractContextManager[None]:
+    """The door for a graph from a file or message, which may break its own study at any place; ours is sound."""
+    is_foreign = isinstance(source, (str, Path)) and not is_script or hasattr(source, "DESCRIPTOR")
+    return errors.reading("The graph cannot be inspected", ValueError) if is_foreign else nullcontext()
 
 
 def _add_trace(found: Inspection, trace: Any) -> None:

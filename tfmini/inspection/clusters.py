@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
 from tfmini.devices import device_name, parse
 from tfmini.graph.node import Nodes
 from tfmini.placement.placer import DeviceAttributes
 
+_MOST_TASKS = 1 << 16
 _LOCAL = {"localhost": [0]}
 _FORM = '{"ps": ["host:port", …], "worker": […]}, or with counts {"ps": 2, "worker": 3}.'
 Jobs = dict[str, list[int]]
@@ -34,6 +36,7 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
         if cluster is not None:
             raise ValueError("Give a cluster or the numbers of ps and workers, not both.")
         counts = {"ps": ps or 0, "worker": 1 if workers is None else workers}
+        _check_count(sum(counts.values()), "--ps and --workers")
         return _checked({job: list(range(count)) for job, count in counts.items() if count}, "--ps 0 --workers 0")
     if cluster is None:
         return None
@@ -57,6 +60,7 @@ def _of_mapping(found: Mapping[str, Any], origin: str) -> Jobs:
     inner = found.get("cluster", found)
     if not isinstance(inner, Mapping):
         raise ValueError(f"{origin}: 'cluster' must map job names to lists of addresses (or counts), got {inner!r}.")
+    _check_count(sum(tasks for tasks in inner.values() if isinstance(tasks, int)), origin)
     try:
         spec = ClusterSpec({job: _addresses(job, tasks) for job, tasks in inner.items()})
     except (TypeError, ValueError) as error:
@@ -70,6 +74,12 @@ def _addresses(job: str, tasks: Any) -> Any:
     if isinstance(tasks, Mapping):  # a sparse job; JSON has only string keys
         return {int(index): address for index, address in tasks.items()}
     return tasks
+
+
+def _check_count(count: int, origin: str) -> None:
+    """Refuses a number of tasks that a short text can name but no cluster has: each takes memory."""
+    if count > _MOST_TASKS:
+        raise ValueError(f"{origin} would need {count} tasks; at most {_MOST_TASKS} can be inspected.")
 
 
 def _checked(jobs: Jobs, origin: str) -> Jobs:
@@ -93,11 +103,12 @@ def tf_config_cluster(environment: Mapping[str, str]) -> Jobs | None:
 
 
 def _file(path: Path) -> dict[str, Any]:
-    text = path.read_text()
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        value = _yaml(path, text, error)
+    with errors.reading(str(path), ValueError, f"Expected: {_FORM}"):
+        text = path.read_text()
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            value = _yaml(path, text, error)
     if not isinstance(value, dict):
         raise ValueError(f"{path} contains no cluster but a {type(value).__name__}. Expected: {_FORM}")
     return value
@@ -121,6 +132,7 @@ def requested_jobs(nodes: Nodes) -> tuple[Jobs, str]:
     found = _requests(nodes)
     if not found:
         return dict(_LOCAL), ""
+    _check_count(sum(max(tasks) + 1 for tasks in found.values()), "The graph's devices")
     jobs = {job: list(range(max(tasks) + 1)) for job, tasks in found.items()}
     guess = f"no cluster was given, so it has the tasks that the graph's devices name: {describe(jobs)}"
     if not any(job in jobs for job in ("worker", "chief", "master", "localhost")):
@@ -154,10 +166,14 @@ def task_order(device: str) -> tuple[str, int, str]:
 
 
 def short(device: str) -> str:
-    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``; other devices than the first CPU are added."""
-    if device == "client":
+    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``; other devices than the first CPU are added.
+
+    What is no name of a device stays as it is: ``client``, or whatever a task calls its peers.
+    """
+    try:
+        found = parse(device)
+    except ValueError:
         return device
-    found = parse(device)
     local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
     return f"{found.job}/{found.task}{local}" if found.job is not None else device
 

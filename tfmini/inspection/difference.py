@@ -60,6 +60,6 @@ def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tu
     data = found.to_json() if isinstance(found, Inspection) else found
     try:
         devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
-        return devices, {(t["tensor"], t["src"], t["dst"]) for t in data["transfers"]}
+        return devices, {(str(t["tensor"]), str(t["src"]), str(t["dst"])) for t in data["transfers"]}
     except (KeyError, TypeError, AttributeError):
         raise ValueError("not the output of tfmini inspect --json: it has no placement and transfers.") from None

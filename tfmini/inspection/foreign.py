@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
@@ -15,6 +16,9 @@ from tfmini.errors import NotFoundError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, input_dtypes
 from tfmini.graph.registry import kernel_for
+from tfmini.graph.wire_checks import OUTPUT_LIMIT
+
+_MOST_OUTPUTS = 1 << 16
 
 
 @cache
@@ -42,12 +46,13 @@ def known_types(nodes: Nodes) -> tuple[Nodes, dict[str, str]]:
     if not foreign:
         return nodes, {}
     uses = _uses(nodes, foreign)
+    counts = _counts(uses)
     reasons: dict[str, str] = {}
     typed = dict(nodes)
     for name, node in foreign.items():
         types = _declared(node)
         reasons[name] = "known to TensorFlow, not to tfmini" if types else "custom op: opaque"
-        inputs, outputs = types or _opaque(node, uses)
+        inputs, outputs = types or _opaque(node, uses, counts.get(name, 1))
         typed[name] = node.replace(attrs={**node.attrs, INPUT_TYPES: inputs, OUTPUT_TYPES: outputs})
     return typed, reasons
 
@@ -72,9 +77,11 @@ def _resolved(text: str, node: Node) -> list[dtypes.DType]:
         return [dtype._as_ref for dtype in _resolved(text[4:-1], node)]
     number, star, kind = text.rpartition(" * ")
     value = node.attrs[kind] if kind in node.attrs else dtypes.as_dtype(kind)
-    if isinstance(value, list):
-        return list(value)
-    return [value] * (node.attrs[number] if star else 1)
+    count = node.attrs[number] if star else 1
+    types = value if isinstance(value, list) else [value]
+    if not all(isinstance(found, dtypes.DType) for found in types) or not 0 <= count <= OUTPUT_LIMIT:
+        raise TypeError(f"{text} of {node}")
+    return list(types) if isinstance(value, list) else types * count
 
 
 def _uses(nodes: Nodes, foreign: Nodes) -> dict[Endpoint, dtypes.DType | None]:
@@ -101,10 +108,25 @@ def _input_types(node: Node) -> list[dtypes.DType]:
         return []
 
 
+def _counts(uses: Iterable[Endpoint]) -> dict[str, int]:
+    """How many outputs each foreign node has at least.
+
+    Raises:
+      ValueError: together they are more than a graph has; a short text can name any number.
+    """
+    counts: dict[str, int] = {}
+    for name, index in uses:
+        counts[name] = max(counts.get(name, 0), index + 1)
+    if sum(counts.values()) > _MOST_OUTPUTS:
+        name = max(counts, key=counts.__getitem__)
+        raise ValueError(f"An input of the graph is output {counts[name] - 1} of '{name}': ops that tfmini does not"
+                         f" know may have {_MOST_OUTPUTS} outputs together.")  # fmt: skip
+    return counts
+
+
 def _opaque(
-    node: Node, uses: dict[Endpoint, dtypes.DType | None]
+    node: Node, uses: dict[Endpoint, dtypes.DType | None], count: int
 ) -> tuple[list[dtypes.DType], list[dtypes.DType]]:
-    count = max((index + 1 for name, index in uses if name == node.name), default=1)
     fallback = next((v for k, v in node.attrs.items() if k in ("T", "dtype") and isinstance(v, dtypes.DType)), None)
     outputs = [uses.get((node.name, index)) or fallback or dtypes.variant for index in range(count)]
     return [], [dtype.base_dtype for dtype in outputs]

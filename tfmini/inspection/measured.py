@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from tfmini.inspection.clusters import short
 from tfmini.inspection.step_trace import DISPATCH, EXCHANGE, OP, SEND, WAIT, WIRE, Span, StepTrace, covered
 from tfmini.placement.wire_table import Transfer
 from tfmini.runtime.trace.labels import edge_number_and_producer
+from tfmini.terminal import Rows, plain
 
 _LONGEST = 10
 _EDGE = re.compile(r"edge_\d+_[^;]*")
@@ -96,17 +95,17 @@ def milliseconds(microseconds: float | None) -> str:
 def summary(trace: StepTrace) -> RenderableType:
     """A summary of a traced step: its duration, the work of each task, and the longest spans."""
     head = f"the step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed"
-    return Group(Text(head), Text(""), _tasks(trace), *_collectives(trace), Text(""), _longest(trace))
+    return Group(plain(head), plain(""), _tasks(trace), *_collectives(trace), plain(""), _longest(trace))
 
 
-def _table(*columns: str, left: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _table(*columns: str, left: Sequence[str]) -> Rows:
+    table = Rows(header_style="bold")
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", overflow="fold")
     return table
 
 
-def _tasks(trace: StepTrace) -> Table:
+def _tasks(trace: StepTrace) -> Rows:
     table = _table("task", "ops", "computes ms", "sends ms", "waits ms", "ready ms", "sends B", "receives B", "clock",
                    left=("task", "clock"))  # fmt: skip
     for task in trace.tasks:
@@ -145,8 +144,8 @@ def _collectives(trace: StepTrace) -> list[RenderableType]:
         nbytes, messages = sum(span.bytes for span in spans), sum(span.messages for span in spans)
         longest = milliseconds(max(span.duration for span in spans))
         table.add_row(name, kind, short(task), others, way, longest, f"{messages:,}", f"{nbytes:,}")
-    more = [Text(f"… {len(ranked) - _LONGEST} more collectives")] if len(ranked) > _LONGEST else []
-    return [Text(""), table, *more]
+    more = [plain(f"… {len(ranked) - _LONGEST} more collectives")] if len(ranked) > _LONGEST else []
+    return [plain(""), table, *more]
 
 
 def _clock(trace: StepTrace, task: str) -> str:
@@ -159,7 +158,7 @@ def _clock(trace: StepTrace, task: str) -> str:
     return f"{corrected}within {fit.error:,.0f} µs"
 
 
-def _longest(trace: StepTrace) -> Table:
+def _longest(trace: StepTrace) -> Rows:
     table = _table("longest", "kind", "task", "ms", "B", left=("longest", "kind", "task"))
     spans = [span for span in trace.spans if span.kind in (OP, WIRE) and not span.op.startswith("_")]
     for span in sorted(spans, key=lambda span: -span.duration)[:_LONGEST]:

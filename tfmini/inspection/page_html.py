@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -31,11 +32,8 @@ def assembled(frame: str, data: Any, scripts: Sequence[str], libraries: Sequence
         "/*DATA*/": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         "/*SCRIPT*/": "\n".join(map(_file, scripts)),
     }
-    text = _file(frame)
-    for mark, content in parts.items():
-        before, found, after = text.partition(mark)
-        text = before + (content if found else "") + after
-    return text
+    # In one pass: the data may contain what looks like a mark.
+    return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], _file(frame))
 
 
 def _file(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfmini.inspection.findings import Inspection
 from tfmini.placement.wire_table import Transfer
+from tfmini.printable import printable
 
 
 def dot(found: Inspection) -> str:
@@ -11,17 +12,13 @@ def dot(found: Inspection) -> str:
     lines = ["digraph step {", '  rankdir=LR; compound=true; node [shape=box, fontname="sans-serif"];']
     for number, device in enumerate(found.devices):
         lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(device.device)};"]
-        lines += [f"    {_quoted(op)} [label={_quoted(_label(found, op))}];" for op in device.ops]
+        lines += [f"    {_quoted(op)} [label={_quoted(op, found.nodes[op].op)}];" for op in device.ops]
         lines.append("  }")
     for device in found.devices:
         lines += _inner_edges(found, set(device.ops))
     for transfer in found.transfers:
         lines += _edges(found, transfer)
     return "\n".join([*lines, "}", ""])
-
-
-def _label(found: Inspection, op: str) -> str:
-    return f"{op}\\n{found.nodes[op].op}"
 
 
 def _inner_edges(found: Inspection, ops: set[str]) -> list[str]:
@@ -34,9 +31,9 @@ def _inner_edges(found: Inspection, ops: set[str]) -> list[str]:
 
 
 def _edges(found: Inspection, transfer: Transfer) -> list[str]:
-    size = "" if transfer.bytes is None or transfer.control else f"\\n{transfer.bytes:,} B"
+    size = [] if transfer.bytes is None or transfer.control else [f"{transfer.bytes:,} B"]
     style = "dashed" if transfer.control else "bold"
-    label = _quoted(f"{transfer.role}{size}")
+    label = _quoted(transfer.role, *size)
     return [
         f"  {_quoted(transfer.producer)} -> {_quoted(user)} [label={label}, style={style}, color=firebrick];"
         for user in transfer.consumers
@@ -44,5 +41,7 @@ def _edges(found: Inspection, transfer: Transfer) -> list[str]:
     ]
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '\\"') + '"'
+def _quoted(*lines: str) -> str:
+    """A text of one line or several in quotes, which no name can leave: a backslash would escape them."""
+    shown = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(shown) + '"'

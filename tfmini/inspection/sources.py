@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfmini import protos
+from tfmini import errors, protos
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import graph_def_to_nodes, nodes_to_graph_def
 from tfmini.graph.importing import import_graph_def
@@ -14,11 +14,13 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.node import Endpoint, Node, Nodes, node_of
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, output_dtypes
 from tfmini.graph.traits import PLACEHOLDER_OPS
+from tfmini.graph.wire_checks import check_kinds
 from tfmini.inspection.findings import Finding
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.study import Subject
 from tfmini.runtime.client.session import BaseSession
 from tfmini.shapes import RawShape
+from tfmini.train.checkpointing.graph_files import parse_text
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -83,10 +85,11 @@ def of_file(path: Path) -> Subject:
                              f"{_graph_files_in(path)}")  # fmt: skip
         return of_file(inside[0])
     data = path.read_bytes()
-    for kind in ("SavedModel", "MetaGraphDef", "GraphDef"):
-        message = _parsed(kind, data)
-        if message is not None:
-            return _subject_of(kind, message)
+    with errors.reading(str(path), ValueError, also_own=True):
+        for kind in ("SavedModel", "MetaGraphDef", "GraphDef"):
+            message = _parsed(kind, data)
+            if message is not None:
+                return _subject_of(kind, message)
     meta = path.with_name(f"{path.name.rpartition('.')[0]}.meta")
     hint = f" The graph of this checkpoint is in {meta}." if meta.exists() and meta != path else ""
     raise ValueError(f"{path} is no GraphDef, MetaGraphDef or SavedModel, neither binary nor text.{hint}")
@@ -98,19 +101,20 @@ def _graph_files_in(folder: Path) -> str:
 
 
 def _of_message(kind: str, data: bytes) -> Subject:
-    message = getattr(protos, kind).FromString(data)
-    return _subject_of(kind, message)
+    with errors.reading(f"The {kind}", ValueError, also_own=True):
+        return _subject_of(kind, getattr(protos, kind).FromString(data))
 
 
 def _parsed(kind: str, data: bytes) -> Any:
     """Parses a message of one kind; returns None if the bytes are none or it has no graph."""
-    from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
     message = getattr(protos, kind)()
     try:
-        text_format.Parse(data.decode(), message, allow_unknown_field=False)
-    except (text_format.ParseError, UnicodeDecodeError):
+        parse_text(data, message)
+    except ValueError as error:
+        if isinstance(error.__cause__, RecursionError):
+            raise
         try:
             message = getattr(protos, kind).FromString(data)
         except DecodeError:
@@ -146,6 +150,8 @@ def _variable_name(variable_def: bytes) -> str:
 def of_graph_def(graph_def: Any) -> Subject:
     """Reads a GraphDef of tfmini or TensorFlow, and infers its shapes as far as possible."""
     nodes = graph_def_to_nodes(graph_def)
+    for node in nodes.values():
+        check_kinds(node.name, node.op, node.attrs)
     subject = Subject(nodes)
     try:
         subject.shapes = _inferred(nodes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
 from tfmini.devices import task_of_device
 from tfmini.graph.traits import ops_with
 from tfmini.numerics.inflation import inflate
@@ -176,21 +177,16 @@ def read_trace(path: str | Path) -> StepTrace:
     Raises:
       ValueError: the file is neither.
     """
-    from google.protobuf.message import DecodeError
-
     from tfmini import protos
 
     data = Path(path).read_bytes()
-    try:
+    what = f"{path} is neither a timeline of `tfmini trace` nor a RunMetadata with step stats"
+    with errors.reading(what, ValueError, also_own=True):
         if data.lstrip().startswith(b"{"):
             packed = json.loads(data)["otherData"][STATS_KEY]
             stats = inflate(base64.b64decode(packed), zlib.MAX_WBITS, f"The trace in {path}")
             return StepTrace.of(protos.StepStats.FromString(stats))
         return StepTrace.of(protos.RunMetadata.FromString(data).step_stats)
-    except (DecodeError, KeyError, TypeError, ValueError, zlib.error) as error:
-        text = f"{path} is neither a timeline of `tfmini trace` nor a RunMetadata with step stats"
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{text}: {reason}") from None
 
 
 def packed_stats(step_stats: Any) -> str:

@@ -13,6 +13,7 @@ from tfmini.inspection.condensed import Condensed, End, condense
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.text import headline
 from tfmini.placement.wire_table import Transfer
+from tfmini.printable import printable
 
 _MOST_GROUPS = 28
 _BOX = (132, 28)  # width and height of a group
@@ -117,8 +118,8 @@ def _groups(device: str, frame: _Box, layers: list[list[str]]) -> dict[End, _Box
 
 
 def _frame(device: str, box: _Box) -> str:
-    name = f'<text class="name" x="{box.x + box.w / 2:.0f}" y="{box.y + 15:.0f}">{escape(short(device))}</text>'
-    return f'<g><title>{escape(device)}</title><rect class="task" rx="6" {_rectangle(box)}/>{name}</g>'
+    name = f'<text class="name" x="{box.x + box.w / 2:.0f}" y="{box.y + 15:.0f}">{_shown(short(device))}</text>'
+    return f'<g><title>{_shown(device)}</title><rect class="task" rx="6" {_rectangle(box)}/>{name}</g>'
 
 
 def _group(found: Inspection, shown: Condensed, end: End, box: _Box) -> str:
@@ -127,7 +128,7 @@ def _group(found: Inspection, shown: Condensed, end: End, box: _Box) -> str:
     kind, name, below, told = "scope", group, f"{len(ops)} ops", ops[:20]
     if len(ops) == 1:
         kind, name, below, told = "op", ops[0], found.nodes[ops[0]].op, found.why(ops[0])[1:]
-    title = escape("\n".join([name, *told]))
+    title = _shown(name, *told)
     x = box.x + box.w / 2
     return (f'<g><title>{title}</title><rect class="{kind}" rx="4" {_rectangle(box)}/>'
             f"{_text(x, box.y + 12, _clipped(name))}{_text(x, box.y + 23, _clipped(below))}</g>")  # fmt: skip
@@ -143,7 +144,7 @@ def _wire(a: _Box, b: _Box, rows: list[Transfer]) -> _Drawn:
     x0, x1 = (a.x if to_left else a.x + a.w), (b.x if to_right else b.x + b.w)
     path = _curve(x0, a.middle, x1, b.middle, -1 if to_left else 1, 1 if to_right else -1)
     control = all(t.control for t in rows)
-    told = escape("\n".join(f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows))
+    told = _shown(*(f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows))
     kind = "order" if control else "wire"
     drawn = f'<g><title>{told}</title><path class="{kind}" marker-end="url(#wire)" d="{path}"/></g>'
     # The label is at a third of the way, since curves cross in the middle.
@@ -171,9 +172,14 @@ def _rectangle(box: _Box) -> str:
 
 def _text(x: float, y: float, text: str, kind: str = "") -> str:
     name = f' class="{kind}"' if kind else ""
-    return f'<text{name} x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>'
+    return f'<text{name} x="{x:.0f}" y="{y:.0f}">{_shown(text)}</text>'
 
 
 def _marker(name: str, colour: str) -> str:
     return (f'<marker id="{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"'
             f' markerUnits="userSpaceOnUse"><path d="M0,0 L8,4 L0,8 z" fill="{colour}"/></marker>')  # fmt: skip
+
+
+def _shown(*lines: str) -> str:
+    """Lines as text of XML, which may not have control characters at all."""
+    return escape("\n".join(map(printable, lines)))

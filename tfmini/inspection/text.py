@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfmini.inspection.clusters import short
@@ -26,6 +25,7 @@ from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REF
 from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
+from tfmini.terminal import Rows, console, plain
 
 _SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
@@ -46,17 +46,17 @@ def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
 
 def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
     """`view` as plain text."""
-    console = Console(
-        width=width, no_color=True, highlight=False, legacy_windows=False, force_terminal=False, force_jupyter=False
+    shown = console(
+        width=width, no_color=True, legacy_windows=False, force_terminal=False, force_jupyter=False
     )  # fmt: skip
-    with console.capture() as capture:
-        console.print(view(found, name, full=full, ops=ops))
+    with shown.capture() as capture:
+        shown.print(view(found, name, full=full, ops=ops))
     return capture.get()
 
 
-def _table(*columns: str, right: Sequence[str] = (), one_line: bool = False) -> Table:
+def _table(*columns: str, right: Sequence[str] = (), one_line: bool = False) -> Rows:
     """Makes a table; with ``one_line``, texts that are too long for their column are cut off."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Rows(header_style="bold")
     for column in columns:
         side: Any = "right" if column in right else "left"
         table.add_column(column, justify=side, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
@@ -88,7 +88,7 @@ def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     ratio = balance(found)
     if ratio is not None:
         notes.append(f"state on the busiest ps / mean over the ps: {ratio:.2f}")
-    return Group(table, *map(Text, notes))
+    return Group(table, *map(plain, notes))
 
 
 def _by_device(found: Inspection, end: str) -> dict[str, list[int | None]]:
@@ -119,16 +119,16 @@ def _bytes(sizes: Sequence[int | None]) -> str:
 
 def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     if not found.transfers:
-        return Text("no transfers between devices")
+        return plain("no transfers between devices")
     links = found.links()
     more = "" if full else "   (--full: also keys, producers and consumers)"
-    total = Text(f"all links: {_total(found.transfers)}{more}")
+    total = plain(f"all links: {_total(found.transfers)}{more}")
     if not full and 3 * len(links) > rows:
         return Group(_link_table(links, rows), total)
     each = 10**9 if full else max(1, rows // len(links) - 3)
     blocks: list[RenderableType] = []
     for (src, dst), members in links.items():
-        blocks.append(Text(f"{short(src)} -> {short(dst)}: {_total(members)}", style="bold"))
+        blocks.append(plain(f"{short(src)} -> {short(dst)}: {_total(members)}", style="bold"))
         blocks.append(_transfers(found, members, each, full))
     return Group(*blocks, total)
 
@@ -188,7 +188,7 @@ def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
         device, *reasons = found.why(name)
         table.add_row(name, short(device), "; ".join(reasons))
     hidden = len(names) - _ROWS
-    return table if full or ops or hidden <= 0 else Group(table, Text(f"… {hidden} more ops (--full)"))
+    return table if full or ops or hidden <= 0 else Group(table, plain(f"… {hidden} more ops (--full)"))
 
 
 def _surprise(found: Inspection, name: str) -> int:
@@ -205,11 +205,11 @@ def _step(found: Inspection, full: bool) -> RenderableType:
         return _step_list(found, full)
     width = 11
     header = "".join(short(p).ljust(width) for p in parties)
-    lines = [Text(header, style="bold")]
+    lines = [plain(header, style="bold")]
     for number, message in enumerate(messages if full else messages[:_ROWS], 1):
         a, b = parties.index(message.src), parties.index(message.dst)
         text = f"{_arrow(a, b, len(parties), width)}{number}  {message.text}{_of_size(message.bytes)}"
-        lines.append(Text(text, no_wrap=not full, overflow="fold" if full else "ellipsis"))
+        lines.append(plain(text, no_wrap=not full, overflow="fold" if full else "ellipsis"))
     return Group(*lines, *_hidden(messages, full))
 
 
@@ -235,7 +235,7 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
 
 def _hidden(messages: Sequence[Message], full: bool) -> list[Text]:
     hidden = 0 if full else len(messages) - _ROWS
-    return [Text(f"… {hidden} more messages (--full)")] if hidden > 0 else []
+    return [plain(f"… {hidden} more messages (--full)")] if hidden > 0 else []
 
 
 def _of_size(size: int | None) -> str:
@@ -244,8 +244,8 @@ def _of_size(size: int | None) -> str:
 
 def _lint(found: Inspection, full: bool) -> RenderableType:
     if not found.warnings:
-        return Text("no warnings")
-    return Group(*(Text(f"{w.kind}: {w.text}\n    {w.remedy}") for w in found.warnings))
+        return plain("no warnings")
+    return Group(*(plain(f"{w.kind}: {w.text}", f"    {w.remedy}") for w in found.warnings))
 
 
 def headline(found: Inspection) -> str:
@@ -261,10 +261,10 @@ def _summary(found: Inspection, full: bool) -> RenderableType:
     kinds = Counter(w.kind for w in found.warnings if w not in basis)
     warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
     return Group(
-        Text(headline(found), no_wrap=True, overflow="ellipsis"), *(Text(str(w)) for w in basis), Text(""),
+        plain(headline(found), no_wrap=True, overflow="ellipsis"), *(plain(str(w)) for w in basis), plain(""),
         _tasks(found, full, _ROWS // 3),
-        Text(""), _wire(found, full, 2 * _ROWS // 3), Text(""),
-        Text(f"warnings: {warned} (see --view lint)" if warned else f"no {'other ' if basis else ''}warnings"),
+        plain(""), _wire(found, full, 2 * _ROWS // 3), plain(""),
+        plain(f"warnings: {warned} (see --view lint)" if warned else f"no {'other ' if basis else ''}warnings"),
     )  # fmt: skip
 
 

@@ -79,7 +79,12 @@ class Layout:
     Args:
       sizes: of the dimensions, in oneDNN's order.
       strides: in elements; None lets oneDNN choose.
+
+    Attributes:
+      nbytes, dtype: what an array in this layout has (see `Primitive`).
     """
+
+    dtype: np.dtype[Any] = np.dtype(np.float32)
 
     def __init__(self, library: Library, sizes: Sequence[int], strides: Sequence[int] | None) -> None:
         self.handle = ctypes.c_void_p()
@@ -94,10 +99,21 @@ class Layout:
             )
         check(status)
         self._destroy = library.quick.dnnl_memory_desc_destroy
+        self.nbytes = library.bytes_of(self.handle)
 
     def __del__(self) -> None:
         if self.handle:
             self._destroy(self.handle)
+
+
+class ChosenLayout:
+    """A layout that oneDNN has chosen for an argument of a primitive: some bytes, valid as long as the primitive."""
+
+    __slots__ = ("handle", "nbytes")
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
+        self.handle, self.nbytes = handle, library.bytes_of(handle)
 
 
 class Primitive:
@@ -112,24 +128,31 @@ class Primitive:
         self._handle = ctypes.c_void_p()
         check(library.slow.dnnl_primitive_create(ctypes.byref(self._handle), description))
         self._scratchpad = self.layout(SCRATCHPAD)
-        self._scratch_bytes = library.bytes_of(self._scratchpad)
 
     def __del__(self) -> None:
         self._library.quick.dnnl_primitive_destroy(self._handle)
         self._library.quick.dnnl_primitive_desc_destroy(self.description)
 
-    def layout(self, kind: int) -> ctypes.c_void_p:
+    def layout(self, kind: int) -> ChosenLayout:
         """The layout that oneDNN has chosen for an argument, valid as long as the primitive."""
         found = self._library.quick.dnnl_primitive_desc_query_md(self.description, _LAYOUT_QUERY[kind], 0)
-        return ctypes.c_void_p(found)
+        return ChosenLayout(self._library, ctypes.c_void_p(found))
 
-    def __call__(self, arguments: dict[int, tuple[ctypes.c_void_p, Array]]) -> None:
-        """Runs the code; ``arguments`` are layouts and arrays by kind."""
-        library = self._library
-        given = [(kind, layout, data_address(array)) for kind, (layout, array) in arguments.items()]
-        if self._scratch_bytes:
-            space = scratch("oneDNN", (self._scratch_bytes,), np.dtype(np.uint8))
-            given.append((SCRATCHPAD, self._scratchpad, data_address(space)))
+    def __call__(self, arguments: dict[int, tuple[Layout | ChosenLayout, Array]]) -> None:
+        """Runs the code; ``arguments`` are layouts and arrays by kind.
+
+        Raises:
+          ValueError: when an array is not what its layout says. oneDNN would read and write memory beyond it.
+        """
+        library, space = self._library, self._scratchpad
+        if space.nbytes:
+            own = scratch("oneDNN", (space.nbytes,), space.dtype)
+            arguments = {**arguments, SCRATCHPAD: (space, own)}
+        given = []
+        for kind, (layout, array) in arguments.items():
+            if array.nbytes != layout.nbytes or array.dtype != layout.dtype or not array.flags.c_contiguous:
+                raise ValueError(_misfit(array, f"{layout.nbytes} contiguous bytes of {layout.dtype}"))
+            given.append((kind, layout.handle, data_address(array)))
         values = (_Argument * len(given))()
         try:
             for value, (kind, layout, address) in zip(values, given):
@@ -192,9 +215,17 @@ class Library:
         return Primitive(self, self.describe("reorder", source, self.engine, target, self.engine, self.attributes))
 
     def multiply(self, a: Array, b: Array, transpose_a: bool, transpose_b: bool, result: Array) -> None:
-        """Puts a product of contiguous matrices of float32 into ``result``."""
+        """Puts a product of contiguous matrices of float32 into ``result``.
+
+        Raises:
+          ValueError: for other arrays, or sizes that do not fit.
+        """
         rows, columns = result.shape
         inner = a.shape[0] if transpose_a else a.shape[1]
+        shapes = (rows, inner)[:: -1 if transpose_a else 1], (inner, columns)[:: -1 if transpose_b else 1], result.shape
+        for array, shape in zip((a, b, result), shapes):
+            if array.shape != shape or array.dtype != Layout.dtype or not array.flags.c_contiguous:
+                raise ValueError(_misfit(array, f"a contiguous matrix of {shape[0]}x{shape[1]} float32"))
         self.use_threads(alone=rows * columns * inner < _SMALL)
         check(self.slow.dnnl_sgemm(
             _TURNED[transpose_a], _TURNED[transpose_b], rows, columns, inner, 1.0, data_address(a), a.shape[1],
@@ -221,6 +252,10 @@ def data_address(array: Array) -> int:
     """
     found: int = ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
     return found
+
+
+def _misfit(array: Array, wanted: str) -> str:
+    return f"an array of shape {list(array.shape)} and type {array.dtype} does not fit the computation: {wanted} needed"
 
 
 def dense_layout(library: Library, shape: tuple[int, ...], order: tuple[int, ...]) -> Layout:

@@ -126,7 +126,7 @@ class _Convolution:
         last = [library.attributes] if hint is None else [hint.description, library.attributes]
         description = library.describe(f"convolution_{kind}", library.engine, *handles, *self._geometry, *last)
         main = Primitive(library, description)
-        chosen, plain = main.layout(filters), self._plain.handle
+        chosen, plain = main.layout(filters).handle, self._plain.handle
         copy = (chosen, plain) if filters == WEIGHTS_GRADIENT else (plain, chosen)
         return main, library.reorder(*copy)
 
@@ -135,7 +135,7 @@ class _Convolution:
         result = np.empty(self._result_shape, np.float32)
         image, (main, copy) = np.ascontiguousarray(image), self._forward
         chosen = self._copied(filters, main, copy)
-        main({SOURCE: (self._image.handle, image), WEIGHTS: chosen, RESULT: (self._result.handle, result)})
+        main({SOURCE: (self._image, image), WEIGHTS: chosen, RESULT: (self._result, result)})
         return result
 
     def backprop_input(self, grad: Array, filters: Array) -> Array:
@@ -143,25 +143,25 @@ class _Convolution:
         result = np.empty(self._image_shape, np.float32)
         grad, (main, copy) = np.ascontiguousarray(grad), self._by_input
         chosen = self._copied(filters, main, copy)
-        gradient = (self._result.handle, grad)
-        main({RESULT_GRADIENT: gradient, WEIGHTS: chosen, SOURCE_GRADIENT: (self._image.handle, result)})
+        gradient = (self._result, grad)
+        main({RESULT_GRADIENT: gradient, WEIGHTS: chosen, SOURCE_GRADIENT: (self._image, result)})
         return result
 
     def backprop_filter(self, image: Array, grad: Array) -> Array:
         """See `convolution.backprop_filter`."""
         result = np.empty(self._filters_shape, np.float32)
         image, grad, (main, copy) = np.ascontiguousarray(image), np.ascontiguousarray(grad), self._by_filter
-        chosen, gradient = self._space_for(main, WEIGHTS_GRADIENT), (self._result.handle, grad)
-        main({SOURCE: (self._image.handle, image), RESULT_GRADIENT: gradient, WEIGHTS_GRADIENT: chosen})
-        copy({SOURCE: chosen, RESULT: (self._plain.handle, result)})
+        chosen, gradient = self._space_for(main, WEIGHTS_GRADIENT), (self._result, grad)
+        main({SOURCE: (self._image, image), RESULT_GRADIENT: gradient, WEIGHTS_GRADIENT: chosen})
+        copy({SOURCE: chosen, RESULT: (self._plain, result)})
         return result
 
     def _copied(self, filters: Array, main: Primitive, copy: Primitive) -> tuple[Any, Array]:
         """The filters in the layout of a convolution."""
         chosen = self._space_for(main, WEIGHTS)
-        copy({SOURCE: (self._plain.handle, np.ascontiguousarray(filters)), RESULT: chosen})
+        copy({SOURCE: (self._plain, np.ascontiguousarray(filters)), RESULT: chosen})
         return chosen
 
     def _space_for(self, main: Primitive, kind: int) -> tuple[Any, Array]:
         layout = main.layout(kind)
-        return layout, scratch("oneDNN filters", (self._library.bytes_of(layout),), np.dtype(np.uint8))
+        return layout, scratch("oneDNN filters", (layout.nbytes,), layout.dtype)

@@ -89,20 +89,20 @@ class _Chain:
     def __init__(self, library: Library, size: int, kinds: Sequence[Any]) -> None:
         self._array = Layout(library, [size], [1])
         self._number = Layout(library, [1], [1])
-        self._layouts: list[tuple[int, ctypes.c_void_p]] = []
+        self._layouts: list[tuple[int, Layout]] = []
         first, b, *steps = kinds
         self._layouts.append((_SECOND_SOURCE, self._layout(b)))
         attributes = self._attributes(library, steps)
         try:
             self._primitive = Primitive(library, library.describe(
-                "binary", library.engine, _BINARY[first], self._array.handle, self._layout(b), self._array.handle,
-                attributes,
+                "binary", library.engine, _BINARY[first], self._array.handle, self._layout(b).handle,
+                self._array.handle, attributes,
             ))  # fmt: skip
         finally:
             library.quick.dnnl_primitive_attr_destroy(attributes)
 
-    def _layout(self, is_array: bool) -> ctypes.c_void_p:
-        return self._array.handle if is_array else self._number.handle
+    def _layout(self, is_array: bool) -> Layout:
+        return self._array if is_array else self._number
 
     def _attributes(self, library: Library, steps: Sequence[Any]) -> ctypes.c_void_p:
         """The attributes of a primitive that runs the steps behind its own operation."""
@@ -114,7 +114,7 @@ class _Chain:
                 check(quick.dnnl_post_ops_append_eltwise(after, _UNARY[step], ctypes.c_float(0), ctypes.c_float(0)))
                 number += 1
             elif step in _BINARY:
-                check(quick.dnnl_post_ops_append_binary(after, _BINARY[step], self._layout(operand)))
+                check(quick.dnnl_post_ops_append_binary(after, _BINARY[step], self._layout(operand).handle))
                 number += 1
                 self._layouts.append((_STEP_OPERAND * number | _SECOND_SOURCE, self._layout(operand)))
         check(quick.dnnl_primitive_attr_create(ctypes.byref(made)))
@@ -126,5 +126,5 @@ class _Chain:
     def __call__(self, target: Array, a: Array, operands: Sequence[Array]) -> None:
         """Runs the chain."""
         arguments = {kind: (layout, x) for (kind, layout), x in zip(self._layouts, operands)}
-        layout = self._array.handle
+        layout = self._array
         self._primitive({SOURCE: (layout, a), RESULT: (layout, target), **arguments})

@@ -22,7 +22,7 @@ from tfmini.numerics.onednn import (
 )
 from tfmini.numerics.windows import Array, Axes, scratch
 
-_BYTES, _FLOAT32 = np.dtype(np.uint8), np.dtype(np.float32)
+_FLOAT32 = np.dtype(np.float32)
 _MOST_SHAPES = 256
 
 
@@ -75,18 +75,17 @@ class _MaxPooling:
             library.attributes,
         ))  # fmt: skip
         self._places = self._forward.layout(WORKSPACE)
-        self._places_bytes = library.bytes_of(self._places)
 
     def gradient(self, image: Array, grad: Array) -> Array:
         """See `max_gradient`."""
-        places = (self._places, scratch("oneDNN places", (self._places_bytes,), _BYTES))
+        places = (self._places, scratch("oneDNN places", (self._places.nbytes,), self._places.dtype))
         maxima = scratch("oneDNN maxima", self._result_shape, _FLOAT32)
         result = np.empty(image.shape, np.float32)
         self._forward({
-            SOURCE: (self._image.handle, image), RESULT: (self._result.handle, maxima), WORKSPACE: places,
+            SOURCE: (self._image, image), RESULT: (self._result, maxima), WORKSPACE: places,
         })  # fmt: skip
         self._backward({
-            RESULT_GRADIENT: (self._result.handle, grad), SOURCE_GRADIENT: (self._image.handle, result),
+            RESULT_GRADIENT: (self._result, grad), SOURCE_GRADIENT: (self._image, result),
             WORKSPACE: places,
         })  # fmt: skip
         return result

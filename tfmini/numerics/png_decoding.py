@@ -1,10 +1,15 @@
-"""Decodes the usual PNG files without a library: not interlaced, 8 or 16 bits per sample."""
+"""Decodes PNG files as libpng does for TensorFlow.
+
+The chunks and their checksums are read here, so that the image's size is known before memory is taken and nothing but
+the pixels reaches Pillow. Pillow, which is slow to import, is imported by the first image.
+"""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,49 +20,149 @@ Array = np.ndarray[Any, Any]
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LARGEST_SIDE, _MOST_PIXELS = 1 << 27, 1 << 29  # less than these, as in TensorFlow
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # per pixel, by colour type
+_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # bits, by colour type
+_PALETTE = 3  # the colour type
+_CRITICAL = {b"IHDR", b"PLTE", b"IDAT", b"IEND"}  # a decoder must refuse others whose name starts with a capital
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))  # Adam7
+# Red's, green's and blue's share of grey in units of 2**-15, by libpng's rounding of 0.299 and 0.587.
+_GREY = np.array([9797, 19234, 3737], np.uint32)
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-def decode(data: bytes) -> Array | None:
-    """The pixels (rows, columns, channels) of uint8 or uint16; None for a form that is not supported.
+class _File(NamedTuple):
+    """What a PNG file holds: its header's fields and the chunks that make the picture."""
+
+    width: int
+    height: int
+    bits: int
+    colour: int
+    interlaced: int
+    palette: bytes
+    transparency: bytes  # empty: none that counts
+    body: bytes
+
+
+def decode(data: bytes, channels: int = 0, wide: bool = False) -> Array:
+    """The pixels (rows, columns, channels) of uint8, or of uint16 if ``wide``.
+
+    Args:
+      channels: 0 for those of the file, or 1 to 4.
 
     Raises:
-      ValueError: when the data are not a PNG file.
+      ValueError: when the data are not a PNG file, or a checksum of a critical chunk does not match.
       ResourceExhaustedError: see `inflation.check_inflated`.
     """
-    if data[:8] != SIGNATURE:
+    file = _read(data)
+    samples = _samples(file)
+    pixels = _converted(file, samples, channels)
+    if wide:
+        return pixels if pixels.dtype == np.uint16 else pixels.astype(np.uint16) * 257  # the 8 bits, repeated
+    return pixels if pixels.dtype == np.uint8 else (pixels >> 8).astype(np.uint8)
+
+
+# ---- chunks -------------------------------------------------------------------------------------
+
+
+def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    """Names and contents up to IEND; optional chunks whose checksum is wrong are left out, as libpng does."""
+    at, found = len(SIGNATURE), []
+    while True:
+        if at + 12 > len(data):
+            raise ValueError("the file is cut short")
+        length, name = struct.unpack_from(">I4s", data, at)
+        end = at + 12 + length
+        if not (name.isalpha() and name.isascii()):
+            raise ValueError("a chunk has an invalid name")
+        if end > len(data):
+            raise ValueError(f"the chunk {name.decode()} is cut short")
+        sound = zlib.crc32(memoryview(data)[at + 4 : end - 4]) == int.from_bytes(data[end - 4 : end], "big")
+        if name[:1].isupper() and not (sound and name in _CRITICAL):
+            raise ValueError(f"the chunk {name.decode()} {'is unknown' if sound else 'has a wrong checksum'}")
+        if name == b"IEND":
+            return found
+        if sound:
+            found.append((name, data[at + 8 : end - 4]))
+        at = end
+
+
+def _read(data: bytes) -> _File:
+    if data[: len(SIGNATURE)] != SIGNATURE:
         raise ValueError("no PNG signature")
-    header: tuple[int, ...] = ()
-    palette, transparency, body = b"", b"", []
-    at = 8
-    while at + 8 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, at)
-        chunk = data[at + 8 : at + 8 + length]
-        at += length + 12
-        if kind == b"IHDR":
-            header = struct.unpack(">IIBBBBB", chunk)
-        elif kind == b"PLTE":
-            palette = chunk
-        elif kind == b"tRNS":
-            transparency = chunk
-        elif kind == b"IDAT":
-            body.append(chunk)
-    if not header or not body:
-        raise ValueError("the image is missing")
-    width, height, bits, colour, _, _, interlaced = header
-    if bits not in (8, 16) or interlaced or colour not in _SAMPLES or (transparency and colour != 3):
-        return None
+    chunks = _chunks(data)
+    names = [name for name, _ in chunks]
+    if names[:1] != [b"IHDR"] or names.count(b"IHDR") > 1 or len(chunks[0][1]) != 13 or b"IDAT" not in names:
+        raise ValueError("the header or the image is missing")
+    width, height, bits, colour, *methods, interlaced = struct.unpack(">IIBBBBB", chunks[0][1])
+    if bits not in _DEPTHS.get(colour, ()) or any(methods) or interlaced > 1:
+        raise ValueError(f"unknown form: {bits} bits of colour type {colour}")
     if not (0 < width < _LARGEST_SIDE and 0 < height < _LARGEST_SIDE and width * height < _MOST_PIXELS):
         raise ValueError(f"PNG size too large for int: {width} by {height}")
-    step = _SAMPLES[colour] * bits // 8
-    raw = _inflated(b"".join(body), height * (1 + width * step))
-    rows = _unfiltered(raw.reshape(height, -1), step)
-    pixels = rows.reshape(height, width, -1) if bits == 8 else rows.view(">u2").reshape(height, width, -1)
-    pixels = pixels.astype(np.uint8 if bits == 8 else np.uint16)
-    return _coloured(pixels[:, :, 0], palette, transparency) if colour == 3 else pixels
+    first = names.index(b"IDAT")
+    count = names.count(b"IDAT")
+    if names[first : first + count] != [b"IDAT"] * count:
+        raise ValueError("the image's chunks do not follow one another")
+    palette = _palette(chunks, first, bits) if colour == _PALETTE else b""
+    transparency = _transparency(chunks[:first], colour, len(palette) // 3)
+    return _File(
+        width, height, bits, colour, interlaced, palette, transparency,
+        b"".join(content for _, content in chunks[first : first + count]),
+    )  # fmt: skip
 
 
-def _inflated(body: bytes, size: int) -> Array:
-    """The bytes of all lines. What follows them in the file is not inflated."""
+def _palette(chunks: list[tuple[bytes, bytes]], first: int, bits: int) -> bytes:
+    found = [i for i, (name, _) in enumerate(chunks) if name == b"PLTE"]
+    palette = chunks[found[0]][1] if len(found) == 1 and found[0] < first else b""
+    if not palette or len(palette) % 3 or len(palette) > 3 * 256:
+        raise ValueError("the palette is missing or wrong")
+    return palette[: 3 << bits]
+
+
+def _transparency(before: list[tuple[bytes, bytes]], colour: int, colours: int) -> bytes:
+    """The chunk tRNS, if it stands and has the length that count."""
+    names = [name for name, _ in before]
+    content = before[names.index(b"tRNS")][1] if b"tRNS" in names else b""
+    if colour == _PALETTE:
+        late = b"tRNS" in names and names.index(b"tRNS") > names.index(b"PLTE")
+        return content if late and len(content) <= colours else b""
+    return content if len(content) == {0: 2, 2: 6}.get(colour) else b""
+
+
+# ---- samples ------------------------------------------------------------------------------------
+
+
+def _samples(file: _File) -> Array:
+    """The file's own samples, (rows, columns, samples) of uint8 or uint16; fewer than 8 bits are not scaled."""
+    body = _inflated(file.body, sum(_pass_sizes(file)))
+    count = _SAMPLES[file.colour]
+
+    def unfiltered(mode: str, raw_mode: str) -> Array:
+        image = import_module("PIL.Image").frombytes(
+            mode, (file.width, file.height), body, "zip", raw_mode, file.interlaced
+        )
+        return np.asarray(image).reshape(file.height, file.width, -1)
+
+    if file.bits < 8:
+        return unfiltered("P", f"P;{file.bits}")
+    if file.bits == 8:
+        return unfiltered(_MODES[count], _MODES[count])
+    if count <= 2:  # as many bytes as 2 or 4 samples of 8 bits
+        return unfiltered(_MODES[2 * count], _MODES[2 * count]).view(">u2").astype(np.uint16)
+    mode = _MODES[count]  # Pillow keeps one byte of each sample: ask for each
+    return unfiltered(mode, f"{mode};16B").astype(np.uint16) << 8 | unfiltered(mode, f"{mode};16L")
+
+
+def _pass_sizes(file: _File) -> list[int]:
+    """The bytes of each pass over the image; a picture that is not interlaced has one."""
+    sizes = []
+    for x, y, across, down in _PASSES if file.interlaced else ((0, 0, 1, 1),):
+        columns, rows = -(-(file.width - x) // across), -(-(file.height - y) // down)
+        line = 1 + (columns * file.bits * _SAMPLES[file.colour] + 7) // 8
+        sizes.append(rows * line if rows > 0 and columns > 0 else 0)
+    return sizes
+
+
+def _inflated(body: bytes, size: int) -> bytes:
+    """All lines, as a zlib stream that is not compressed. What follows them in the file is not inflated."""
     check_inflated(size, f"A PNG image of {len(body)} compressed bytes")
     decoder = zlib.decompressobj()
     try:
@@ -66,53 +171,44 @@ def _inflated(body: bytes, size: int) -> Array:
         raise ValueError(str(error)) from error
     if len(found) < size or (len(found) == size and not decoder.eof):
         raise ValueError("the image is cut short")
-    return np.frombuffer(found, np.uint8, size)
+    return zlib.compress(found[:size], 0)
 
 
-def _coloured(indices: Array, palette: bytes, transparency: bytes) -> Array:
-    table = np.frombuffer(palette, np.uint8).reshape(-1, 3)
-    if transparency:
-        alpha = np.full((len(table), 1), 255, np.uint8)
-        alpha[: len(transparency), 0] = np.frombuffer(transparency, np.uint8)
-        table = np.concatenate([table, alpha], axis=1)
-    if indices.size and indices.max() >= len(table):
-        raise ValueError("a colour is not in the palette")
-    return table[indices]
+# ---- channels -----------------------------------------------------------------------------------
 
 
-def _unfiltered(lines: Array, step: int) -> Array:
-    """Undoes the prediction of each line from its neighbours; the first byte of a line says which."""
-    height, width = lines.shape[0], lines.shape[1] - 1
-    result = np.zeros((height, width), np.uint8)
-    above = np.zeros(width, np.uint8)
-    for row in range(height):
-        kind, line = int(lines[row, 0]), lines[row, 1:]
-        if kind == 0:
-            result[row] = line
-        elif kind == 1:
-            sums = line.reshape(-1, step).cumsum(axis=0, dtype=np.uint8)
-            result[row] = sums.reshape(-1)
-        elif kind == 2:
-            result[row] = line + above
-        elif kind in (3, 4):
-            _predict(result[row], line, above, step, kind == 4)
-        else:
-            raise ValueError(f"unknown filter {kind}")
-        above = result[row]
-    return result
+def _converted(file: _File, samples: Array, channels: int) -> Array:
+    """The samples as so many channels."""
+    colours, own_alpha = _colours(file, samples)
+    channels = channels or colours.shape[2] + (own_alpha is not None and file.colour in (_PALETTE, 4, 6))
+    if channels >= 3 and colours.shape[2] == 1:
+        colours = np.repeat(colours, 3, axis=2)
+    elif channels < 3 and colours.shape[2] == 3:
+        wide = np.uint32(0 if colours.dtype == np.uint8 else 1 << 14)
+        for i, share in enumerate(_GREY):
+            wide = wide + colours[:, :, i] * share
+        colours = (wide >> 15).astype(colours.dtype)[:, :, None]
+    if channels in (1, 3):
+        return colours
+    # Where the file has no alpha TensorFlow fills in the file's largest sample, which is 15 for one of 4 bits.
+    filled = np.full((*colours.shape[:2], 1), (1 << file.bits) - 1, colours.dtype)
+    return np.concatenate([colours, filled if own_alpha is None else own_alpha], axis=2)
 
 
-def _predict(out: Array, line: Array, above: Array, step: int, paeth: bool) -> None:
-    """Undoes the two filters that predict from the pixel to the left, pixel by pixel."""
-    found, up = out.tolist(), above.tolist()
-    for i, value in enumerate(line.tolist()):
-        left = found[i - step] if i >= step else 0
-        if not paeth:
-            found[i] = (value + (left + up[i]) // 2) & 255
-            continue
-        corner = up[i - step] if i >= step else 0
-        guess = left + up[i] - corner
-        distances = (abs(guess - left), abs(guess - up[i]), abs(guess - corner))
-        nearest = (left, up[i], corner)[distances.index(min(distances))]
-        found[i] = (value + nearest) & 255
-    out[:] = found
+def _colours(file: _File, samples: Array) -> tuple[Array, Array | None]:
+    """Grey or red, green and blue, and the alpha that the file gives (or None)."""
+    if file.colour == _PALETTE:
+        table = np.zeros((256, 4), np.uint8)  # a colour that is not in the palette is black, as in libpng
+        table[:, 3] = 255
+        table[: len(file.palette) // 3, :3] = np.frombuffer(file.palette, np.uint8).reshape(-1, 3)
+        table[: len(file.transparency), 3] = np.frombuffer(file.transparency, np.uint8)
+        looked_up = table[samples[:, :, 0]]
+        return looked_up[:, :, :3], looked_up[:, :, 3:] if file.transparency else None
+    if file.colour in (4, 6):
+        return samples[:, :, :-1], samples[:, :, -1:]
+    full = 65535 if file.bits == 16 else 255
+    alpha = None
+    if file.transparency:
+        key = np.frombuffer(file.transparency, ">u2") & ((1 << file.bits) - 1)
+        alpha = np.where((samples == key).all(axis=2, keepdims=True), 0, full).astype(samples.dtype)
+    return (samples * np.uint8(full // ((1 << file.bits) - 1)) if file.bits < 8 else samples), alpha

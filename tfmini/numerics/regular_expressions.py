@@ -1,7 +1,7 @@
 """Regular expressions of TensorFlow's string ops: RE2's syntax and its rules for replacing.
 
-The binding ``google-re2`` (the extra ``tfmini[regex]``) is used where it is installed. Without it Python's ``re``
-serves: it treats text as bytes, and refuses patterns in the syntax that only one of the two has.
+RE2 takes time that is linear in the text, whatever the pattern: Python's ``re`` can take for ever, with the interpreter
+held, so it never sees a pattern of a graph. RE2 is imported by the first pattern.
 """
 
 from __future__ import annotations
@@ -9,10 +9,6 @@ from __future__ import annotations
 import functools
 import re
 from typing import Any
-
-# What RE2 has and Python's re does not: Unicode classes, POSIX classes, quoted text, other escapes and flags.
-_ONLY_RE2 = re.compile(rb"\\[pPCQz]|\\x\{|\[\[?\^?\[?:[\^a-z]+:\]|\(\?[a-z]*U")
-_ONLY_PYTHON = re.compile(rb"\(\?<?[=!]|\(\?P=|\(\?\(|\\[1-9]")
 
 
 class PatternError(ValueError):
@@ -24,46 +20,17 @@ def compiled(pattern: bytes) -> Any:
     """The pattern as an object with `search`, `fullmatch` and ``groups``.
 
     Raises:
-      PatternError: it is wrong, or needs RE2.
+      PatternError: it is wrong.
     """
-    engine = _engine()
-    if engine is not None:
-        options = engine.Options()
-        options.log_errors = False
-        try:
-            return engine.compile(pattern, options)
-        except engine.error as error:
-            reason = error.args[0] if error.args else b""
-            raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
-    plain = pattern.replace(b"\\\\", b"")  # behind an escaped backslash begins no escape
-    if _ONLY_RE2.search(plain):
-        raise PatternError("it needs RE2's syntax: pip install google-re2 (or tfmini[regex])")
-    if _ONLY_PYTHON.search(plain):
-        raise PatternError("RE2's syntax has no look-around and no back-references")
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return re.compile(_with_ends(pattern))
-    except re.error as error:
-        raise PatternError(str(error)) from None
-
-
-_DOLLAR = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\$", re.DOTALL)
-_MULTILINE = re.compile(rb"\(\?[a-zA-Z]*m")
-
-
-def _with_ends(pattern: bytes) -> bytes:
-    r"""The pattern with ``\Z`` for ``$``, which in Python also matches before a newline at the end."""
-    if _MULTILINE.search(pattern):
-        return pattern
-    return _DOLLAR.sub(lambda match: rb"\Z" if match[0] == b"$" else match[0], pattern)
-
-
-@functools.cache
-def _engine() -> Any:
-    try:
-        import re2
-    except ImportError:
-        return None
-    return re2
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else b""
+        raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
 
 
 def replaced(pattern: Any, text: bytes, rewrite: bytes, everywhere: bool) -> bytes:
@@ -108,6 +75,6 @@ def _expanded(pieces: list[bytes], match: Any) -> bytes:
 
 def _width(text: bytes, at: int) -> int:
     """The bytes of the UTF-8 character at a place; at least 1."""
-    if at >= len(text) or text[at] < 0xC0 or _engine() is None:
+    if at >= len(text) or text[at] < 0xC0:
         return 1
     return 2 if text[at] < 0xE0 else 3 if text[at] < 0xF0 else 4

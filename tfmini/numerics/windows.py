@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tfmini.machine_memory import check_room
 from tfmini.shapes import RawShape
 
 Array = np.ndarray[Any, Any]
@@ -110,8 +111,14 @@ def window_axis(
     """Places the windows along an axis.
 
     Raises:
-      ValueError: when the window does not fit, in TF's words.
+      ValueError: when the window does not fit, in TF's words, or a size is negative, a step none. The views of
+        `patches` and the strides of oneDNN would lead out of the array.
     """
+    if size < 0 or min(window, stride, dilation) < 1 or min(explicit) < 0:
+        raise ValueError(
+            f"A window of {window} with stride {stride}, dilation {dilation} and padding {tuple(explicit)} over a size"
+            f" of {size}: window, stride and dilation must be positive, size and padding not negative"
+        )
     reach = (window - 1) * dilation + 1
     if padding == b"SAME":
         out = -(-size // stride)
@@ -195,6 +202,7 @@ def padded(image: Array, axes: Axes, fill: Any = 0, keep: bool = False) -> Array
     if not axes.border:
         return image
     shape = (image.shape[0], *axes.full, image.shape[-1])
+    check_room(shape, image.itemsize)
     result = np.empty(shape, image.dtype) if keep else scratch("padded", shape, image.dtype)
     for index in axes.border:
         result[index] = fill
@@ -203,7 +211,13 @@ def padded(image: Array, axes: Axes, fill: Any = 0, keep: bool = False) -> Array
 
 
 def patches(image: Array, axes: Axes) -> Array:
-    """A view (batch, *out sizes, *window sizes, channels) of an array with its border."""
+    """A view (batch, *out sizes, *window sizes, channels) of an array with its border.
+
+    Raises:
+      ValueError: for an array of another size. The view would show memory behind it.
+    """
+    if image.shape[1:-1] != axes.full:
+        raise ValueError(f"The windows are for images of {list(axes.full)}, not of {list(image.shape[1:-1])}")
     batch, *space, channels = image.strides
     steps = [stride * axis.stride for stride, axis in zip(space, axes)]
     holes = [stride * axis.dilation for stride, axis in zip(space, axes)]

@@ -87,13 +87,9 @@ def _outcome(attempt: Attempt) -> int:
 
 def _failure(error: BaseException) -> errors.OpError:
     """The error of a step whose attempt raised."""
-    if isinstance(error, errors.OpError):
-        return error
-    if isinstance(error, MemoryError):
-        return errors.ResourceExhaustedError.of(f"out of memory: {error}")
     if not isinstance(error, Exception):
         return errors.CancelledError.of(f"{type(error).__name__} interrupted the thread that was to answer this op.")
-    return errors.InternalError.of(f"{type(error).__name__}: {error}")
+    return errors.of_exception(error)
 
 
 class WaitingState:

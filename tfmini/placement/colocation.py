@@ -1,16 +1,17 @@
-"""Colocation: the groups of ops that must share a device, from reference edges and colocation attrs.
+"""Colocation: the groups of ops that must share a device, from edges that are no arrays and from colocation attrs.
 
 Only ops with such an edge or attr are in a `Group`. For all others one look-up of their type is enough. The smaller of
 two groups is merged into the larger one, so the total time is about linear.
 
 A reference or resource edge overrides the device request of its consumer, because state cannot leave its device; a
-reason records this. A colocation attr overrides no request: if two requests contradict each other, that is an error, or
-with soft placement the attr is ignored.
+reason records this. So does a variant edge (of a dataset, an optional), because no message can carry its value: the
+whole chain goes where the state at one of its ends is, such as an iterator. A colocation attr overrides no request: if
+two requests contradict each other, that is an error, or with soft placement the attr is ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tfmini import dtypes
@@ -29,12 +30,13 @@ GROUP_PREFIX = b"loc:@"
 class SignatureFacts:
     """Facts about an op type that follow from its declared inputs and outputs."""
 
-    takes_references: bool = False
+    takes_references: bool = False  # or resources or variants
     type_attrs: tuple[str, ...] = ()  # the type attrs of inputs: a node takes a resource if one of them is ``resource``
     holds_state: bool = False  # no input, one output, a reference or resource
     is_generator: bool = False  # no input, one output, not a reference
 
 
+_NO_ARRAYS = (dtypes.resource, dtypes.variant)
 _UNKNOWN_OP = SignatureFacts(type_attrs=(INPUT_TYPES,))
 
 
@@ -49,7 +51,7 @@ def facts_of(op_type: str) -> SignatureFacts:
     if sole is not None and sole.is_list:
         sole = None
     return SignatureFacts(
-        takes_references=any(a.is_ref or a.dtype is dtypes.resource for a in op_def.inputs),
+        takes_references=any(a.is_ref or a.dtype in _NO_ARRAYS for a in op_def.inputs),
         type_attrs=tuple(sorted(a for a in attrs if a is not None)),
         holds_state=sole is not None and (sole.is_ref or sole.dtype is dtypes.resource),
         is_generator=sole is not None and not sole.is_ref,
@@ -58,6 +60,10 @@ def facts_of(op_type: str) -> SignatureFacts:
 
 def _is_handle(dtype: dtypes.DType) -> bool:
     return dtype is dtypes.resource or dtype._is_ref_dtype
+
+
+def _is_tied(dtype: dtypes.DType) -> bool:
+    return dtype is dtypes.variant or _is_handle(dtype)
 
 
 @dataclass(eq=False)
@@ -161,7 +167,9 @@ class _Builder:
             elif known.type_attrs:
                 for attr in known.type_attrs:
                     value = attrs.get(attr)
-                    if value is dtypes.resource or (type(value) is list and any(map(_is_handle, value))):
+                    if value is dtypes.resource or value is dtypes.variant or (
+                        type(value) is list and any(map(_is_tied, value))
+                    ):
                         consumers.append(node)
                         break
         return consumers, grouped
@@ -187,12 +195,31 @@ class _Builder:
     # -------- reference edges
 
     def _follow_references(self, node: Node) -> None:
-        for (source, _), dtype in zip(node.inputs, input_dtypes(node)):
-            if (dtype is dtypes.resource or dtype._is_ref_dtype) and source in self.nodes:
+        tied = [(s, t) for (s, _), t in zip(node.inputs, input_dtypes(node)) if _is_tied(t) and s in self.nodes]
+        for source, dtype in tied:
+            if dtype is not dtypes.variant:
                 self._note(node.name, decision.reference(source))
                 self._tie(source, node.name)
+        for source, dtype in tied:  # afterwards, since state decides where they are
+            if dtype is dtypes.variant and not self._may_stay_apart(source, node.name):
+                self._note(node.name, decision.variant(source))
+                self._tie(source, node.name, decision.ignored_for_variant)
 
-    def _tie(self, source: str, consumer: str) -> None:
+    def _may_stay_apart(self, source: str, consumer: str) -> bool:
+        """Whether state on two devices of one task keeps both: a variant may cross there.
+
+        Raises:
+          InvalidArgumentError: the state is on two tasks.
+        """
+        holder, user = self._group(source), self._group(consumer)
+        if holder is user or not (holder.is_hard and user.is_hard):
+            return False
+        clash = _first_clash(holder.request, user.request)
+        if clash in _HARD_FIELDS:
+            raise _variant_conflict(holder, user, source, consumer)
+        return clash is not None
+
+    def _tie(self, source: str, consumer: str, ignored: Callable[[str, str], Reason] = decision.ignored) -> None:
         holder, user = self._group(source), self._group(consumer)
         if holder is user:
             return
@@ -205,7 +232,7 @@ class _Builder:
         else:
             winner, loser = (user, holder) if user.is_hard else (holder, user)
             for name in loser.asked_by:
-                self._note(name, decision.ignored(self.nodes[name].device, source))
+                self._note(name, ignored(self.nodes[name].device, source))
             request, asked = winner.request, winner.asked_by
         self._merge(holder, user, request, asked)
 
@@ -218,14 +245,14 @@ class _Builder:
             known = leaders.get(group_name)
             if known is None:
                 leader = self._leader(group_name, node)
-                known = leaders[group_name] = leader, decision.colocated(leader, group_name.decode())
+                known = leaders[group_name] = leader, decision.colocated(leader, group_name.decode(errors="replace"))
             leader, reason = known
             if leader != node.name:
                 self._note(node.name, self._join(leader, node, reason))
 
     def _leader(self, group_name: bytes, first: Node) -> str:
         """Returns the op that the group is named after, or ``first`` if that op is colocated with others itself."""
-        name = group_name[len(GROUP_PREFIX) :].decode()
+        name = group_name[len(GROUP_PREFIX) :].decode(errors="replace")
         owner = self.nodes.get(name)
         return name if owner is not None and "_class" not in owner.attrs else first.name
 
@@ -340,6 +367,18 @@ def _state_conflict(holder: Group, user: Group, source: str, consumer: str) -> I
         f"The devices were asked for by {', '.join(holder.asked_by)} and by {', '.join(user.asked_by)}; "
         f"state that "
         "one op uses together must be created on one device."
+    )
+    return _at(consumer, message)
+
+
+def _variant_conflict(holder: Group, user: Group, source: str, consumer: str) -> InvalidArgumentError:
+    asked = [f"{group.request.to_string()} (because of {', '.join(group.asked_by)})" for group in (holder, user)]
+    message = (
+        f"Cannot place '{consumer}' with '{source}', of which it takes a dataset, an optional or another value that is"
+        f" no array and cannot be sent to another task: '{source}' has to be on {asked[0]}, but '{consumer}' on"
+        f" {asked[1]}. A dataset goes where its iterator is, and so must the variables, tables and queues that its"
+        " functions use. Create these there, or use them on what the iterator's get_next() gives.\n\t"
+        f" [[{{{{node {consumer}}}}}]]"
     )
     return _at(consumer, message)
 

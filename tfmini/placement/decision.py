@@ -83,6 +83,17 @@ def ignored(request: str, other: str) -> Reason:
     )
 
 
+def variant(other: str) -> Reason:
+    """The op takes a value that is no array, which cannot leave its task."""
+    return Reason(REFERENCE, f"takes a value of {other} that cannot be sent, such as a dataset", other)
+
+
+def ignored_for_variant(request: str, other: str) -> Reason:
+    """The op makes or takes a value that is no array, and its own request contradicts the place of the others."""
+    text = f"its own request '{request}' is ignored: values that cannot be sent join it with {other}"
+    return Reason(IGNORED, text, other)
+
+
 def set_apart(other: str, own: str, others: str) -> Reason:
     """With soft placement a colocation attr is ignored, because the requests contradict each other."""
     text = f"not colocated with {other}, as soft placement allows: '{own}' and '{others}' contradict each other"

@@ -23,7 +23,7 @@ class ColocationLeaders:
     def of(self, nodes: Iterable[Node]) -> list[str]:
         """The names of the ops that lead the groups of nodes: the first member, and the op of the name."""
         own = dict.fromkeys(group for node in nodes for group in _groups(node))
-        named = [group[len(GROUP_PREFIX) :].decode() for group in own]
+        named = [group[len(GROUP_PREFIX) :].decode(errors="replace") for group in own]
         return [*(self._first[group] for group in own if group in self._first), *named]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.devices import parse
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.frames import has_flow
 from tfmini.graph.liveness import uncertain_values
@@ -187,9 +188,22 @@ class _Cutter:
 
     def _carry_tensor(self, source: Endpoint, src: str, dst: str) -> str:
         dtype = output_dtypes(self.nodes[source[0]])[source[1]].base_dtype
+        if dtype in (dtypes.variant, dtypes.resource) and parse(src).task_name != parse(dst).task_name:
+            raise self._cannot_be_sent(source, src, dst)
         send, recv = self._send_recv(source, source, dtype, src, dst)
         self.result.pairs.append(Pair(source, src, dst, send, recv, dtype))
         return recv
+
+    def _cannot_be_sent(self, source: Endpoint, src: str, dst: str) -> InvalidArgumentError:
+        users = (n for n in self.nodes.values() if source in n.inputs and self.device_of[n.name] == dst)
+        user = next((f"'{n.name}'" for n in users if n.op != "_Send"), "a fetch")
+        error = InvalidArgumentError.of(
+            f"{user} on {dst} takes a value of '{source[0]}' on {src} that is no array (a handle, a dataset, an"
+            " optional) and cannot be sent to another task. Put both on one device, or send the arrays that it gives"
+            f" there.\n\t [[{{{{node {source[0]}}}}}]]"
+        )
+        error.node_name = source[0]
+        return error
 
     def _carry_control(self, source: Endpoint, src: str, dst: str) -> str:
         name = source[0]

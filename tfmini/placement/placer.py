@@ -64,6 +64,7 @@ def place(
     default_device: str,
     soft_placement: bool = False,
     assigned: Mapping[str, str] | None = None,
+    hidden: Sequence[str] = (),
 ) -> Placement:
     """Places a whole graph.
 
@@ -73,11 +74,12 @@ def place(
       default_device: full name of the master's device. Devices of its task are preferred.
       soft_placement: use another device of the same task if the requested type or number does not exist.
       assigned: the devices of ops that were placed earlier. These ops keep them, and their groups get the same.
+      hidden: the names of devices of the cluster that the session's filters leave out, for messages.
 
     Raises:
       InvalidArgumentError: a request cannot be met, two contradict each other, or an op has no kernel.
     """
-    return _Placer(nodes, devices, default_device, soft_placement, assigned or {}).run()
+    return _Placer(nodes, devices, default_device, soft_placement, assigned or {}, hidden).run()
 
 
 class _Placer:
@@ -88,9 +90,11 @@ class _Placer:
         default_device: str,
         soft: bool,
         assigned: Mapping[str, str],
+        hidden: Sequence[str],
     ) -> None:
         self.nodes = nodes
         self.soft = soft
+        self.hidden = hidden
         self.assigned = assigned
         self.home = parse(default_device)
         self.devices = [(parse(device.name), device.name) for device in sorted(devices, key=self._preference)]
@@ -133,7 +137,7 @@ class _Placer:
         request = requested(node)
         found, fallback = self._search(request, self._types_of(node))
         if not found:
-            raise refusal.no_device(node, request, request, self._names(), self._fits(request))
+            raise refusal.no_device(node, request, request, self._names(), self._fits(request), self.hidden)
         chosen = self._free[node.op, node.device] = Decision(
             found[0], self._own_reasons(node, found[0], fallback)
         )
@@ -221,7 +225,7 @@ class _Placer:
         if not found:
             blamed = self._blamed(group)
             raise refusal.no_device(
-                blamed, requested(blamed), group.request, self._names(), self._fits(group.request)
+                blamed, requested(blamed), group.request, self._names(), self._fits(group.request), self.hidden
             )
         origin = [decision.explicit_of(name, self.nodes[name].device) for name in group.asked_by]
         if fallback:

@@ -20,6 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
 from tfmini.devices import merge_device
 from tfmini.graph.traits import ops_with
 
@@ -51,6 +52,8 @@ class Plan:
     predicted: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.tasks, int) or self.tasks < 1 or not isinstance(self.job, str):
+            raise ValueError(f"The plan must be for a positive number of tasks of a job, not {self.tasks!r}.")
         for kind in ("variables", "ops"):
             for name, task in getattr(self, kind).items():
                 if not isinstance(task, int) or not 0 <= task < self.tasks:
@@ -122,13 +125,9 @@ def plan(path: str | PathLike[str]) -> Plan:
       OSError: the file cannot be read.
       ValueError: it is no plan, or contradicts itself.
     """
-    try:
+    with errors.reading(f"{path} is not JSON", ValueError, "A plan is written by `tfmini place`."):
         found = json.loads(Path(path).read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}. A plan is written by `tfmini place`.") from None
     if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
         raise ValueError(f'{path} is no plan: it lacks "format": "{_FORMAT}". A plan is written by `tfmini place`.')
-    try:
+    with errors.reading(f"{path} is not valid", ValueError, also_own=True):
         return Plan(**found)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is not valid: {error}") from None

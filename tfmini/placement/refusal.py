@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.devices import ParsedDevice, parse
+from tfmini.devices import ParsedDevice, matches, parse
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
@@ -13,7 +13,12 @@ from tfmini.graph.registry import KERNELS
 
 
 def no_device(
-    node: Node, own: ParsedDevice, request: ParsedDevice, available: Sequence[str], fitting: Sequence[str]
+    node: Node,
+    own: ParsedDevice,
+    request: ParsedDevice,
+    available: Sequence[str],
+    fitting: Sequence[str],
+    hidden: Sequence[str],
 ) -> InvalidArgumentError:
     """Makes the error for a request that no device meets.
 
@@ -23,6 +28,7 @@ def no_device(
       request: the request of its group.
       available: all devices.
       fitting: the devices that match the request but have no kernel for the op.
+      hidden: devices of the cluster that the session's filters leave out.
     """
     if fitting:
         reason = _no_kernel_there(node, request)
@@ -41,7 +47,7 @@ def no_device(
             f"incompatible "
             f"device '{request.to_string()}'. All available devices [{', '.join(available)}]. "
         )
-    return _cannot_assign(node, reason + _remedy(request, available))
+    return _cannot_assign(node, reason + (_filtered(request, hidden) or _remedy(request, available)))
 
 
 def no_kernel(node: Node, registered: Sequence[str]) -> InvalidArgumentError:
@@ -83,13 +89,24 @@ def _no_kernel_there(node: Node, request: ParsedDevice) -> str:
     )
 
 
+def _filtered(request: ParsedDevice, hidden: Sequence[str]) -> str:
+    """A sentence about a device that is there, but not for this session; "" if there is none."""
+    found = next((name for name in hidden if matches(request, parse(name))), None)
+    if found is None:
+        return ""
+    return (
+        f" The cluster has {found}, but the device_filters of this session's ConfigProto, or of its server's, leave it"
+        " out. Add its task to them, or place the op on a device that passes."
+    )
+
+
 def _remedy(request: ParsedDevice, available: Sequence[str]) -> str:
     jobs = {parse(name).job for name in available}
     if request.job is not None and request.job not in jobs and jobs == {"localhost"}:
         return (
             f" This graph is pinned to a cluster device ({request.to_string()}) but runs in a local "
-            f"Session; pass a "
-            "server's target: tf.Session(server.target)."
+            f"Session; pass a server's target: tf.Session(server.target). If the graph was imported to run it here,"
+            " import it by tf.train.import_meta_graph(..., clear_devices=True)."
         )
     if request.device_type not in (None, "CPU"):
         return (

@@ -2,7 +2,8 @@
 
 A cluster engine may start a task again on another host. The others know its name, ``/job:ps/task:0``, from the
 ClusterSpec, and look up its address here whenever they connect. ``TFMINI_ADDRESSES`` names the directory. All tasks
-must see it, or an agent on each host keeps a copy. A task that is not in the book is at its address in the ClusterSpec.
+must see it, or an agent on each host keeps a copy. Other users must not be able to write it (`tfmini.trusted_files`).
+A task that is not in the book is at its address in the ClusterSpec.
 
 An entry also has the task's incarnation: an address may belong to a task of another cluster by now, and an old
 incarnation of the task may still run where nobody expects it.
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.rpc.addresses import parse_address
+from tfmini.trusted_files import make_folder, open_trusted, write_trusted
 
 _log = logging.getLogger("tfmini.rpc")
 
@@ -52,11 +54,11 @@ class AddressBook:
         """The entry of a task by its full name; None if there is none that can be used."""
         path = self._path(task)
         try:
-            with open(path, encoding="utf-8") as file:
+            with open_trusted(path) as file, errors.reading("It is no entry", ValueError):
                 return _entry(json.loads(file.read(_LARGEST)), task)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, errors.InvalidArgumentError) as error:
+        except (OSError, ValueError, errors.OpError) as error:  # who looks for the task is a thread of the runtime
             _log.warning("The entry %s of the address book cannot be used: %s", path, error)
             return None
 
@@ -65,14 +67,13 @@ class AddressBook:
 
         Raises:
           errors.FailedPreconditionError: the directory cannot be written.
+          errors.PermissionDeniedError: other users can write the directory, or a folder above it.
         """
         path = self._path(task)
         written = {"task": task, "addresses": list(entry.addresses), "incarnation": f"{entry.incarnation:016x}"}
         try:
-            os.makedirs(self.directory, exist_ok=True)
-            with open(temporary := f"{path}.{entry.incarnation:016x}", "w", encoding="utf-8") as file:
-                json.dump(written, file)
-            os.replace(temporary, path)
+            make_folder(self.directory)
+            write_trusted(path, json.dumps(written).encode(), 0o644)
         except OSError as error:
             raise errors.FailedPreconditionError.of(
                 f"{task} cannot write its address to {path}: {error.strerror}. {ADDRESSES_ENV} must name a directory "

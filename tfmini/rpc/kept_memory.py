@@ -8,23 +8,11 @@ the system, so a process that rests holds nothing.
 from __future__ import annotations
 
 import functools
-import os
+
+from tfmini.machine_memory import machine_memory
 
 KEEP_S = 10.0  # seconds; memory that is idle for so long is given back, after twice as long at the latest
 _AT_MOST_OF_SMALL = 2 << 30  # bytes, where they are a quarter of the machine's memory at most
-_LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def machine_memory() -> int:
-    """Returns the bytes of memory that this process's machine or container has."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in _LIMIT_FILES:
-        try:
-            with open(path) as file:
-                found = min(found, int(file.read()))
-        except (OSError, ValueError):  # another version of cgroups; "max": no limit
-            continue
-    return found
 
 
 @functools.cache

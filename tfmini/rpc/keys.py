@@ -13,14 +13,16 @@ import contextlib
 import dataclasses
 import logging
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import zmq
 import zmq.auth
 
 from tfmini import errors
+from tfmini.printable import printable
+from tfmini.trusted_files import make_folder, open_trusted, problem_of
 
 _log = logging.getLogger("tfmini.rpc")
 
@@ -39,7 +41,7 @@ class AdmittedKeys:
 
     def __init__(self, path: str = "") -> None:
         self.path = path
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: tuple[Any, ...] = ()
         self._version = 0
         self._keys: dict[bytes, str] = {}  # with their names
 
@@ -49,9 +51,12 @@ class AdmittedKeys:
             found = os.stat(self.path) if self.path else None
         except OSError:
             found = None
-        stamp = () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+        stamp: tuple[Any, ...] = ()
+        if found is not None:  # a folder on the way may have been opened to others, or closed, since
+            problem = problem_of(self.path, found)
+            stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid, problem)
         if stamp != self._stamp:
-            self._stamp, self._keys = stamp, self._read(found)
+            self._stamp, self._keys = stamp, self._read() if stamp else {}
             self._version += 1
         return self._version
 
@@ -63,15 +68,13 @@ class AdmittedKeys:
         """The name that the file gives a key, or ""."""
         return self._keys.get(public, "")
 
-    def _read(self, found: os.stat_result | None) -> dict[bytes, str]:
-        if found is None:
-            return {}
-        if found.st_mode & 0o022:
-            _log.error("%s is ignored, because other users can change it; run: chmod 600 %s", self.path, self.path)
-            return {}
+    def _read(self) -> dict[bytes, str]:
         try:
-            with open(self.path, "rb") as file:
+            with open_trusted(self.path) as file:
                 words = [line.split() for line in file if not line.lstrip().startswith(b"#")]
+        except errors.PermissionDeniedError as error:
+            _log.error("The list of admitted keys is ignored, because others may have written it. %s", error.message)
+            return {}
         except OSError as error:
             _log.error("The list of admitted keys cannot be read, so it is empty: %s", error)
             return {}
@@ -119,8 +122,9 @@ def generate_keys(directory: str, name: str = "tfmini", server: bytes = b"") -> 
     Raises:
       FileExistsError: there is one of that name.
       OSError: the directory cannot be written.
+      errors.PermissionDeniedError: other users can write the directory, or a folder above it.
     """
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    make_folder(directory)
     secret = os.path.join(directory, name + _SECRET_SUFFIX)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=directory) as private:
         metadata = {"server-key": f'"{server.decode()}"'} if server else None
@@ -150,12 +154,14 @@ def load_keys(secret_file: str) -> Keys:
 
     Raises:
       errors.NotFoundError: there is no such file.
-      errors.PermissionDeniedError: other users can read it, or this one cannot.
+      errors.PermissionDeniedError: other users can read it or may have written it, or this one cannot read it.
       errors.InvalidArgumentError: it holds no secret key.
     """
     try:
-        mode = os.stat(secret_file).st_mode
-        values = _read_values(secret_file)
+        with open_trusted(secret_file, private=True) as file:
+            values = _values(file)
+    except errors.PermissionDeniedError as error:
+        raise errors.PermissionDeniedError.of(f"The key file {secret_file!r} is not used. {error.message}") from None
     except PermissionError as error:
         raise errors.PermissionDeniedError.of(f"The key file {secret_file!r} cannot be read: {error}.") from error
     except OSError as error:
@@ -163,20 +169,15 @@ def load_keys(secret_file: str) -> Keys:
             f"There is no key file {secret_file!r} ({error.strerror}). Correct the path ({KEYS_ENV}, if that names it),"
             " or make a key by `tfmini keys DIRECTORY`."
         ) from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise errors.PermissionDeniedError.of(
-            f"Other users can read the key file {secret_file!r}; run: chmod 600 {secret_file}"
-        )
     public, secret, server = (values.get(name, b"") for name in (b"public-key", b"secret-key", b"server-key"))
     if {len(public), len(secret), len(server or public)} != {_KEY_LENGTH}:
         raise errors.InvalidArgumentError.of(f"{secret_file!r} is not a key file with a public and a secret key.")
     return Keys(public, secret, server, secret_file, AdmittedKeys(admitted_file(secret_file)))
 
 
-def _read_values(path: str) -> dict[bytes, bytes]:
+def _values(file: BinaryIO) -> dict[bytes, bytes]:
     """The lines ``name = "value"`` of a certificate."""
-    with open(path, "rb") as file:
-        lines = [line.partition(b"=") for line in file if not line.startswith(b"#")]
+    lines = [line.partition(b"=") for line in file if not line.startswith(b"#")]
     return {name.strip(): value.strip(b" \t\r\n'\"") for name, equals, value in lines if equals}
 
 
@@ -190,11 +191,14 @@ def admit(secret_file: str, public: bytes, name: str) -> None:
 
     Raises:
       OSError: the list cannot be written.
+      errors.PermissionDeniedError: others may have written the list that is there.
     """
     path = admitted_file(secret_file)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(b"%s  %s\n" % (public, name.encode()))
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb", buffering=0) as file:
+        if problem := problem_of(path, os.fstat(fd)):
+            raise errors.PermissionDeniedError.of(problem)
+        file.write(b"%s  %s\n" % (public, printable(name).encode()))
 
 
 def user_key_file() -> str:
@@ -216,16 +220,17 @@ def user_keys() -> Keys:
         if not os.path.isabs(path):
             raise FileNotFoundError("this user has no home directory")
         if not os.path.exists(path):
-            generate_keys(os.path.dirname(path))
-            _log.info("made the key of this user: %s", path)
-    except FileExistsError:  # another process was faster
-        pass
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                generate_keys(os.path.dirname(path))
+                _log.info("made the key of this user: %s", path)
+        return load_keys(path)
+    except errors.PermissionDeniedError as error:
+        raise errors.PermissionDeniedError.of(f"{error.message} Or choose another key. {_REMEDIES}") from None
     except OSError as error:
         raise errors.FailedPreconditionError.of(
             f"The key of this user cannot be made at {path!r}: {error}. By it, servers and clients of a user admit each"
             f" other and no one else. {_REMEDIES}"
         ) from error
-    return load_keys(path)
 
 
 def own_keys(insecure: bool | None = None) -> Keys | None:

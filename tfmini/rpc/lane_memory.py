@@ -47,8 +47,11 @@ class LaneMemory:
         self._pool = BlockPool(on_shed=self._on_shed)
         self._cache = BlockCache(self._on_free)
         self._computed = PartMemory(self._pool, self._on_unused)
+        # Whether a call of `_return_blocks` or `_age` is to come, and its timer. The call may come before the timer is
+        # noted: so the timer alone would not tell.
+        self._is_returning = self._is_ageing = False
         self._timer: Any = None
-        self._ageing: Any = None  # the timer of `_age`, while there are idle blocks
+        self._ageing: Any = None
         self._closed = False
         self._freed_bytes = 0  # since the last notes, about: threads may miss each other's
         self.notes: collections.deque[int] = collections.deque()
@@ -140,8 +143,8 @@ class LaneMemory:
             if len(message) != PLACE.size or len(fds) != 1:
                 raise ValueError("the descriptor of a shared memory block is missing")
             self._cache.add(PLACE.unpack(message)[0], fds[0])
-        if self._timer is None:
-            self._timer = self._reactor.call_later(_FREE_TICK_S, self._return_blocks, _FREE_TICK_S)
+        if not self._is_returning:
+            self._return_later(_FREE_TICK_S)
         return self._cache.borrow(block_id)
 
     def read_notes(self, notes: Sequence[int]) -> None:
@@ -162,14 +165,18 @@ class LaneMemory:
 
     def _give_back(self, block_id: int) -> None:
         self.notes.extend(dropped | FLAG for dropped in self._pool.give_back(block_id))
-        if self._ageing is None and not self._closed:
-            self._ageing = self._reactor.call_later(KEEP_S, self._age)
+        if not self._is_ageing and not self._closed:
+            self._age_later()
+
+    def _age_later(self) -> None:
+        self._is_ageing = True
+        self._ageing = self._reactor.call_later(KEEP_S, self._age)
 
     def _age(self) -> None:
         """Gives back what no message uses any more, as long as there is something to give back."""
-        self._ageing = None
+        self._is_ageing = False
         if self._pool.age() and not self._closed:
-            self._ageing = self._reactor.call_later(KEEP_S, self._age)
+            self._age_later()
 
     def _on_free(self, block_id: int, nbytes: int) -> None:
         """Notes that the last view of a transfer is gone. See `BlockCache`: this must not lock."""
@@ -195,11 +202,14 @@ class LaneMemory:
 
     def _return_blocks(self, delay: float) -> None:
         """Sends the notes that no message has carried; repeats with growing delays while transfers are in use."""
-        self._timer = None
+        self._is_returning = False
         self._send_notes()
         if self._cache.borrowed and not self._closed:
-            delay = min(1.0, delay * 2)
-            self._timer = self._reactor.call_later(delay, self._return_blocks, delay)
+            self._return_later(min(1.0, delay * 2))
+
+    def _return_later(self, delay: float) -> None:
+        self._is_returning = True
+        self._timer = self._reactor.call_later(delay, self._return_blocks, delay)
 
     def close(self) -> None:
         """Releases the blocks, mappings and socket; transfers in use stay valid."""

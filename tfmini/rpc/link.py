@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.printable import printable
 from tfmini.rpc.calls import Responder
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tfmini.rpc.lane_listener import TokenListener
     from tfmini.rpc.peer import Peer
 
+_LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
@@ -56,13 +58,16 @@ class Link:
         self._token = b""
         self._over = False
         self._in_handshake = True
-        self._deadline = endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._on_handshake_timeout)
         self._handle: Callable[[Message, int], None] = self._handshake
         self.send: Callable[[Any], None] = self._send_locked
+        self._deadline: Any = None  # `start` sets it, since it may be due at once: the link must be complete by then
 
     def start(self) -> None:
         """Begins to receive; the connecting side sends Hello."""
         connection = self.connection
+        self._deadline = self.endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._on_handshake_timeout)
+        if self._over:
+            return
         connection.start(self._on_parts, lambda reason: self._on_closed(connection, reason))
         if self.peer is not None:
             own = self.endpoint
@@ -199,6 +204,12 @@ class Link:
 
     def _on_hello(self, hello: Hello, request_id: int) -> None:
         own = self.endpoint
+        self.check_admission()  # the key may have been revoked since the transport's handshake
+        if self._over:
+            return
+        if len(hello.task) > _LONGEST_NAME or not hello.task.isprintable():  # others would see it in logs and errors
+            self.refuse(f"{printable(hello.task, _LONGEST_NAME)} is no name of a task")
+            return
         if hello.expected_task and own.task and hello.expected_task != own.task:
             text = f"expected {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two tasks differ"
             self.refuse(text)
@@ -349,6 +360,7 @@ class Link:
 
     def refuse(self, reason: str) -> None:
         """Sends the peer a Goodbye with the reason and ends the link; connecting again would be useless."""
+        reason = printable(reason, _LONGEST_REASON)
         self.endpoint.report(f"a connection with {self.peer or self.connection.address}", ValueError(reason))
         self.post(Goodbye(reason))
         self.end(reason, errors.FailedPreconditionError.of)
@@ -375,7 +387,9 @@ class Link:
             if self._over:
                 return
             self._over = True
-        self._deadline.cancel()
+        reason = printable(reason, _LONGEST_REASON)  # it may be the peer's
+        if self._deadline is not None:
+            self._deadline.cancel()
         if self._token:
             self.endpoint.lanes.revoke_token(self._token)
         self.connection.close(reason)

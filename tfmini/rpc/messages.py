@@ -12,6 +12,7 @@ Within a service requests are even and the reply of a request is the next odd nu
 from __future__ import annotations
 
 from tfmini import errors
+from tfmini.printable import printable
 from tfmini.rpc.connection_messages import Status
 from tfmini.rpc.records import Message, Retry, Structure, Tensors, message
 
@@ -323,7 +324,10 @@ class CollectiveData(Message):
 
 @message(kind=104, direction=PEER)
 class CollectiveProbe(Message):
-    """Reports how long the sender has waited for ``rank`` in an exchange. In an answer, -1: not called there yet."""
+    """Reports how long the sender has waited for ``rank`` in an exchange.
+
+    In an answer, -1: not called there, and not before other collectives have their results; -2: not yet.
+    """
 
     epoch: int
     rank: int
@@ -371,6 +375,19 @@ class CollectiveBell(Message):
     instance: int
 
 
+@message(kind=114, direction=PEER)
+class CollectiveEnd(Message):
+    """A task (its server of that incarnation) takes part in no collective any more. The leader passes it on.
+
+    ``is_final``: it will not come back; else its process may start another server.
+    """
+
+    task: str
+    incarnation: int
+    why: str
+    is_final: bool
+
+
 @message(kind=113, direction=PEER, is_reply=True)
 class LostTensorsReply(Message):
     pass
@@ -396,5 +413,6 @@ def status_of(error: BaseException, task: str) -> Status:
 
 def error_of(status: Status | CollectiveFailure) -> errors.OpError:
     """Converts a failure message to an exception."""
-    where = {"device": status.device, "task": status.task, "node_name": status.node}
+    names = {"device": status.device, "task": status.task, "node_name": status.node}
+    where = {kind: printable(name) for kind, name in names.items()}
     return errors.from_code(status.code, status.message, derived=status.derived, **where)

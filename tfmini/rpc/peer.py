@@ -159,12 +159,13 @@ class Peer:
         request_id = self._endpoint.next_id()
         parts = encode(request, request_id)
         handle = CallHandle(self, type(request), request_id, on_reply, incarnation)
-        if timeout_s is not None:
-            handle.timer = self._endpoint.reactor.call_later(timeout_s, handle.expire, timeout_s)
         if wait_for_ready:
             handle.parts = parts
+        # The call enters the table before the timer starts, which may be due at once and looks for it there, and
+        # before the state is read, so that a concurrent loss finds it.
         self.calls[request_id] = handle
-        # The call enters the table before the state is read, so that a concurrent loss finds it there.
+        if timeout_s is not None:
+            handle.timer = self._endpoint.reactor.call_later(timeout_s, handle.expire, timeout_s)
         link = self._link
         if link is None or self.state is not State.READY:
             self._enqueue(parts, handle)
@@ -272,7 +273,7 @@ class Peer:
                 return
             self.state = State.CONNECTING
             self._last_attempt = self._endpoint.reactor.now()
-            self._link = self._endpoint.dial(self)
+            self._endpoint.dial(self)  # it sets `_link`, which may be over by now
 
     def link_ready(self, link: Link, task: str, incarnation: int) -> None:
         """The handshake has succeeded: sends the waiting messages in order; later ones are sent at once."""

@@ -20,6 +20,7 @@ from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.sealed_lane import SealedLane, lane_name
 from tfmini.rpc.source import Source
+from tfmini.rpc.timers import Timer
 
 _log = logging.getLogger("tfmini.rpc")
 _CONNECT_S = 4.0
@@ -97,8 +98,8 @@ class StreamOpening:
         self._over = False
         self._sock = socket.socket(_family(host), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._timer = reactor.call_later(_CONNECT_S, self._fail, "no answer")
         self._source: Source = reactor.source(self._sock.fileno(), self._on_ready)
+        self._timer: Timer | None = None
         try:
             self._sock.connect((host, port))
         except BlockingIOError:  # in progress
@@ -107,6 +108,8 @@ class StreamOpening:
             reactor.call_soon(self._fail, str(error))
             return
         reactor.watch(self._source, writable=True)
+        # Last, since each of them may be due at once. One that is left over after the end does nothing.
+        self._timer = reactor.call_later(_CONNECT_S, self._fail, "no answer")
 
     def _on_ready(self) -> None:
         if self._over:
@@ -139,7 +142,8 @@ class StreamOpening:
 
     def _end(self) -> None:
         self._over = True
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._reactor.unwatch(self._source)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,8 @@ from tfmini.runtime.step_ids import new_step_id
 
 if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
+
+_SPARE_S = 10.0
 
 
 def _randbits(count: int) -> int:
@@ -115,6 +118,48 @@ class Process:
     def pool(self, size: int, name: str) -> Any:
         """An executor for calls that take long (`concurrent.futures.ThreadPoolExecutor`)."""
         return ThreadPoolExecutor(size, thread_name_prefix=name)
+
+    def spare_threads(self, name: str) -> Any:
+        """An executor for calls that may never return (`SpareThreads`)."""
+        return SpareThreads(name)
+
+
+class SpareThreads:
+    """Daemon threads for calls that may never return: as many as there are such calls at once.
+
+    A thread that is done waits for the next call for some seconds. At the end of the process nobody waits for them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._idle = 0  # threads that wait and for which no call is in the queue
+        self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+        """Makes the call in another thread. Raises RuntimeError if the process can start none."""
+        with self._lock:
+            starts = not self._idle
+            self._idle -= not starts
+        if starts:
+            threading.Thread(target=self._run, args=(function, args), name=self._name, daemon=True).start()
+        else:
+            self._calls.put((function, args))
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        while True:
+            function(*args)
+            del function, args  # they hold a step, with its tensors
+            with self._lock:
+                self._idle += 1
+            try:
+                function, args = self._calls.get(timeout=_SPARE_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._idle:
+                        self._idle -= 1
+                        return
+                function, args = self._calls.get()  # `submit` has counted on this thread meanwhile
 
 
 def submitted(pool: Any, function: Callable[..., None], *args: Any) -> bool:

@@ -103,7 +103,7 @@ class Server:
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         self.worker.losses.on_undelivered = self.master.tensors_undelivered
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
-        self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
+        self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later, self._endpoint.peers)
         self._endpoint.on_peer_ready(self._watch)
         self._owners = SessionOwners(reactor, self._task)
         self._endpoint.on_peer_ready(self._owners.peer_ready)
@@ -126,6 +126,7 @@ class Server:
 
     def _watch(self, peer: Any) -> None:
         """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
+        self.worker.collectives.returned(peer.task, peer.incarnation)
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
             peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))
@@ -246,6 +247,7 @@ class Server:
             if self._stopped:
                 return
             self._stopped = True
+        self._part("its server has been stopped", is_final=False)
         targets.unregister(self._address)
         self._endpoint.refuse_all(lambda: errors.shutting_down(self._task))  # what it owns is forgotten in between
         self._owners.close()
@@ -255,6 +257,11 @@ class Server:
         if self._endpoint.book is not None:
             self._endpoint.book.withdraw(self._task, self._endpoint.incarnation)
         self._ended.set()
+
+    def _part(self, why: str, is_final: bool) -> None:
+        """Tells the other ranks of its collectives that it has ended, unless it was told to leave and may come back."""
+        if not self._process.is_leaving:
+            self.worker.collectives.part(why, is_final)
 
     def collective_traffic(self) -> CollectiveTraffic:
         """The bytes and messages that this task has sent in collectives so far. Safe from any thread; takes no time."""
@@ -277,9 +284,14 @@ _running: weakref.WeakSet[Server] = weakref.WeakSet()
 
 @atexit.register
 def _flush_all() -> None:
-    """The script is over: lets the messages leave that other ranks and tasks still need of this process."""
+    """The script is over: tells other ranks, and lets the messages leave that they and other tasks still need."""
+    error = getattr(sys, "last_value", None)  # an exception that nobody has handled
+    why = "its process has ended"
+    if error is not None:
+        why = f"its script has failed with {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     for server in list(_running):
         if server._pid == os.getpid() and not server._stopped:
+            server._part(why, is_final=True)
             server._endpoint.flush()
 
 

@@ -39,12 +39,12 @@ def address_of_target(target: str) -> str:
 
 
 def default_target() -> str:
-    """The target of sessions that name none: "" (this process), or what `set_default_target` has set."""
+    """Whose server runs the sessions that name no target: "" (none), or what `set_default_target` has set."""
     return _default_target[0]
 
 
 def set_default_target(target: str) -> None:
-    """Lets sessions without a target use that server, as scripts do whose launcher knows the cluster."""
+    """Lets sessions without a target use the collectives of that server. Their variables stay their own."""
     _default_target[0] = target
 
 

@@ -50,6 +50,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tfmini import errors
+
 _US = 1e-6
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([GgMm])(?:b(?:it)?)?(?:/s|ps)?")  # a capital B would be bytes
 _LOCAL, _TCP = "local", "tcp"
@@ -177,6 +179,7 @@ _MACHINE_KEYS = (
     "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "crowded_us",
     "stall_us", "beside", "overload", "kernels",
 )  # fmt: skip
+_LARGEST = 1e100  # so that sums and products stay finite
 _LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us", "reduce_us_per_mb")
 
 
@@ -187,20 +190,19 @@ def read_profile(path: str | Path) -> Profile:
       OSError: there is no such file.
       ProfileError: it is no profile; the text names the field.
     """
-    try:
+    with errors.reading(f"{path} is no profile", ProfileError, also_own=True):
         return parse_profile(tomllib.loads(Path(path).read_text()))
-    except (tomllib.TOMLDecodeError, ProfileError) as error:
-        raise ProfileError(f"{path} is no profile: {error}") from None
 
 
 def parse_profile(table: Mapping[str, Any]) -> Profile:
     """The profile of a TOML file's content. Raises ProfileError."""
     _check_keys("the file", table, ("machines", "links", "ops"))
-    machines = {name: _machine(name, row) for name, row in table.get("machines", {}).items()}
-    links = {name: _link(name, row) for name, row in table.get("links", {}).items()}
+    rows = {key: _table(key, table.get(key, {})) for key in ("machines", "links", "ops")}
+    machines = {name: _machine(name, row) for name, row in rows["machines"].items()}
+    links = {name: _link(name, row) for name, row in rows["links"].items()}
     if not machines or _LOCAL not in links:
         raise ProfileError("it needs a table [machines.NAME] and the table [links.local].")
-    ops = {name: _number(f"ops.{name}", us) * _US for name, us in table.get("ops", {}).items()}
+    ops = {name: _number(f"ops.{name}", us) * _US for name, us in rows["ops"].items()}
     return Profile(machines, links, ops)
 
 
@@ -210,7 +212,8 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
              for key in ("step", "part", "start", "segment", "wake", "crowded", "stall")}  # fmt: skip
     cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
-    kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in row.get("kernels", {}).items()}
+    curves = _table(f"{where}.kernels", row.get("kernels", {}))
+    kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in curves.items()}
     memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
     factors = {key: _factor(f"{where}.{key}", row.get(key, 1.0)) for key in ("beside", "overload")}
     return Machine(name, cores, memory_bytes, **costs, **factors, kernels=kernels, threads=threads)
@@ -239,7 +242,7 @@ def _curve(where: str, points: Any) -> Curve:
 
 
 def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LARGEST:
         raise ProfileError(f"{where} must be a number of at least 0, not {value!r}.")
     return float(value)
 
@@ -258,10 +261,14 @@ def _factor(where: str, value: Any) -> float:
     return found
 
 
-def _check_keys(where: str, row: Any, known: tuple[str, ...]) -> None:
+def _table(where: str, row: Any) -> Mapping[str, Any]:
     if not isinstance(row, Mapping):
         raise ProfileError(f"{where} must be a table.")
-    unknown = sorted(set(row) - set(known))
+    return row
+
+
+def _check_keys(where: str, row: Any, known: tuple[str, ...]) -> None:
+    unknown = sorted(set(_table(where, row)) - set(known))
     if unknown:
         raise ProfileError(f"{where} has the unknown field {unknown[0]!r}; the fields are {', '.join(known)}.")
 

@@ -138,6 +138,9 @@ class SimulatedHost(Process):
     def pool(self, size: int, name: str) -> Any:
         return _Pool(self)
 
+    def spare_threads(self, name: str) -> Any:
+        return self.pool(0, name)
+
     def at_exit(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Never makes the call: a simulated process ends only when it is killed."""
         return lambda: None

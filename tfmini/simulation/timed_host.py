@@ -60,8 +60,8 @@ class TimedHost(SimulatedHost):
         recording = self.recording
         return self.network.now() + (recording.elapsed if recording is not None else 0.0)
 
-    def is_background_thread(self) -> bool:
-        """Whether the calling thread only drives the reactor: there is none, the task's one thread does."""
+    def runs_here(self) -> bool:
+        """Whether a segment of unknown time would hold up a handler: the model knows their times."""
         return False
 
     # ---- costs ------------------------------------------------------------------------------

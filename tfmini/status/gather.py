@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import errors
+from tfmini.printable import printable
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.reactor import get_reactor
@@ -207,8 +208,8 @@ class _Question:
 
     def _take(self, answer: Any) -> None:
         try:
-            found = from_json(TaskSnapshot, answer.status)
-            tasks = {str(task): str(address) for task, address in answer.tasks.items()}
+            found = from_json(TaskSnapshot, answer.status, outside=True)
+            tasks = {printable(task): printable(address) for task, address in answer.tasks.items()}
         except (ValueError, AttributeError) as error:
             self.errors[""] = errors.InternalError.of(f"a server gave an answer that cannot be read: {error}")
             return

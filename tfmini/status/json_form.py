@@ -1,5 +1,8 @@
 """Dataclasses of plain values as JSON values, and back with a check of every type.
 
+Of what another process tells (``outside``), texts become printable, and numbers that no measure can have become 0. So
+one task's answer cannot break or deceive what shows all of them. A field with the metadata `ANY_NUMBER` keeps its own.
+
 A page that asks 100 tasks once a second reads about 10,000 of them, so what depends on the class alone is kept.
 """
 
@@ -12,8 +15,12 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from tfmini.printable import printable
+
 T = TypeVar("T")
 
+ANY_NUMBER = {"any number": True}
+_LARGEST, _LONGEST = 1e18, 4000  # a number, and the characters of a text
 _SCALARS = (str, int, float, bool)
 
 
@@ -46,8 +53,11 @@ class _Field(NamedTuple):
     read: Callable[[Any, str], Any]
 
 
-def from_json(cls: type[T], data: Any) -> T:
+def from_json(cls: type[T], data: Any, outside: bool = False) -> T:
     """The inverse of `to_json`. Unknown keys are left out; a field that is missing has its default.
+
+    Args:
+      outside: whether the data are of another process; see the module.
 
     Raises:
       ValueError: a value has another type than its field, or a field without a default is missing.
@@ -55,7 +65,7 @@ def from_json(cls: type[T], data: Any) -> T:
     if not isinstance(data, dict):
         raise ValueError(f"a {cls.__name__} must be a mapping, not {type(data).__name__}")
     values = {}
-    for name, kind, read in _fields(typing.cast(Any, cls)):
+    for name, kind, read in _fields(typing.cast(Any, cls), outside):
         if name in data:
             value = data[name]
             values[name] = value if type(value) is kind else read(value, name)
@@ -66,28 +76,32 @@ def from_json(cls: type[T], data: Any) -> T:
 
 
 @functools.cache
-def _fields(cls: Any) -> tuple[_Field, ...]:
+def _fields(cls: Any, outside: bool) -> tuple[_Field, ...]:
     hints = typing.get_type_hints(cls)
-    return tuple(_Field(name, *_reader(hints[name])) for name in _names(cls))
+    free = {field.name for field in dataclasses.fields(cls) if field.metadata == ANY_NUMBER}
+    return tuple(_Field(name, *_reader(hints[name], outside and name not in free)) for name in _names(cls))
 
 
-def _reader(hint: Any) -> tuple[Any, Callable[[Any, str], Any]]:
+def _reader(hint: Any, outside: bool) -> tuple[Any, Callable[[Any, str], Any]]:
     """The type of values that are what the hint says without a look inside, and a function for all others."""
     if isinstance(hint, types.GenericAlias):
-        return None, _tuple_reader(hint) if hint.__origin__ is tuple else _dict_reader(hint)
+        return None, _tuple_reader(hint, outside) if hint.__origin__ is tuple else _dict_reader(hint, outside)
     if dataclasses.is_dataclass(hint):
-        return None, lambda value, name: from_json(typing.cast(type, hint), value)
+        return None, lambda value, name: from_json(typing.cast(type, hint), value, outside)
 
     def read(value: Any, name: str) -> Any:
-        if hint is float and type(value) is int:
-            return float(value)
-        raise _other_type(hint, value, name)
+        kind = type(value)
+        if kind is not hint and (hint is not float or kind is not int):
+            raise _other_type(hint, value, name)
+        if kind is str:
+            return value if value.isprintable() and len(value) <= _LONGEST else printable(value, _LONGEST)
+        return float(value) if not outside or -_LARGEST < value < _LARGEST else 0.0
 
-    return hint, read
+    return (None if outside and hint in (str, float) else hint), read
 
 
-def _tuple_reader(hint: types.GenericAlias) -> Callable[[Any, str], Any]:
-    kind, read_item = _reader(hint.__args__[0])
+def _tuple_reader(hint: types.GenericAlias, outside: bool) -> Callable[[Any, str], Any]:
+    kind, read_item = _reader(hint.__args__[0], outside)
 
     def read(value: Any, name: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
@@ -97,8 +111,8 @@ def _tuple_reader(hint: types.GenericAlias) -> Callable[[Any, str], Any]:
     return read
 
 
-def _dict_reader(hint: types.GenericAlias) -> Callable[[Any, str], Any]:
-    (key_kind, read_key), (kind, read_item) = map(_reader, hint.__args__)
+def _dict_reader(hint: types.GenericAlias, outside: bool) -> Callable[[Any, str], Any]:
+    (key_kind, read_key), (kind, read_item) = (_reader(each, outside) for each in hint.__args__)
 
     def read(value: Any, name: str) -> dict[Any, Any]:
         if not isinstance(value, dict):

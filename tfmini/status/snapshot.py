@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from tfmini.status.json_form import ANY_NUMBER
 from tfmini.status.json_form import from_json as from_json
 from tfmini.status.json_form import to_json as to_json
 
@@ -255,7 +256,7 @@ class ScalarSnapshot:
 
     tag: str
     step: int
-    value: float
+    value: float = dataclasses.field(metadata=ANY_NUMBER)
     time_s: float
 
 

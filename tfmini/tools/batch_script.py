@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -24,7 +25,9 @@ def batch_script(options: LaunchOptions, command: Sequence[str], name: str) -> s
     """
     requests = options.requests()
     cpus = max(request.resources.cpus or 1 for request in requests)
-    lines = [f"--job-name={shlex.quote(name)}", f"--ntasks={len(requests)}", f"--cpus-per-task={cpus}"]
+    # A directive is a line of a shell script, which the name of a file must not end.
+    label = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+    lines = [f"--job-name={label}", f"--ntasks={len(requests)}", f"--cpus-per-task={cpus}"]
     if options.worker_memory is not None:
         lines.append(f"--mem-per-cpu={-(-options.worker_memory // (options.worker_cpus or 1))}M")
     if options.worker_gpus:

@@ -6,8 +6,8 @@ import datetime
 import platform
 
 import click
-from rich.console import Console
 
+from tfmini.terminal import console
 from tfmini.tools.progress_bars import shown
 from tfmini.tools.usage import Command, OutputFile, write_text
 
@@ -32,4 +32,4 @@ def calibrate(output: str, name: str) -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     comment = f"Measured by tfmini calibrate on {platform.node()}, {today}.\n[links.tcp]: rate and latency are assumed."
     write_text(output, format_profile(profile, comment))
-    Console(highlight=False).print(f"the profile is in {output}: tfmini simulate --profile {output} SCRIPT")
+    console(piped_width=None).print(f"the profile is in {output}: tfmini simulate --profile {output} SCRIPT")

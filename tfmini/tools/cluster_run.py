@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from tfmini.cluster import ClusterSpec
 from tfmini.tools.control import Control
 from tfmini.tools.engine import Engine, EngineError, TaskCommand, TaskRequest
-from tfmini.tools.output import Sink, TaskOutput
+from tfmini.tools.output import TaskOutput
 from tfmini.tools.progress_reports import LaunchProgress
+from tfmini.tools.sink import Sink
 from tfmini.tools.supervision import (
     EXIT_TIMED_OUT,
     Dismiss,
@@ -24,6 +25,7 @@ from tfmini.tools.supervision import (
     GraceExpired,
     Instruction,
     Note,
+    Phase,
     ScaleError,
     SendSignal,
     SignalReceived,
@@ -104,7 +106,9 @@ class ClusterRun:
     _outputs: dict[TaskId, TaskOutput] = field(default_factory=dict, init=False)
     _places: dict[TaskId, str] = field(default_factory=dict, init=False)
     _cpus: dict[TaskId, int] = field(default_factory=dict, init=False)
+    _unshown: dict[TaskId, TaskOutput] = field(default_factory=dict, init=False)  # with lines without an end
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector, init=False)
+    _holds: bool = field(default=False, init=False)  # whether the engine holds the output back
     _started: bool = field(default=False, init=False)
     _limit_at: float | None = field(default=None, init=False)
     _grace_at: float | None = field(default=None, init=False)
@@ -125,6 +129,7 @@ class ClusterRun:
         self._outputs = {request.task: self._output_of(request.task) for request in self.requests}
         with received_signals() as signals, self._selector:
             self._selector.register(signals, selectors.EVENT_READ, lambda: self._take_signals(signals))
+            self._selector.register(self.sink, selectors.EVENT_READ, self.sink.woken)
             if self.control is not None:
                 self._selector.register(self.control, selectors.EVENT_READ, self._take_orders)
             if self.limits.time_limit_s is not None:
@@ -254,8 +259,10 @@ class ClusterRun:
         if self._finish is not None:
             return
         later = [at for at in (*self._homeless.values(), *self._leaving.values()) if at < math.inf]
+        later += [output.due for output in self._unshown.values() if output.due is not None]
         deadlines = [at for at in (self._limit_at, self._grace_at, until, *later) if at is not None]
         timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        self._hold_output()
         for key, _ in self._selector.select(timeout):
             if self._selector.get_map().get(key.fd) is key:  # else what came before it has ended its task
                 key.data()
@@ -264,8 +271,22 @@ class ClusterRun:
             self._dispatch(SignalReceived(signal.SIGPIPE))
         self._check_deadlines()
 
+    def _hold_output(self) -> None:
+        """Lets the tasks wait while nobody reads their output. When they are to end, they wait no more."""
+        is_running = self.supervision.phase is Phase.RUNNING
+        self.sink.may_lose = not is_running
+        if self._holds != (self.sink.is_full and is_running):
+            self._holds = not self._holds
+            self.engine.hold_output(self._holds)
+
     def _check_deadlines(self) -> None:
         now = time.monotonic()
+        for task, output in list(self._unshown.items()):
+            if output.due is not None and now >= output.due:
+                with self.display.cleared():
+                    output.show()
+            if output.due is None:
+                del self._unshown[task]
         if self._limit_at is not None and now >= self._limit_at:
             self._limit_at = None
             self._dispatch(TimeLimitReached(self.limits.time_limit_s or 0.0))
@@ -299,8 +320,12 @@ class ClusterRun:
 
     def output(self, task: TaskId, data: bytes) -> None:
         """See `Events.output`."""
+        output = self._outputs[task]
         with self.display.cleared():
-            self._outputs[task].feed(data)
+            output.feed(data, time.monotonic())
+        if output.due is not None:
+            self._unshown[task] = output
+        self._hold_output()  # at once: other tasks' output may be next
 
     def joined(self, task: TaskId, joined: bool) -> None:
         """See `Events.joined`."""
@@ -331,7 +356,9 @@ class ClusterRun:
         if not self._started:  # there is no task yet that could get a signal
             self._finish = _finish_before_start(event)
             return
-        self._carry_out(self.supervision.handle(event))
+        instructions = self.supervision.handle(event)
+        self._hold_output()  # tasks that are to end may have to write before
+        self._carry_out(instructions)
 
     def _carry_out(self, instructions: Sequence[Instruction]) -> None:
         for instruction in instructions:

@@ -187,6 +187,12 @@ class Engine(Protocol):
     def signal(self, tasks: Sequence[TaskId], signum: int) -> None:
         """Sends a signal to all processes of each of these tasks."""
 
+    def hold_output(self, is_held: bool) -> None:
+        """Lets the tasks wait as soon as they write more, because nobody reads the launcher's output; or ends that.
+
+        Some output may still come. Everything else goes on.
+        """
+
     def reap(self) -> None:
         """A child process of this process has ended; the engine looks whether it was one of its own."""
 

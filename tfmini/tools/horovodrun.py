@@ -66,7 +66,10 @@ def horovodrun(
 def _hosts(hosts: str | None, hostfile: str | None) -> list[str]:
     """The names of hosts, from ``host:slots,…`` and from a file with a line ``host slots=n`` for each."""
     names = [part.partition(":")[0].strip() for part in (hosts or "").split(",")]
-    lines = Path(hostfile).read_text().splitlines() if hostfile else []
+    try:
+        lines = Path(hostfile).read_text().splitlines() if hostfile else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"The hostfile {hostfile} cannot be read: {error}") from None
     names += [words[0].partition(":")[0] for line in lines if (words := line.partition("#")[0].split())]
     return [name for name in names if name]
 

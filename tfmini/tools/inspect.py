@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tfmini import errors
 from tfmini.inspection import picture
@@ -20,7 +19,9 @@ from tfmini.inspection.page_html import page
 from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
+from tfmini.printable import printable
 from tfmini.suggestions import similar
+from tfmini.terminal import console
 from tfmini.tools.progress_bars import shown
 from tfmini.tools.usage import OptionalArgument, OutputFile, WithScript, write_text
 
@@ -96,7 +97,8 @@ def inspect(
     elif diff:
         lines = _difference(diff, found, options).lines() or ["no difference"]
         hidden = 0 if full else len(lines) - _LINES
-        click.echo("\n".join([*lines[:_LINES], f"… {hidden} more (--full)"] if hidden > 0 else lines))
+        lines = [*lines[:_LINES], f"… {hidden} more (--full)"] if hidden > 0 else lines
+        click.echo("\n".join(map(printable, lines)))
     elif views or why or not (dot or svg or html):
         _print(found, views, why, full)
     if gates:
@@ -117,8 +119,9 @@ def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Differ
     if not path.endswith(".json"):
         return difference(_inspected(path, options), found)
     try:
-        return difference(json.loads(Path(path).read_text()), found)
-    except ValueError as error:
+        with errors.reading("not the output of tfmini inspect --json", ValueError):
+            return difference(json.loads(Path(path).read_text()), found)
+    except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
 
 
@@ -142,8 +145,8 @@ def _print(found: Inspection, views: tuple[str, ...], why: tuple[str, ...], full
         near = [name for op in unknown for name in similar(op, found.placement)]
         hint = f" There is {', '.join(near)}." if near else ""
         raise click.ClickException(f"The graph has no op {', '.join(unknown)}.{hint}")
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    answer = console()
     if why:
-        console.print(view(found, "why", ops=why))
+        answer.print(view(found, "why", ops=why))
     for name in views or (() if why else ("summary",)):
-        console.print(view(found, name, full=full))
+        answer.print(view(found, name, full=full))

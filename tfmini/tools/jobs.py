@@ -138,7 +138,7 @@ def _read(path: Path) -> Job | None:
     try:
         data = json.loads(path.read_text())
         return Job(**data)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

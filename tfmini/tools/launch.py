@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from tfmini.compat.role_flags import role_flags_of
 from tfmini.compat.roles import role_arguments, tf_config
 from tfmini.compat.script_text import script_text
 from tfmini.json_log import LOG_JSON_ENV
+from tfmini.printable import printable, printable_lines
 from tfmini.tools.batch_script import batch_script, command_again
 from tfmini.tools.cluster_run import ClusterRun, RunLimits
 from tfmini.tools.control import Control
@@ -26,14 +28,17 @@ from tfmini.tools.dashboard_process import LaunchedPage
 from tfmini.tools.engine import Engine, EngineError, TaskCommand, engine_class
 from tfmini.tools.jobs import RunningJob
 from tfmini.tools.launch_options import LaunchOptions, launch_options
-from tfmini.tools.output import JsonConsole, Sink, TaskPrefixes
+from tfmini.tools.output import JsonConsole, TaskPrefixes
 from tfmini.tools.progress_bars import Bars, is_terminal
 from tfmini.tools.progress_reports import LaunchProgress
 from tfmini.tools.run_key import key_of_run
+from tfmini.tools.sink import Sink, SinkStream, standard_sinks
 from tfmini.tools.step_times import STEP_TIMES_ENV, read_times
 from tfmini.tools.supervision import SERVICE_JOBS, Finish, Supervision, TaskId
 from tfmini.tools.usage import Command
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -126,11 +131,40 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
     Raises:
       click.ClickException: the tasks could not be started.
     """
+    with _sinks(say) as sinks:
+        finish = _finish_of(engine, options, script, args, say, *sinks)
+        was_ended = finish.failed is None and finish.exit_code != 0  # by a signal, say: whoever sent it does not wait
+        if not was_ended:
+            for sink in sinks:
+                sink.drain()
+    return finish.exit_code
+
+
+@contextmanager
+def _sinks(say: Console) -> Iterator[tuple[Sink, Sink]]:
+    """The sinks of the output and the messages of a run. ``say`` prints to the latter within the block."""
+    out, err = standard_sinks()
+    before = say.file
+    say.file = SinkStream(err, sys.stderr)  # type: ignore[assignment]
+    try:
+        yield out, err
+    finally:
+        say.file = before
+        for sink in (out, err):
+            sink.drain(_PATIENCE_S)
+            sink.close()
+
+
+def _finish_of(
+    engine: Engine, options: LaunchOptions, script: str, args: Sequence[str], say: Console, out: Sink, err: Sink
+) -> Finish:
     tasks = options.tasks()
     if not options.workers and not options.chief:
         _say(say, "there are only ps tasks: the cluster runs until you end it (Ctrl-C).")
     restarts = 0 if engine.restarts_all else options.restarts
-    display = LaunchProgress(tasks, Bars() if is_terminal(sys.stderr) and not options.log_json else None)
+    has_bars = is_terminal(sys.stderr) and not options.log_json
+    screen: Any = SinkStream(err, sys.stderr, is_drawing=True)
+    display = LaunchProgress(tasks, Bars(Console(file=screen)) if has_bars else None)
     with (
         key_of_run() as key_file,
         LaunchedPage(options.page_port(), key_file, lambda text: _say(say, text, display)) as page,
@@ -151,7 +185,7 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
                 tasks, keep_going=options.keep_going, restarts=restarts, most_workers=options.most_workers()
             ),
             limits=RunLimits(options.grace_s, options.coordinator_timeout, options.start_within),
-            sink=Sink(sys.stdout.fileno()),
+            sink=out,
             prefixes=TaskPrefixes(tasks, Console(no_color=options.no_color or None), colour=not options.no_color),
             say=lambda text: _say(say, text, display),
             display=display,
@@ -166,7 +200,7 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
         except OSError as error:
             raise click.ClickException(f"Could not start {script}: {error}") from None
     _report(say, finish, run)
-    return finish.exit_code
+    return finish
 
 
 def task_commands(
@@ -205,7 +239,7 @@ def _misplaced(script: str, args: Sequence[str]) -> list[str]:
 
 def _say(console: Console, text: str, display: LaunchProgress | None = None) -> None:
     with nullcontext() if display is None else display.cleared():
-        console.print(f"tfmini: {text}", markup=False)
+        console.print(f"tfmini: {printable_lines(text)}", markup=False, emoji=False)
 
 
 def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
@@ -218,4 +252,4 @@ def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
         return
     _say(console, f"{finish.summary}. Its last lines:")
     for line in lines or ["(no output)"]:
-        console.print(f"  | {line}", markup=False, highlight=False)
+        console.print(f"  | {printable(_COLOURS.sub('', line))}", markup=False, emoji=False, highlight=False)

@@ -1,40 +1,24 @@
-"""Prints the output of many tasks on one terminal: whole lines, each with the name of its task."""
+"""Prints the output of many tasks on one terminal: lines that do not mix, each with the name of its task."""
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from typing import Any
 
 from rich.console import Console
 from rich.style import Style
 
-from tfmini.json_log import is_json_line, json_line
+from tfmini.json_log import json_line, relayed
+from tfmini.tools.sink import Sink
 from tfmini.tools.supervision import TaskId
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _LAST_LINES = 20
+SHOW_AFTER_S = 0.1
+"""How long a line stays without an end until its beginning is shown: most have their end by then."""
+AGAIN_AFTER_S = 5.0
+"""The same where another task's line has ended its beginning: bars of several tasks would show nothing else."""
 _LONGEST_LINE = 1 << 16  # bytes; a longer line is split, which bounds the memory for output without newlines
-
-
-class Sink:
-    """Writes to a descriptor without a buffer; after a broken pipe it discards the output.
-
-    Python's buffered stdout would fail again at exit, for the unwritten lines, and change the exit code.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.broken = False
-
-    def write(self, data: bytes) -> None:
-        """Write all of `data`; blocks while the reader is slow."""
-        view = memoryview(data)
-        try:
-            while view and not self.broken:
-                view = view[os.write(self._fd, view) :]
-        except BrokenPipeError:
-            self.broken = True
 
 
 class TaskPrefixes(dict[TaskId, bytes]):
@@ -73,38 +57,105 @@ class JsonConsole(Console):
 class TaskOutput:
     """Splits one task's output into lines, writes them to the sink, and keeps the last ones.
 
+    A line without an end, such as a prompt or a progress bar, is shown when it has been so for a moment, unless
+    another task's line comes: then the rest of it follows on a line of its own. After each carriage return the
+    prefix is written again, since the terminal writes over it.
+
     Args:
       prefix: of each line.
       json_task: the name of the task; not "": each line becomes a JSON object (`tfmini.json_log`) without a prefix.
+
+    Attributes:
+      due: when `show` should be called; None: the last line has ended, or is shown.
     """
 
     def __init__(self, prefix: bytes, sink: Sink, json_task: str = "") -> None:
         self._prefix = b"" if json_task else prefix
         self._json_task = json_task
         self._sink = sink
-        self._partial = b""
+        self._held = b""  # what is not shown of the last line
+        self._begun: bytes | None = None  # what is shown of it; None: nothing
         self._last: deque[bytes] = deque(maxlen=_LAST_LINES)
+        self.due: float | None = None
 
-    def feed(self, data: bytes) -> None:
-        """Handle output of the task."""
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        if len(self._partial) > _LONGEST_LINE:
-            lines.append(self._partial)
-            self._partial = b""
-        self._last.extend(lines)
+    def feed(self, data: bytes, now: float = 0.0) -> None:
+        """Handle output of the task that came at a time in seconds."""
+        *lines, self._held = (self._held + data).split(b"\n")
+        if len(self._held) > _LONGEST_LINE:
+            lines.append(self._held)
+            self._held = b""
         if lines:
-            self._sink.write(b"".join(self._prefix + self._shown(line) + b"\n" for line in lines))
+            if text := b"".join([self._ended(line) for line in lines]):
+                self._sink.write(text)
+            self.due = None
+        if not self._held:
+            self.due = None
+        elif self._sink.line_of is self:
+            self.show()
+        elif self.due is None:
+            self.due = now + (SHOW_AFTER_S if self._begun is None else AGAIN_AFTER_S)
 
-    def _shown(self, line: bytes) -> bytes:
-        if not self._json_task or is_json_line(line):
-            return line
-        return json_line(line.decode(errors="replace"), self._json_task).encode()
+    def show(self) -> None:
+        """Write what there is of the last line."""
+        self.due = None
+        shown, self._held = _whole_characters(self._held)
+        if not shown:
+            return
+        if self._json_task:
+            self._sink.write(self._record(shown) + b"\n")
+        else:
+            self._sink.write(self._in_place(shown), line_of=self)
+        self._begun = _visible((self._begun or b"") + shown)[-_LONGEST_LINE:]
 
     def end(self) -> None:
         """Write a last line without newline."""
-        if self._partial:
+        if self._held or self._begun is not None:
             self.feed(b"\n")
 
     def last_lines(self) -> list[str]:
         """The last lines of the task, oldest first, at most 20."""
         return [line.decode("utf-8", errors="replace") for line in self._last]
+
+    def _ended(self, rest: bytes) -> bytes:
+        """What to write for the rest of a line that has ended."""
+        begun, self._begun = self._begun, None
+        self._last.append(_visible((begun or b"") + rest))
+        is_open = self._sink.line_of is self
+        if begun is not None and not rest and not is_open:
+            return b""  # all of it is shown, and ended by somebody else's line
+        text = self._record(rest) if self._json_task else self._in_place(rest)
+        self._sink.line_of = None
+        return text + b"\n"
+
+    def _in_place(self, text: bytes) -> bytes:
+        """A part of a line, as it follows what the sink has: with the prefix at each beginning."""
+        text, end = (text[:-1], b"\r") if text.endswith(b"\r") else (text, b"")
+        if self._sink.line_of is not self:
+            before = b"" if self._sink.line_of is None else b"\n"
+            text, before = text.removeprefix(b"\r"), before + self._prefix
+        else:
+            before = b""
+        return before + text.replace(b"\r", b"\r" + self._prefix) + end
+
+    def _record(self, line: bytes) -> bytes:
+        text = relayed(line, self._json_task)
+        return (text or json_line(line.strip(b"\r").decode(errors="replace"), self._json_task)).encode()
+
+
+def _visible(line: bytes) -> bytes:
+    """What a terminal shows of a line that was written over."""
+    return line.removesuffix(b"\r").rpartition(b"\r")[2]
+
+
+def _whole_characters(text: bytes) -> tuple[bytes, bytes]:
+    """The text up to its last whole character, and the rest. A carriage return at the end waits for its newline."""
+    end = len(text) - text.endswith(b"\r")
+    for back in range(1, min(4, end) + 1):
+        byte = text[end - back]
+        if byte & 0xC0 == 0xC0:  # the first byte of a character of two to four bytes
+            size = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
+            end -= back if back < size else 0
+            break
+        if byte < 0x80:
+            break
+    return text[:end], text[end:]

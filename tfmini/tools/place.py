@@ -9,8 +9,7 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console, Group
-from rich.table import Table
+from rich.console import Group
 
 from tfmini import errors
 from tfmini.inspection.clusters import read_cluster
@@ -22,6 +21,7 @@ from tfmini.planning.proposal import Proposal, propose
 from tfmini.planning.stand_ins import Script
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.profile import ProfileError, read_profile
+from tfmini.terminal import Rows, console, plain
 from tfmini.tools.progress_bars import shown
 from tfmini.tools.usage import OptionalArgument, OutputFile, ProfileFile, WithScript
 
@@ -90,7 +90,7 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
         found.plan.save(output)
     except OSError as error:
         raise click.ClickException(f"Cannot write {output}: {error.strerror}.") from None
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(_shown(found, output, full))
+    console().print(_shown(found, output, full))
 
 
 def _models(script: str | None, options: dict[str, Any], limits: list[float]) -> Models:
@@ -139,21 +139,21 @@ def _one_line_errors() -> Any:
 def _shown(found: Proposal, output: str, full: bool) -> Group:
     parts: list[Any] = [_steps(found), "", _variables(found, full)]
     if found.plan.ops:
-        parts += ["", "ops that move:", *(f"  {op} to ps/{task}" for op, task in found.plan.ops.items())]
+        parts += ["", "ops that move:", *(plain(f"  {op} to ps/{task}") for op, task in found.plan.ops.items())]
     if len(found.by_ps) > 1:
         parts += ["", _numbers(found)]
     parts += ["", f'{found.trials} placements tried; tf.device(tfmini.placement.plan("{output}")) follows the plan.']
     return Group(*parts)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
+def _table(*columns: str) -> Rows:
+    table = Rows()
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right")
     return table
 
 
-def _steps(found: Proposal) -> Table:
+def _steps(found: Proposal) -> Rows:
     table = _table("predicted", "step", "the plan is faster by")
     for name, seconds in found.others.items():
         if seconds is None:
@@ -170,7 +170,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
-def _variables(found: Proposal, full: bool) -> Table:
+def _variables(found: Proposal, full: bool) -> Rows:
     table = _table("variable, with its slots", "bytes", "ps")
     rows = sorted(zip(found.problem.items, found.arrangement.tasks), key=lambda row: -row[0].nbytes)
     for item, tasks in rows if full else rows[:_ROWS]:
@@ -184,7 +184,7 @@ def _variables(found: Proposal, full: bool) -> Table:
     return table
 
 
-def _numbers(found: Proposal) -> Table:
+def _numbers(found: Proposal) -> Rows:
     table = _table("number of ps", "step")
     for ps, seconds in found.by_ps.items():
         note = "  enough" if ps == found.enough and ps < max(found.by_ps) else ""

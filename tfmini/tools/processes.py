@@ -66,7 +66,7 @@ class TaskProcess:
     ) -> None:
         self._guardian = guardian
         self._ignored = ignored
-        # preexec_fn is safe here because the launcher has a single thread.
+        # preexec_fn is safe here: the other threads of the launcher (`sink.py`, the bars) hold no lock that it takes.
         self._popen = subprocess.Popen(
             command,
             env=dict(env),

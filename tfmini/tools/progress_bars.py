@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfmini import progress
+from tfmini.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +23,7 @@ class Bar:
     """One piece of work. It is drawn only if the work lasts longer than the delay."""
 
     def __init__(self, bars: Bars, text: str, total: int | None, unit: str) -> None:
-        self.text, self.total, self.unit = text, total, unit
+        self.text, self.total, self.unit = printable(text), total, unit
         self.done = 0
         self.row: Any = None  # rich's number, once it is drawn
         self._bars = bars
@@ -33,7 +34,7 @@ class Bar:
 
     def update(self, done: int, text: str | None = None) -> None:
         """The amount that is done in all; with another text if one is given."""
-        self.done, self.text = done, self.text if text is None else text
+        self.done, self.text = done, self.text if text is None else printable(text)
         self._bars.changed(self)
 
     def end(self) -> None:

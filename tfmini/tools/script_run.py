@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
+from tfmini import errors
 from tfmini.compat import alias
 from tfmini.compat.script_text import script_text
 from tfmini.launch_report import is_launched
@@ -64,15 +65,30 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
 
 
 def _report(error: BaseException, script: str) -> int:
+    # As Python does for an exception that nobody has handled: what runs at exit looks whether there was one.
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if isinstance(error, KeyboardInterrupt) and is_launched():
         return _INTERRUPTED  # the launcher forwards Ctrl-C to all tasks: a traceback of each would be noise
+    if end := _end_of_run(error):
+        print(f"tfmini: {end}", file=sys.stderr)
+        return 0
     shown = _below_this_file(error.__traceback__)
     error.__traceback__ = shown
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, shown  # for handlers at exit
     sys.excepthook(type(error), error, shown)
     sys.stderr.flush()
     for line in _hints(error, script):
         print(f"tfmini: {line}", file=sys.stderr)
     return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _end_of_run(error: BaseException) -> str:
+    """The message, if a synchronous worker comes after the end of its run or does not handle it; else ""."""
+    if not isinstance(error, errors.OutOfRangeError):
+        return ""
+    from tfmini.train.sessions.run_state import RUN_HAS_ENDED  # late: a script may use no training
+
+    return error.message if RUN_HAS_ENDED in error.message else ""
 
 
 def _below_this_file(trace: TracebackType | None) -> TracebackType | None:

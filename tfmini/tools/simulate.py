@@ -9,16 +9,17 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from tfmini import errors
 from tfmini.inspection.api import inspect
 from tfmini.inspection.clusters import short
 from tfmini.inspection.findings import Inspection, without_tags
 from tfmini.inspection.script import ScriptError
+from tfmini.printable import printable
 from tfmini.simulation.prediction import Event, Prediction
 from tfmini.simulation.profile import Profile, ProfileError, read_profile
 from tfmini.simulation.sweep import MOST_STEPS, Point, knee, mode_of, sweep, worker_counts
+from tfmini.terminal import Rows, console
 from tfmini.tools.progress_bars import shown
 from tfmini.tools.usage import Command, ProfileFile
 
@@ -62,22 +63,22 @@ def simulate(
 
     with shown():
         points = _points(workers, inspected, profile, link, steps, seed, fast)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    answer = console()
     if len(points) > 1:
-        _print_sweep(console, points)
+        _print_sweep(answer, points)
     else:
-        _print_one(console, points[0])
+        _print_one(answer, points[0])
     many = f", as there are more than {MOST_STEPS:,} steps in all" if points[0].is_fast and not fast else ""
     by = f"the step's event graph{many}" if points[0].is_fast else "the runtime in virtual time"
-    console.print(f"predicted by {by}")
+    answer.print(f"predicted by {by}")
 
 
 def _warn_of_unknown_sizes(found: Inspection) -> None:
     unknown = [name for (name, _), shape in found.shapes.items() if shape is None or None in shape]
     if unknown:
         click.echo(
-            f"warning: {len(unknown)} tensors, {unknown[0]} first, have unknown dimensions and count as nothing, so the"
-            " time may be too short. --batch B sets unknown first dimensions.", err=True,
+            f"warning: {len(unknown)} tensors, {printable(unknown[0])} first, have unknown dimensions and count as"
+            " nothing, so the time may be too short. --batch B sets unknown first dimensions.", err=True,
         )  # fmt: skip
 
 
@@ -92,11 +93,11 @@ def _points(
         raise click.ClickException(message) from None
 
 
-def _print_one(console: Console, point: Point) -> None:
+def _print_one(answer: Console, point: Point) -> None:
     predicted = point.prediction
-    console.print(_headline(predicted))
-    console.print(_use(predicted))
-    console.print(_path(predicted.critical))
+    answer.print(_headline(predicted))
+    answer.print(_use(predicted))
+    answer.print(_path(predicted.critical))
 
 
 def _headline(p: Prediction) -> str:
@@ -108,9 +109,9 @@ def _headline(p: Prediction) -> str:
     )
 
 
-def _use(p: Prediction) -> Table:
-    table = Table(
-        "task", "CPU (of one core)", "sends", "receives", box=None, title="share of the time in which it is busy"
+def _use(p: Prediction) -> Rows:
+    table = Rows(
+        "task", "CPU (of one core)", "sends", "receives", pad_edge=True, title="share of the time in which it is busy"
     )
     for task, share in sorted(p.busy.items(), key=lambda item: -item[1])[:_PATH]:
         sent, received = p.links.get(task, (0.0, 0.0))
@@ -118,9 +119,9 @@ def _use(p: Prediction) -> Table:
     return table
 
 
-def _path(events: Sequence[Event]) -> Table:
-    table = Table(
-        "from ms", "takes ms", "task or link", "what", box=None, title="the longest parts of the critical path"
+def _path(events: Sequence[Event]) -> Rows:
+    table = Rows(
+        "from ms", "takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
     )
     longest = sorted(events, key=lambda event: event.start - event.end)[:_PATH]
     began = events[0].start if events else 0.0
@@ -130,22 +131,22 @@ def _path(events: Sequence[Event]) -> Table:
     return table
 
 
-def _print_sweep(console: Console, points: Sequence[Point]) -> None:
+def _print_sweep(answer: Console, points: Sequence[Point]) -> None:
     most = max(point.prediction.throughput for point in points)
-    table = Table("workers", "step", "90 %", "steps/s", "efficiency", "busiest", "", box=None)
+    table = Rows("workers", "step", "90 %", "steps/s", "efficiency", "busiest", "", pad_edge=True)
     for point in points:
         p = point.prediction
         name, share = p.bottleneck()
         bar = "█" * max(1, round(_BAR * p.throughput / most))
         table.add_row(str(point.workers), _ms(p.step_s), _ms(p.quantile(0.9)), f"{p.throughput:.1f}",
                       f"{point.efficiency(points[0]):.0%}", f"{name} {share:.0%}", bar)  # fmt: skip
-    console.print(table)
+    answer.print(table)
     turn = knee(points)
     if turn is None:
-        console.print("no knee: each worker gives at least half of what it gives at the start")
+        answer.print("no knee: each worker gives at least half of what it gives at the start")
     else:
         name, share = turn.prediction.bottleneck()
-        console.print(f"knee at {turn.workers} workers: {name} is busy {share:.0%} of the time")
+        answer.print(f"knee at {turn.workers} workers: {name} is busy {share:.0%} of the time")
 
 
 def _ms(seconds: float) -> Any:

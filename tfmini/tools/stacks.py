@@ -9,6 +9,7 @@ import time
 import click
 
 from tfmini import errors
+from tfmini.printable import printable
 from tfmini.status.bottleneck import Bottleneck, Looks
 from tfmini.status.explanation import LEAST_S, MISSING, Explanation, explain, without_passing
 from tfmini.status.explanation_text import explanation_lines, share_text, stack_lines, task_lines
@@ -59,7 +60,8 @@ def stacks(python: bool, least: float, as_json: bool, target: str | None) -> Non
         lines[-1:] = [share_text(bottleneck) + ".", ""]
     for task in cluster.tasks:
         lines += task_lines(task)
-    click.echo("\n".join([*lines, *(["", *stack_lines(cluster)] if python else [])]))
+    lines += ["", *stack_lines(cluster)] if python else []
+    click.echo("\n".join(map(printable, lines)))
 
 
 def _moves(explanation: Explanation) -> bool:

@@ -6,11 +6,12 @@ import json
 import time
 
 import click
-from rich.console import Console, Group
+from rich.console import Group
 
 from tfmini import errors
 from tfmini.status.gather import Gatherer
 from tfmini.status.snapshot import to_json
+from tfmini.terminal import console
 from tfmini.tools.cluster_target import find_cluster
 from tfmini.tools.status_tables import status_tables
 from tfmini.tools.usage import Command, OptionalArgument
@@ -48,9 +49,7 @@ def _show(gatherer: Gatherer, as_json: bool, again: bool = False) -> None:
     if as_json:
         click.echo(json.dumps(to_json(cluster), indent=None if again else 1))
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=140)
-    elif again:
-        console.clear()
-    console.print(Group(*status_tables(cluster)))
+    shown = console(piped_width=140)
+    if again and shown.is_terminal:
+        shown.clear()
+    shown.print(Group(*status_tables(cluster)))

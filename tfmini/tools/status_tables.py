@@ -6,13 +6,14 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
+from tfmini.printable import printable
 from tfmini.status.explanation import explain
 from tfmini.status.explanation_text import explanation_lines, seconds, short
 from tfmini.status.sizes import size
 from tfmini.status.snapshot import OK, ClusterSnapshot, TaskSnapshot
+from tfmini.terminal import Rows, plain
 
 _ROWS = 12  # of a table whose length depends on the model
 
@@ -29,29 +30,30 @@ def status_tables(cluster: ClusterSnapshot) -> Iterator[Any]:
             yield table
     explanation = explain(cluster)
     if explanation.cycles or explanation.culprits:
-        yield Text("\n".join(["waits", *explanation_lines(explanation)]).rstrip())
+        lines = ["waits", *explanation_lines(explanation)]
+        yield plain(*lines[: -1 if not lines[-1] else None])
 
 
 def _rate(per_second: float) -> str:
     return f"{per_second:.3g}" if per_second < 999.5 else f"{per_second:,.0f}"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
+def _table(title: str, *columns: str) -> Rows:
+    table = Rows(title=title, title_justify="left", header_style="bold", title_style="bold")
     for column in columns:
         name = column.lstrip(">")
         table.add_column(name, justify="right" if column.startswith(">") else "left", overflow="fold")
     return table
 
 
-def _tasks(cluster: ClusterSnapshot) -> Table:
+def _tasks(cluster: ClusterSnapshot) -> Rows:
     count = len(cluster.tasks)
     table = _table(
         f"{count} task{'s' if count != 1 else ''}, asked in {cluster.took_s:.2f} s", "task", "state", "address", ">pid",
         ">up", ">cpu", ">memory", ">variables", ">steps", ">steps/s", ">in flight", ">parts/s", ">waits",
     )  # fmt: skip
     for task in cluster.tasks:
-        state = Text(task.state, "" if task.state == OK else "bold red")
+        state = Text(printable(task.state), "" if task.state == OK else "bold red")
         if task.incarnation:
             table.add_row(
                 short(task.task), state, task.address, str(task.pid), seconds(task.uptime_s), seconds(task.cpu_s),
@@ -60,14 +62,12 @@ def _tasks(cluster: ClusterSnapshot) -> Table:
             )  # fmt: skip
         else:
             table.add_row(short(task.task), state, task.address)
-    for task in cluster.tasks:
-        if task.state != OK:
-            table.caption = f"{table.caption or ''}\n{short(task.task)}: {task.why}".strip()
-    table.caption_justify = "left"
+    reasons = [f"{short(task.task)}: {task.why}" for task in cluster.tasks if task.state != OK]
+    table.caption, table.caption_justify = plain(*reasons) if reasons else None, "left"
     return table
 
 
-def _rows(table: Table, rows: Iterable[Sequence[str]], limit: int = _ROWS) -> Table:
+def _rows(table: Rows, rows: Iterable[Sequence[str]], limit: int = _ROWS) -> Rows:
     found = list(rows)
     for row in found[:limit]:
         table.add_row(*row)
@@ -82,7 +82,7 @@ def _each(cluster: ClusterSnapshot, name: str) -> Iterator[tuple[TaskSnapshot, A
             yield task, item
 
 
-def _sessions(cluster: ClusterSnapshot) -> Table:
+def _sessions(cluster: ClusterSnapshot) -> Rows:
     table = _table("sessions", "master", "session", "owner", ">age", ">steps", ">in flight")
     return _rows(table, (
         (short(t.task), s.handle, short(s.owner), seconds(s.age_s), f"{s.steps:,}", str(s.in_flight))
@@ -90,7 +90,7 @@ def _sessions(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _links(cluster: ClusterSnapshot) -> Table:
+def _links(cluster: ClusterSnapshot) -> Rows:
     table = _table("links", "task", "peer", "by", ">out/s", ">in/s", ">msg out/s", ">msg in/s", ">out", ">in", ">rest")
     links = [(t, link) for t, link in _each(cluster, "links") if link.sent_messages or link.received_messages]
     links.sort(key=lambda pair: -(pair[1].sent_bytes_s + pair[1].received_bytes_s))
@@ -104,14 +104,14 @@ def _links(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _unreachable(cluster: ClusterSnapshot) -> Table:
+def _unreachable(cluster: ClusterSnapshot) -> Rows:
     """The pairs of tasks that cannot connect, each with the reason that the first one sees."""
     found = [(t, link) for t, link in _each(cluster, "links") if link.why]
     table = _table("cannot be reached", "task", "peer", "address", "why")
     return _rows(table, ((short(t.task), short(link.peer), link.address, link.why) for t, link in found))
 
 
-def _variables(cluster: ClusterSnapshot) -> Table:
+def _variables(cluster: ClusterSnapshot) -> Rows:
     table = _table("variables", "task", "variable", "type", "shape", ">bytes")
     found = sorted(_each(cluster, "variables"), key=lambda pair: -pair[1].bytes)
     return _rows(table, (
@@ -119,7 +119,7 @@ def _variables(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _queues(cluster: ClusterSnapshot) -> Table:
+def _queues(cluster: ClusterSnapshot) -> Rows:
     table = _table("queues", "task", "queue", ">elements", ">capacity", ">waiting to put", ">waiting to take", "")
     return _rows(table, (
         (
@@ -130,7 +130,7 @@ def _queues(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _accumulators(cluster: ClusterSnapshot) -> Table:
+def _accumulators(cluster: ClusterSnapshot) -> Rows:
     table = _table("synchronous updates", "task", "accumulator", ">step", ">holds", ">accepted", ">dropped", "now from")
     return _rows(table, (
         (
@@ -141,7 +141,7 @@ def _accumulators(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _staleness(cluster: ClusterSnapshot) -> Table:
+def _staleness(cluster: ClusterSnapshot) -> Rows:
     table = _table("staleness of asynchronous updates", "task", "worker", ">updates", ">mean", ">latest", ">most")
     return _rows(table, (
         (short(t.task), short(s.worker), f"{s.updates:,}", f"{s.mean:.2f}", str(s.latest), str(s.maximum))
@@ -149,7 +149,7 @@ def _staleness(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _collectives(cluster: ClusterSnapshot) -> Table:
+def _collectives(cluster: ClusterSnapshot) -> Rows:
     table = _table("collectives", "task", "groups", ">ranks", ">runs", ">messages", ">bytes")
     return _rows(table, (
         (short(t.task), c.group, str(c.size), f"{c.runs:,}", f"{c.messages:,}", size(c.bytes))
@@ -157,7 +157,7 @@ def _collectives(cluster: ClusterSnapshot) -> Table:
     ))  # fmt: skip
 
 
-def _scalars(cluster: ClusterSnapshot) -> Table:
+def _scalars(cluster: ClusterSnapshot) -> Rows:
     table = _table("scalars", "task", "tag", ">step", ">value")
     return _rows(table, (
         (short(t.task), s.tag, str(s.step), f"{s.value:.6g}") for t, s in _each(cluster, "scalars")
@@ -165,10 +165,13 @@ def _scalars(cluster: ClusterSnapshot) -> Table:
 
 
 def _clock(time_s: float) -> str:
-    return f"{datetime.datetime.fromtimestamp(time_s):%H:%M:%S}"
+    try:
+        return f"{datetime.datetime.fromtimestamp(time_s):%H:%M:%S}"
+    except (ValueError, OverflowError, OSError):  # no time of this calendar
+        return "?"
 
 
-def _events(cluster: ClusterSnapshot) -> Table:
+def _events(cluster: ClusterSnapshot) -> Rows:
     table = _table("latest events", "time", "seen by", "event", "what", "")
     found = sorted(_each(cluster, "events"), key=lambda pair: -pair[1].time_s)
     return _rows(table, (

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tfmini.inspection.measured import summary
 from tfmini.inspection.step_trace import StepTrace, read_trace
+from tfmini.terminal import console
 from tfmini.tools.launch import launch
 from tfmini.tools.launch_options import cluster_tasks
 from tfmini.tools.script_run import run_script
@@ -69,14 +69,14 @@ def trace(
         code, reason = _run_here(request, script, args)
     if not path.exists():
         raise click.ClickException(f"No timeline was written{reason}")
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    answer = console()
     traced = read_trace(path)
     if html:
         _write_page(html, traced)
     if profile:
         _write_times(profile, traced)
-    console.print(summary(traced))
-    console.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
+    answer.print(summary(traced))
+    answer.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
     sys.exit(code)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tfmini.printable import printable_lines
 from tfmini.suggestions import similar
 
 
@@ -21,6 +22,14 @@ class Command(click.Command):
     """
 
     hint = ""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs it. Its errors may have names of a graph or words of a server."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = printable_lines(error.message)  # type: ignore[misc]  # click means its subclasses
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import Any
 
-from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_object
+from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_index, tf_config_object, tf_config_task
 from tfmini.graph.graph import Graph
 from tfmini.runtime.client.session import Session
 
@@ -235,7 +235,7 @@ class TFConfigClusterResolver(ClusterResolver):
 
     def _task(self, key: str) -> Any:
         given = self._given[key]
-        return tf_config_object().get("task", {}).get(key) if given is None else given
+        return tf_config_task(tf_config_object()).get(key) if given is None else given
 
     @property
     def task_type(self) -> str | None:
@@ -251,7 +251,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def task_id(self) -> int | None:
         """The task index of this process."""
         found = self._task("index")
-        return None if found is None else int(found)
+        return None if found is None else tf_config_index(found)
 
     @task_id.setter
     def task_id(self, value: int | None) -> None:
@@ -261,7 +261,8 @@ class TFConfigClusterResolver(ClusterResolver):
     def rpc_layer(self) -> str | None:
         """The scheme before addresses."""
         given: str | None = self._given["rpc_layer"]
-        return tf_config_object().get("rpc_layer") if given is None else given
+        found = tf_config_object().get("rpc_layer") if given is None else given
+        return None if found is None else str(found)
 
     @rpc_layer.setter
     def rpc_layer(self, value: str | None) -> None:
@@ -292,7 +293,9 @@ class TFConfigClusterResolver(ClusterResolver):
             return ""
         job = self.task_type if task_type is None else task_type
         index = self.task_id if task_id is None else task_id
-        return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)  # type: ignore[arg-type]
+        if job is None or index is None:
+            raise ValueError("'task' in TF_CONFIG must say which task this is, or task_type and task_id be given.")
+        return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)
 
 
 class KubernetesClusterResolver(ClusterResolver):

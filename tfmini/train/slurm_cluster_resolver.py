@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tfmini.cluster import ClusterSpec
 from tfmini.train.cluster_resolver import ClusterResolver, url_of
 
+_MOST_HOSTS = 1 << 16
 _HOSTS = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?(?:,|$)")
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?(?:,|$)")
 
@@ -27,7 +28,9 @@ def expand_host_list(text: str) -> list[str]:
             found.append(prefix)
         for part in filter(None, ranges.split(",")):
             first, _, last = part.partition("-")
-            found += [f"{prefix}{n:0{len(first)}d}" for n in range(int(first), int(last or first) + 1)]
+            begin, end = int(first), int(last or first) + 1
+            _check_count(len(found) + end - begin, text)
+            found += [f"{prefix}{n:0{len(first)}d}" for n in range(begin, end)]
     return found
 
 
@@ -38,7 +41,13 @@ def expand_tasks_per_node(text: str) -> list[int]:
       ValueError: the text is no such list.
     """
     parts = _parts(_TASKS, text, "tasks-per-node list")
+    _check_count(sum(int(times or 1) for _, times in parts), text)
     return [int(number) for number, times in parts for _ in range(int(times or 1))]
+
+
+def _check_count(count: int, text: str) -> None:
+    if count > _MOST_HOSTS:
+        raise ValueError(f"{text!r} stands for {count} hosts; at most {_MOST_HOSTS} can be used")
 
 
 def _parts(form: re.Pattern[str], text: str, what: str) -> list[tuple[str, str]]:

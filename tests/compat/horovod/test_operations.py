@@ -16,7 +16,7 @@ from tfmini.runtime import targets
 from tfmini.train.replicas.ranks import Ranks
 
 
-def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collectives_have_horovods_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "_worlds", [World(["localhost"] * 2, 0, None)])
     with tf.Graph().as_default() as graph:
         x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
@@ -25,9 +25,16 @@ def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.
         horovod.allreduce(rows)
         horovod.allgather(y)
         horovod.broadcast(x, 1)
-        horovod.broadcast(x, 1, "mine")
+        with tf.name_scope("tower"):
+            horovod.broadcast(x, 1, "mine")
+            horovod.broadcast(x, 1, "mine", ignore_name_scope=True)
+        horovod.allreduce(x, name="mine")
+        horovod.allgather(y)
         names = [op.get_attr("_collective_name") for op in graph.get_operations() if op.type.startswith("Collective")]
-    assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
+    slices = ["HorovodAllreduce_y_0/values", "HorovodAllreduce_y_0/indices"]
+    again = ["tower/mine", "mine", "mine_1", "HorovodAllgather_y_0_1"]
+    expected = ["HorovodAllreduce_x_0", *slices, "HorovodAllgather_y_0", "HorovodBroadcast_x_0", *again]
+    assert [name.decode() for name in names] == expected
 
 
 def test_horovods_factors_truncate_integers_and_round_halves_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +105,8 @@ from horovod.tensorflow.compression import Compression
 assert Compression is hvd.Compression and not hvd.nccl_built() and hvd.cross_size() == 1
 config = tf.ConfigProto()
 config.gpu_options.visible_device_list = str(hvd.local_rank())
-hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2)]
+at_end = tf.train.FinalOpsHook(w)
+hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2), at_end]
 with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
     values = session.run([mean, total, rows, sent])
     assert [v.ravel().tolist() for v in values] == [[2], [4], [0, 1, 1], [3]], values
@@ -107,8 +115,7 @@ with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
     assert slopes == [[3], [1.5 * hvd.rank()], [[1], [2, 3]][hvd.rank()]], slopes
     while not session.should_stop():
         _, value, yes = session.run([train, w, flag])
-with tf.Session() as session:
-    assert session.run(w).tolist() == [-2.0]
+assert at_end.final_ops_values.tolist() == [-2.0]
 print("reached", value.dtype, yes, flush=True)
 """
 
@@ -154,6 +161,187 @@ def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.Monkey
         with pytest.raises(tf.errors.InvalidArgumentError, match="wait for ever.*hvd.init"):
             used.run(reduced)
     server.stop()
+
+
+def test_sessions_without_a_target_have_variables_and_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.train.Server.create_local_server() as server, tf.Graph().as_default():
+        monkeypatch.setattr(targets, "_default_target", [server.target])
+        ref = tf.get_variable("w", initializer=1.0)
+        resource = tf.get_variable("r", initializer=1.0, use_resource=True)
+        queue = tf.FIFOQueue(3, tf.float32, shared_name="q")
+        table = tf.contrib.lookup.MutableHashTable(tf.string, tf.int64, -1, name="t")
+        row = table.insert(tf.constant("a"), tf.constant(1, tf.int64))
+        put = [queue.enqueue(5.0), row, tf.assign(ref, 7.0), tf.assign(resource, 7.0)]
+        state = [ref, resource, queue.size(), table.size()]
+        with tf.Session() as one, tf.Session() as two, tf.Session(server.target) as shared:
+            for session in (one, two, shared):
+                session.run(tf.global_variables_initializer())
+            one.run(put)
+            assert [session.run(state) for session in (one, two, shared)] == [[7, 7, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
+            shared.run(put)
+            assert two.run(state) == [1, 1, 0, 0] and one.sess_str == b""
+        with tf.Session() as later:
+            assert later.run(tf.report_uninitialized_variables()).tolist() == [b"w", b"r"]
+            tf.Session.reset("")
+            with pytest.raises(tf.errors.AbortedError, match="was reset"):
+                later.run(state)
+        with tf.Session(server.target) as shared:
+            assert shared.run(ref) == 7  # a reset of this process's sessions leaves the server's state alone
+
+
+_ORDERS = """
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+rank = hvd.rank()
+turn = (lambda names: names) if rank == 0 else (lambda names: names[::-1])
+x = tf.constant([rank + 1.0])
+twice = tf.concat([x, x], 0)
+total = {name: hvd.allreduce(x * factor, name=name, op=hvd.Sum) for name, factor in turn([("a", 1), ("b", 10)])}
+scoped = {}
+for scope in turn(["one", "two"]):
+    with tf.name_scope(scope):
+        scoped[scope] = hvd.allgather(tf.fill([1], scope == "one"), name="same")
+chain = hvd.allreduce(total["a"] + 1, name="after a", op=hvd.Sum)
+kinds = {"gather": hvd.allgather(x), "sent": hvd.broadcast(x, 1), "all": hvd.alltoall(twice),
+         "part": hvd.reducescatter(twice, op=hvd.Sum)}
+shapes = turn([("w", 1), ("v", 2), ("u", 3)])
+ws = {name: tf.get_variable(name, initializer=[float(rank)] * size) for name, size in shapes}
+loss = sum(tf.reduce_sum(ws[name]) * (rank + 1) * factor for name, factor in shapes)
+opt = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0))
+train = opt.minimize(loss, var_list=[ws[name] for name in turn(list("wvu"))])
+spread = hvd.broadcast_variables([ws[name] for name in turn(list("vwu"))], 1)
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(spread)
+    if rank == 0:  # all in one step, and on the other rank in several steps and in another order
+        got = session.run([total, chain, kinds, scoped, train])[:-1]
+    else:
+        values = {name: session.run(kinds[name]) for name in reversed(sorted(kinds))}
+        marks = {scope: session.run(scoped[scope]) for scope in ("two", "one")}
+        sums = {"b": session.run([total["b"], train])[0]}
+        sums["a"], after = session.run([total["a"], chain])
+        got = [sums, after, values, marks]
+    assert {name: value.tolist() for name, value in got[0].items()} == {"a": [3], "b": [30]} and got[1] == [8], got
+    rows = {"gather": [1, 2], "sent": [2], "all": [1, 2], "part": [3]}
+    assert {name: value.tolist() for name, value in got[2].items()} == rows, got[2]
+    assert {name: value.tolist() for name, value in got[3].items()} == {"one": [True] * 2, "two": [False] * 2}, got[3]
+    assert [session.run(ws[name]).tolist() for name in "wvu"] == [[-0.5], [-2] * 2, [-3.5] * 3]
+print("all in order", flush=True)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("lane", ["on", "off"])
+def test_ranks_may_build_and_run_named_collectives_in_different_orders(
+    lane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFMINI_LANE", lane)
+    script = tmp_path / "orders.py"
+    script.write_text(_ORDERS)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("all in order") == 2
+
+
+_ENDS = """
+import signal, sys
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+rank, way = hvd.rank(), sys.argv[1]
+ends = rank == int(sys.argv[2])  # before the others
+count = 3 if ends else 9
+total = hvd.allreduce(tf.ones([2]), name="total", op=hvd.Sum)
+if way == "raises":
+    with tf.Session() as session:
+        session.run(total)
+        if ends:
+            raise ValueError("no more data")
+        session.run(hvd.allgather(tf.ones([1]), name="rows"))
+elif way == "plain":
+    session = tf.Session()  # never closed
+    for _ in range(count):
+        session.run(total)
+elif way == "shutdown":
+    with tf.Session() as session:
+        session.run(total)
+    if ends:
+        hvd.shutdown()
+        signal.pause()  # it lives until the launcher ends it
+    with tf.Session() as session:
+        session.run(total)
+else:
+    data = tf.data.Dataset.range(count).make_one_shot_iterator().get_next()
+    w = tf.get_variable("w", initializer=1.0)
+    sgd = tf.train.GradientDescentOptimizer(0.1)
+    opt = hvd.DistributedOptimizer(sgd)
+    train = opt.minimize(w * tf.cast(data, tf.float32), tf.train.get_or_create_global_step())
+    with tf.train.MonitoredTrainingSession(hooks=[hvd.BroadcastGlobalVariablesHook(0)]) as session:
+        while not session.should_stop():
+            session.run(train)
+print("ended in good order", flush=True)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("way", "first", "why"),
+    [
+        ("steps", 0, "its process has ended"),
+        ("steps", 1, "its process has ended"),
+        ("plain", 0, "its process has ended"),
+        ("raises", 1, "its script has failed with ValueError: no more data"),
+        ("shutdown", 1, "its server has been stopped"),
+    ],
+)
+def test_a_rank_that_ends_before_the_others_ends_their_run_with_an_error(
+    way: str, first: int, why: str, tmp_path: Path
+) -> None:
+    """It has not been preempted: nobody may wait for its return."""
+    script = tmp_path / "ends.py"
+    script.write_text(_ENDS)
+    options = ["--keep-going"] if way == "raises" else []
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", *options, str(script)]
+    command += [way, str(first)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"UnknownError: rank {first} (/job:worker/replica:0/task:{first}/device:CPU:0) has ended" in done.stdout
+    assert why in done.stdout
+    assert done.stdout.count("ended in good order") == (way in ("steps", "plain"))
+
+
+_AGAIN = """
+import time
+from pathlib import Path
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+rank, here = hvd.rank(), Path(__file__).parent
+total = hvd.allreduce(tf.ones([2]), name="total", op=hvd.Sum)
+for turn in range(3):
+    with tf.Session() as session:
+        assert session.run(total).tolist() == [3, 3]
+    while rank == turn and len(list(here.glob(f"new.{turn}.*"))) < 2:
+        time.sleep(0.01)  # the others have new servers, and may call the group's leader, before it has one
+    hvd.shutdown()
+    hvd.init()
+    (here / f"new.{turn}.{rank}").touch()
+with tf.Session() as session:
+    assert session.run(total).tolist() == [3, 3]
+print("again", flush=True)
+"""
+
+
+@pytest.mark.cluster
+def test_ranks_may_shut_horovod_down_and_initialise_it_again(tmp_path: Path) -> None:
+    script = tmp_path / "again.py"
+    script.write_text(_AGAIN)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("again") == 3
 
 
 _COLLECTIVES = """

@@ -213,6 +213,21 @@ def test_inputs_from_different_frames_are_named() -> None:
         session.run(tf.add(*enters), {data: 1.0})
 
 
+def test_a_value_that_is_fed_into_a_loop_is_refused() -> None:
+    """A client's value has no iterations; the compiler had looked for it in vain (KeyError)."""
+    with tf.Graph().as_default() as graph:
+        tf.while_loop(lambda i: i < tf.placeholder_with_default(3, [], name="limit"), lambda i: i + 1, [0], name="loop")
+        copy = tf.Graph()
+        with copy.as_default():  # as in an imported graph, whose loops are only nodes
+            tf.import_graph_def(graph.as_graph_def(), name="")
+    limit = next(op for op in copy.get_operations() if op.name.endswith("limit")).outputs[0]
+    exit_op = next(op for op in copy.get_operations() if op.type == "Exit")
+    with tf.Session(graph=copy) as session:
+        assert session.run(exit_op.outputs[0]) == 3
+        with pytest.raises(tf.errors.InvalidArgumentError, match="has inputs from different frames"):
+            session.run(exit_op.outputs[0], {limit: 5})
+
+
 def _loop_with_an_update(where: Any) -> tuple[tf.Operation, tf.Tensor, tf.Variable]:
     """The update in a loop's body, the loop's result, and the weight that the body multiplies with."""
     found = []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import tfmini as tf
 from tests.ops.session_run import run
@@ -30,8 +33,7 @@ def test_a_png_is_converted_to_the_requested_channels() -> None:
 
 
 def test_a_gif_of_many_frames_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = pytest.importorskip("PIL.Image")
-    frames = [image.new("L", (100, 100), 5 * i) for i in range(50)]
+    frames = [Image.new("L", (100, 100), 5 * i) for i in range(50)]
     file = io.BytesIO()
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
     assert run(tf.image.decode_gif(file.getvalue())).shape == (50, 100, 100, 3)
@@ -41,9 +43,56 @@ def test_a_gif_of_many_frames_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_image_that_pillow_holds_for_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = pytest.importorskip("PIL.Image")
     file = io.BytesIO()
-    image.new("RGB", (100, 100)).save(file, "JPEG")
-    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 1000)
+    Image.new("RGB", (100, 100)).save(file, "JPEG")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises(tf.errors.ResourceExhaustedError, match="JPEG data of"):
         run(tf.image.decode_jpeg(file.getvalue()))
+
+
+def _saved(kind: str, mode: str = "RGB", size: tuple[int, int] = (100, 100)) -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, size).save(file, kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", ["decode_png", "decode_jpeg", "decode_gif", "decode_image"])
+def test_only_tensorflows_formats_are_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow hands PostScript to the program gs."""
+    called = tmp_path / "called"
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {called}\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n%%EOF\n"
+    for data in (eps, _saved("TIFF"), _saved("PPM"), _saved("WEBP"), b"", b"no image"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="got unknown format starting with"):
+            run(getattr(tf.image, name)(data))
+    assert not called.exists()
+
+
+def test_the_limit_of_inflation_holds_for_each_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFMINI_INFLATE_LIMIT", "20000")
+    for kind in ("PNG", "JPEG", "GIF", "BMP"):
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="inflates to more than 20000 bytes"):
+            run(tf.image.decode_image(_saved(kind)))
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="A JPEG file inflates"):
+        run(tf.image.decode_jpeg(_saved("JPEG"), ratio=2))
+    monkeypatch.delenv("TFMINI_INFLATE_LIMIT")
+    fields = (200, 0, 118, 40, 8000, 8000, 1, 8, 1, 82, 1, 1, 0, 0)  # 8000 x 8000, with run lengths
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid BMP data"):
+        run(tf.image.decode_image(b"BM" + struct.pack("<IIIIiiHHIIiiII", *fields) + bytes(82)))
+
+
+def test_damaged_files_are_errors_of_the_argument() -> None:
+    file = io.BytesIO()
+    frames = [Image.new("L", (20, 10), 50 * i) for i in range(3)]
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    for data in (file.getvalue(), _saved("JPEG"), _saved("PNG"), _saved("BMP")):
+        for cut in (4, 12, 30, len(data) // 2):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid .* data, size|unknown format"):
+                run(tf.image.decode_image(data[:cut]))
+    wide = bytearray(file.getvalue())
+    at = bytes(wide).rindex(b"\x2c\0\0\0\0")  # the last frame's place: to the right of the image
+    wide[at + 1 : at + 3] = struct.pack("<H", 4000)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid GIF data"):
+        run(tf.image.decode_gif(bytes(wide)))

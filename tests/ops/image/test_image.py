@@ -36,3 +36,14 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_tensorflows(case: str, theirs: dict[str, Any]) -> None:
     check(outcome(tf, case), theirs[case], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("op", ["ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor"])
+def test_a_resize_takes_one_rule_for_coordinates(op: str) -> None:
+    images = tf.placeholder(tf.float32, [1, 2, 2, 1])
+    both = {"align_corners": True, "half_pixel_centers": True}
+    made = getattr(tf.raw_ops, op)(images=images, size=[3, 3], **both)
+    with tf.Session() as session:
+        for fetch in (made, tf.gradients(made, images)):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="If half_pixel_centers is True, align_corners"):
+                session.run(fetch, {images: [[[[1.0]] * 2] * 2]})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini.ops.io.reader_kinds import TextLineReaderState
 
 
 def read_all(reader: Any, names: list[str]) -> list[tuple[bytes, bytes]]:
@@ -73,6 +74,22 @@ def test_read_up_to_stops_at_the_end_of_a_file(tmp_path: Path) -> None:
         found = [session.run([keys, values]) for _ in range(4)]
     assert [v.tolist() for _, v in found] == [[b"00", b"01"], [b"02"], [b"10", b"11"], [b"12"]]
     assert found[0][0].tolist() == [f"{names[0]}:0".encode(), f"{names[0]}:18".encode()]
+
+
+def test_short_and_long_lines_are_read_in_linear_time(tmp_path: Path) -> None:
+    """The rest of a chunk was copied for each line, and a long line with each chunk: a megabyte took a minute."""
+    path = tmp_path / "lines"
+    path.write_bytes(b"\n" * 1_000_000 + b"a" * 50_000_000 + b"\r\nend")
+    reader = TextLineReaderState("r", 0)
+    reader.work = str(path).encode()
+    reader.start_unit()
+    for _ in range(1_000_000):
+        record = reader.read_record()
+    assert record == (b"%s:1000000" % reader.work, b"")
+    long, last = reader.read_record(), reader.read_record()
+    assert long is not None and len(long[1]) == 50_000_000 and last is not None and last[1] == b"end"
+    assert reader.read_record() is None
+    reader.finish_unit()
 
 
 def test_a_missing_file_is_not_found() -> None:

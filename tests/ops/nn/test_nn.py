@@ -105,3 +105,94 @@ def test_volumes_are_pooled_as_images_are() -> None:
     np.testing.assert_array_equal(deep[0], flat)
     with pytest.raises(tf.errors.UnimplementedError, match="not yet supported on the depth dimension"):
         evaluate(tf.nn.max_pool3d(volume, [1, 1, 1, 1, 2], 1, "SAME"))
+
+
+IMAGE, VOLUME = (1, 4, 4, 2), (1, 2, 4, 4, 2)
+FLAT: dict[str, Any] = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+DEEP: dict[str, Any] = {"strides": [1, 1, 1, 1, 1], "padding": "SAME"}
+POOL, POOL3D = {**FLAT, "ksize": [1, 2, 2, 1]}, {**DEEP, "ksize": [1, 1, 2, 2, 1]}
+MORPH = {**FLAT, "rates": [1, 1, 1, 1]}
+BATCH: dict[str, Any] = {"scale": (2,), "reserve_space_1": (2,), "reserve_space_2": (2,)}
+BACK = {"y_backprop": IMAGE, "x": IMAGE}
+# Op -> the shapes of its inputs (a list holds the sizes themselves), and its attrs.
+WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "Conv2D": ({"input": IMAGE, "filter": (3, 3, 2, 5)}, FLAT),
+    "Conv2DBackpropInput": ({"input_sizes": [*IMAGE], "filter": (3, 3, 2, 5), "out_backprop": (1, 4, 4, 5)}, FLAT),
+    "Conv2DBackpropFilter": ({"input": IMAGE, "filter_sizes": [3, 3, 2, 5], "out_backprop": (1, 4, 4, 5)}, FLAT),
+    "DepthwiseConv2dNative": ({"input": IMAGE, "filter": (3, 3, 2, 2)}, FLAT),
+    "DepthwiseConv2dNativeBackpropInput": (
+        {"input_sizes": [*IMAGE], "filter": (3, 3, 2, 2), "out_backprop": (1, 4, 4, 4)}, FLAT
+    ),
+    "DepthwiseConv2dNativeBackpropFilter": (
+        {"input": IMAGE, "filter_sizes": [3, 3, 2, 2], "out_backprop": (1, 4, 4, 4)}, FLAT
+    ),
+    "Conv3D": ({"input": VOLUME, "filter": (1, 3, 3, 2, 5)}, DEEP),
+    "Conv3DBackpropInputV2": (
+        {"input_sizes": [*VOLUME], "filter": (1, 3, 3, 2, 5), "out_backprop": (1, 2, 4, 4, 5)}, DEEP
+    ),
+    "Conv3DBackpropFilterV2": (
+        {"input": VOLUME, "filter_sizes": [1, 3, 3, 2, 5], "out_backprop": (1, 2, 4, 4, 5)}, DEEP
+    ),
+    "MaxPoolGrad": ({"orig_input": IMAGE, "orig_output": IMAGE, "grad": IMAGE}, POOL),
+    "MaxPoolGradGrad": ({"orig_input": IMAGE, "orig_output": IMAGE, "grad": IMAGE}, POOL),
+    "MaxPool3DGrad": ({"orig_input": VOLUME, "orig_output": VOLUME, "grad": VOLUME}, POOL3D),
+    "MaxPool3DGradGrad": ({"orig_input": VOLUME, "orig_output": VOLUME, "grad": VOLUME}, POOL3D),
+    "AvgPoolGrad": ({"orig_input_shape": [*IMAGE], "grad": IMAGE}, POOL),
+    "AvgPool3DGrad": ({"orig_input_shape": [*VOLUME], "grad": VOLUME}, POOL3D),
+    "MaxPoolGradWithArgmax": ({"input": IMAGE, "grad": IMAGE, "argmax": IMAGE}, POOL),
+    "Dilation2D": ({"input": IMAGE, "filter": (2, 2, 2)}, MORPH),
+    "Dilation2DBackpropInput": ({"input": IMAGE, "filter": (2, 2, 2), "out_backprop": IMAGE}, MORPH),
+    "Dilation2DBackpropFilter": ({"input": IMAGE, "filter": (2, 2, 2), "out_backprop": IMAGE}, MORPH),
+    "FusedBatchNorm": (
+        {"x": IMAGE, "scale": (2,), "offset": (2,), "mean": (2,), "variance": (2,)}, {"is_training": False}
+    ),
+    "FusedBatchNormGrad": ({**BACK, **BATCH}, {}),
+    "LRNGrad": ({"input_grads": IMAGE, "input_image": IMAGE, "output_image": IMAGE}, {}),
+    "BiasAdd": ({"value": IMAGE, "bias": (2,)}, {}),
+    **{
+        f"{name}Grad": ({"gradients": (2, 3), "features": (2, 3)}, {})
+        for name in ("Relu", "Relu6", "LeakyRelu", "Softplus", "Softsign")
+    },
+    **{f"{name}Grad": ({"gradients": (2, 3), "outputs": (2, 3)}, {}) for name in ("Elu", "Selu")},
+}
+# The axes along which an input may have any size: images of a forward op, windows with SAME padding, …
+FREE: dict[tuple[str, str], Any] = {
+    **{(op, "input"): range(len(WHOLE[op][0]["input"]) - 1) for op in ("Conv2D", "DepthwiseConv2dNative", "Conv3D")},
+    **{(op, name): {0, 1} for op in WHOLE for name in ("filter", "filter_sizes") if op[:4] != "Conv" or "2D" in op},
+    **{(op, name): {0, 1, 2} for op in WHOLE for name in ("filter", "filter_sizes") if "Conv3D" in op},
+    ("Conv2D", "filter"): {0, 1, 3}, ("DepthwiseConv2dNative", "filter"): {0, 1, 3}, ("Conv3D", "filter"): {0, 1, 2, 4},
+    ("Dilation2D", "input"): {0, 1, 2}, ("FusedBatchNorm", "x"): {0, 1, 2}, ("BiasAdd", "value"): {0, 1, 2},
+    ("MaxPoolGradWithArgmax", "input"): {1, 2, 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", WHOLE)
+def test_kernels_compare_whole_shapes(op: str) -> None:
+    """Where the graph knows no shape, a step with one wrong size is an error that says so, never a read beyond."""
+    shapes, attrs = WHOLE[op]
+    types = {"input_sizes": tf.int32, "filter_sizes": tf.int32, "orig_input_shape": tf.int32, "argmax": tf.int64}
+    inputs = {name: tf.placeholder(types.get(name, tf.float32)) for name in shapes}
+    fetched = getattr(tf.raw_ops, op)(**inputs, **attrs)
+    fetched = fetched[0] if isinstance(fetched, tuple) else fetched
+
+    def feeds(changed: dict[str, Any]) -> dict[Any, Any]:
+        values = {
+            name: np.array(shape, np.int32) if isinstance(shape, list) else np.zeros(shape, inputs[name].dtype.numpy)
+            for name, shape in {**shapes, **changed}.items()
+        }
+        return {inputs[name]: value for name, value in values.items()}
+
+    with tf.Session() as session:
+        session.run(fetched, feeds({}))
+        for name, shape in shapes.items():
+            axes = [axis for axis in range(len(shape)) if axis not in FREE.get((op, name), ())]
+            sizes = [(axis, size) for axis in axes for size in (shape[axis] * 64, shape[axis] - 1 or 3)]
+            for other in [*([*shape[:axis], size, *shape[axis + 1 :]] for axis, size in sizes), [*shape, 1]]:
+                with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
+                    session.run(fetched, feeds({name: other if isinstance(shape, list) else tuple(other)}))
+
+
+def test_the_gradient_of_depthwise_maxima_goes_to_the_first_of_each_group() -> None:
+    x = tf.constant([[[[1.0, 3.0, 3.0, 2.0]]]])
+    pooled = tf.nn.max_pool(x, [1, 1, 1, 2], [1, 1, 1, 2], "VALID")
+    assert evaluate(tf.gradients(pooled, x, [tf.constant([[[[5.0, 7.0]]]])])[0]).ravel().tolist() == [0, 5, 7, 0]

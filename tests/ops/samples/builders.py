@@ -70,3 +70,18 @@ def _constant(array: Any, dtype: tf.DType) -> tf.Tensor:
     """The constant of an array, one for all the places where a row names it."""
     made = _constants.setdefault(tf.get_default_graph(), {})
     return made.setdefault((id(array), dtype), (array, tf.constant(array, dtype)))[1]
+
+
+def without_constants(graph_def: Any) -> Any:
+    """The graph with a placeholder of unknown shape, whose default is the constant, in place of each constant."""
+    result = tf.GraphDef()
+    result.CopyFrom(graph_def)
+    for node in graph_def.node:
+        if node.op == "Const":
+            known, blurred = result.node.add(), next(n for n in result.node if n.name == node.name)
+            known.CopyFrom(node)
+            known.name = f"{node.name}/known"
+            blurred.CopyFrom(tf.NodeDef(name=node.name, op="PlaceholderWithDefault", input=[known.name]))
+            blurred.attr["dtype"].CopyFrom(node.attr["dtype"])
+            blurred.attr["shape"].shape.unknown_rank = True
+    return result

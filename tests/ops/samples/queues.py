@@ -84,6 +84,8 @@ OURS = f"""
 {_DENSE.strip()}
 # What a session needs for the recovery of queues and accumulators.
 q = FIFOQueueV2(component_types=[int32]); QueueCloseV2(handle=q); _QueueReopen(handle=q); QueueIsClosedV2(handle=q)
+q = FIFOQueueV2(component_types=[int32]); _QueueEndRun(handle=q, reason='over'); QueueIsClosedV2(handle=q)
+q = FIFOQueueV2(component_types=[int32]); _QueueFailRun(handle=q, worker='a', reason='why'); QueueIsClosedV2(handle=q)
 _AccumulatorLedger(handle=ResourceConditionalAccumulator(dtype=float32, shape=[2]))
 _AccumulatorLedgerV1(handle=ConditionalAccumulator(dtype=float32, shape=[2]))
 q = FIFOQueueV2(component_types=[int32]); QueueEnqueueV2(handle=q, components=[int32(1)]); _QueueRenew(handle=q);

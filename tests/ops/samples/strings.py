@@ -20,10 +20,12 @@ SAMPLES = (
     + each("StringLower StringUpper", "input=['aB', 'C1']", r"input=['\u00c4\u00df'], encoding='utf-8'",
            r"input='\u00c4b'")
     + each("StringStrip", r"input=[' a b ', '\t\n', 'c']")
-    + each("StringLength", f"input={_TEXTS}", f"input={_TEXTS}, unit='UTF8_CHAR'")
+    + each("StringLength", f"input={_TEXTS}", f"input={_TEXTS}, unit='UTF8_CHAR'",
+           r"input=[b'abc\x80', b'\x80\x82', b'\xe2\x82', b'a\xf0\x9f\x98\x80b', b'\xffa\x80\x80b'], unit='UTF8_CHAR'")
     + each("StringJoin", "inputs=[['a', 'b'], 'x', ['c', 'd']], separator=','", "inputs=['a']")
     + each("Substr", "input=['hello', 'world'], pos=1, len=3", "input=['hello', 'world'], pos=[-3, 1], len=[2, 9]",
            r"input=['\u4f60\u597dab'], pos=i64([1]), len=i64([2]), unit='UTF8_CHAR'",
+           r"input=[b'abc\x80\x80d', b'\x80\x82\xacx', b'a\xe2\x82'], pos=[2, 0, -1], len=[1, 1, 3], unit='UTF8_CHAR'",
            "input='hello', pos=[0, 1], len=[1, 2]")
     + each("RegexReplace", r"input=['a1b2', 'xyz'], pattern='([a-z])([0-9])', rewrite=r'\2\1'",
            "input='aaa', pattern='a', rewrite='b', replace_global=False")

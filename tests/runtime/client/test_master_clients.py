@@ -64,6 +64,7 @@ def test_a_listing_beside_the_first_graph_opens_one_remote_session(monkeypatch: 
             m.ExtendSession: m.ExtendSessionReply(1),
             m.ListDevices: m.ListDevicesReply([]),
         }
+        options.get("on_answer", lambda reply: None)(replies[type(request)])
         return replies[type(request)]
 
     master = RemoteMaster("localhost:1", b"", SessionOptions())

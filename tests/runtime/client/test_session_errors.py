@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def failure(fetches: Any, feeds: Any = None, target: str = "") -> tf.errors.OpError:
-    with tf.Session(target) as session, pytest.raises(tf.errors.OpError) as caught:
+    with tf.Session(target, getattr(fetches, "graph", None)) as session, pytest.raises(tf.errors.OpError) as caught:
         session.run(fetches, feeds)
     return caught.value
 
@@ -43,6 +43,26 @@ def test_an_error_of_a_fetched_variable_names_the_variable() -> None:
     error = failure(v)
     assert error.op is v.op
     assert f"[[node v (defined at {__file__}:" in error.message
+
+
+def test_an_assignment_of_another_shape_names_the_variable_and_the_job_that_left_it() -> None:
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    with workers[0], servers[0]:
+        for size in (2, 3):  # two jobs
+            with tf.Graph().as_default(), tf.Session(workers[0].target) as session, tf.device("/job:ps/task:0"):
+                w = tf.get_variable("w", [size], use_resource=False)
+                if size == 2:
+                    session.run(w.initializer)
+        error = failure(w.initializer, target=workers[0].target)
+    left = "so that of shape [2] on /job:ps/replica:0/task:0 is left from an earlier job. Start its servers again, or"
+    assert f"\nThe variable 'w' has shape [3] in this graph, {left} drop their" in error.message
+    v = tf.get_variable("v", [2], initializer=tf.zeros_initializer(), use_resource=False)
+    value = tf.placeholder(tf.float32)
+    with tf.Session() as session:
+        session.run(v.initializer)
+        told = r"(?s)rhs shape= \[3\].*It assigns to the variable 'v'"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=told):
+            session.run(tf.assign(v, value), {value: [1, 2, 3]})
 
 
 def test_an_error_of_a_sent_value_names_its_producer() -> None:

@@ -153,7 +153,7 @@ def test_a_broadcast_without_a_source_fails() -> None:
 
 @pytest.mark.parametrize("roots", [(0, 1), (1, 0)])
 def test_different_roots_are_refused(roots: tuple[int, int], monkeypatch: Any) -> None:
-    monkeypatch.setattr(Ranks, "_instance", lambda ranks: 1)  # as in a graph of its own
+    monkeypatch.setattr(Ranks, "_identity", lambda ranks, name: (name, (ranks.size, ranks.group_key, 1)))
 
     def make(rank: int) -> Any:
         return Ranks(2, rank, device=f"/cpu:{rank}").broadcast(tf.zeros([3]), roots[rank], "w")

@@ -13,9 +13,10 @@ from tfmini import errors
 from tfmini.collectives import schedules
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import calls
-from tfmini.runtime.collectives.calls import BEGINS
+from tfmini.runtime.collectives.calls import BEGINS, LEAST
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.collectives.groups import UNTOLD_MS
+from tfmini.runtime.collectives.past_lives import RETURN_S
 from tfmini.runtime.process import current_process
 
 TASK = "/job:worker/replica:0/task:0"
@@ -79,11 +80,12 @@ def test_a_call_whose_step_has_ended_does_not_fix_the_size_of_the_group() -> Non
 
 
 def step(
-    executor: CollectiveExecutor, index: int, step_id: int, begins: bool = False, instance: int = 1
+    executor: CollectiveExecutor, index: int, step_id: int, begins: bool = False, instance: int = 1, name: str = ""
 ) -> Answer:
     """A call of one of two devices in a step."""
     attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": 2,
-             "instance_key": instance} | ({BEGINS: True} if begins else {})  # fmt: skip
+             "instance_key": instance, "_collective_name": name.encode()}  # fmt: skip
+    attrs |= {BEGINS: True} if begins else {}
     answer = Answer(True)
     answer.step.step_id = step_id
     node: Any = types.SimpleNamespace(op="CollectiveReduce", device=f"{TASK}/device:CPU:{index}", attrs=attrs)
@@ -224,3 +226,112 @@ def test_without_memory_for_the_result_the_group_ends(monkeypatch: Any) -> None:
     for answer in answers:
         assert isinstance(answer.error, errors.ResourceExhaustedError) and "no more" in answer.error.message
     executor.close()
+
+
+# ---- names ------------------------------------------------------------------------------------
+
+
+def test_a_name_that_is_in_use_on_a_rank_is_refused_and_the_first_call_goes_on() -> None:
+    executor = CollectiveExecutor(TASK, current_process())
+    both(executor, 1, 1)
+    first = step(executor, 0, 2, instance=5, name="loss")
+    again = step(executor, 0, 3, instance=5, name="loss")
+    assert isinstance(again.error, errors.InvalidArgumentError)
+    assert 'Duplicate name: rank 0 (' in again.error.message and 'of "loss"' in again.error.message
+    other = step(executor, 1, 2, instance=5, name="loss")
+    assert first.value.tolist() == other.value.tolist() == [2.0, 2.0]
+    executor.close()
+
+
+def test_named_calls_meet_although_their_steps_have_different_numbers() -> None:
+    executor = CollectiveExecutor(TASK, current_process())
+    one = [step(executor, 0, 1, instance=5, name="a"), step(executor, 0, 1, instance=6, name="b")]
+    two = [step(executor, 1, 7, instance=6, name="b"), step(executor, 1, 8, instance=5, name="a")]
+    assert [answer.value.tolist() for answer in one + two] == [[2.0, 2.0]] * 4
+    executor.close()
+
+
+# ---- tasks that come to their end ---------------------------------------------------------------
+
+
+class Clock:
+    """The clock of an executor in a cluster of three workers and a ps, whose leader is worker 0."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+        self.executor = CollectiveExecutor(TASK, current_process())
+        self.executor.now = lambda: self.time
+        tasks = {f"/job:worker/replica:0/task:{i}": "" for i in range(3)} | {"/job:ps/replica:0/task:0": ""}
+        self.executor.connect(tasks, "", lambda task, address: None, self._later)
+
+    def _later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
+        self.timers.append((self.time + seconds, call, args))
+
+    def pass_s(self, seconds: float) -> None:
+        self.time += seconds
+        due = [timer for timer in self.timers if timer[0] <= self.time]
+        self.timers = [timer for timer in self.timers if timer[0] > self.time]
+        for _, called, args in due:
+            called(*args)
+
+    def call(self, name: str, size: int = 3, least: int = 0, group_key: int = 1) -> Answer:
+        attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": group_key, "group_size": size,
+                 "instance_key": 1, "_collective_name": name.encode()}  # fmt: skip
+        attrs |= {LEAST: least, BEGINS: True} if least else {}
+        answer = Answer(True)
+        node: Any = types.SimpleNamespace(op="CollectiveReduce", device=f"{TASK}/device:CPU:0", attrs=attrs)
+        self.executor.begin(answer, node, np.ones(2, np.float32))
+        return answer
+
+    def end(self, task: int, is_final: bool = True, incarnation: int = 7) -> None:
+        name = f"/job:worker/replica:0/task:{task}"
+        self.executor.ended(m.CollectiveEnd(name, incarnation, "it has ended", is_final))
+
+
+def test_a_group_that_waits_for_a_task_that_has_ended_fails() -> None:
+    clock = Clock()
+    waiting, smaller = clock.call("a"), clock.call("b", size=2, group_key=2)
+    clock.end(2)
+    clock.pass_s(0.1)
+    assert isinstance(waiting.error, errors.UnknownError)
+    assert "/job:worker/replica:0/task:2 has ended" in waiting.error.message
+    assert smaller.error is None  # the other two may be its members
+    assert isinstance(clock.call("a").error, errors.UnknownError)
+    clock.executor.returned("/job:worker/replica:0/task:2", 8)  # somebody has started it again
+    assert clock.call("a").error is None
+    clock.executor.close()
+
+
+def test_a_group_whose_members_are_known_fails_with_the_end_of_a_member_only() -> None:
+    clock = Clock()
+    others = {key: f"/job:worker/replica:0/task:{key}" for key in (1, 2)}
+    clock.executor.ended_tasks.groups = {key: (TASK, other) for key, other in others.items()}
+    one, two = clock.call("a", size=2), clock.call("b", size=2, group_key=2)
+    clock.end(2)
+    clock.pass_s(0.1)
+    assert one.error is None and isinstance(two.error, errors.UnknownError)
+    clock.executor.close()
+
+
+def test_a_group_waits_some_time_for_a_server_that_was_stopped() -> None:
+    clock = Clock()
+    waiting = clock.call("a")
+    clock.end(1, is_final=False)
+    clock.pass_s(RETURN_S - 1)
+    assert waiting.error is None
+    clock.pass_s(2)
+    assert isinstance(waiting.error, errors.UnknownError)
+    clock.executor.close()
+
+
+def test_an_elastic_group_waits_as_long_as_enough_members_are_left() -> None:
+    clock = Clock()
+    waiting = clock.call("a", least=2)
+    clock.end(2)
+    clock.pass_s(0.1)
+    assert waiting.error is None
+    clock.end(1)
+    clock.pass_s(0.1)
+    assert isinstance(waiting.error, errors.UnknownError)
+    clock.executor.close()

@@ -36,6 +36,7 @@ class Rank:
         self._ranks, self.rank = ranks, len(ranks) - 1
         self.task = f"/job:worker/replica:0/task:{self.rank}"
         self.time = 0.0
+        self.stuck = True
         self.failure: errors.OpError | None = None
         self.watch = Watch(self)
         self.watch.call_later = lambda *_: None
@@ -67,6 +68,9 @@ class Rank:
     def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None:
         self.failure = self.failure or error
 
+    def is_stuck(self) -> bool:
+        return self.stuck
+
     def tell_left(self, probe: Any, sender: str) -> None:
         """No member has left."""
 
@@ -92,6 +96,16 @@ def test_ranks_that_wait_in_different_collectives_are_told(ring: bool) -> None:
     found = failures(ranks)
     assert found
     assert "call skipped" in found[0] and "rank 0" in found[0] and "op1" in found[0] and "op2" in found[0]
+
+
+@pytest.mark.parametrize("reason", ["it still computes", "its steps overlap"])
+def test_ranks_that_may_call_the_other_collective_later_are_not_ended(reason: str) -> None:
+    ranks: list[Rank] = []
+    for rank in range(2):
+        Rank(ranks, {rank: 1}, (rank, 0), [1 - rank])
+        ranks[rank].stuck = reason != "it still computes" or rank == 0
+        ranks[rank].member.is_ordered = reason != "its steps overlap"
+    assert failures(ranks) == []
 
 
 @pytest.mark.parametrize(("called", "waits_in"), [({1: 2}, (1, 1)), ({1: 1, 2: 1}, (2, 0))])

@@ -60,3 +60,7 @@ def test_filters_leave_tasks_out(spec: tf.train.ClusterSpec) -> None:
     filters = tf.ConfigProto(device_filters=["/job:worker"])
     with tf.train.Server(spec, "worker", 0) as worker, tf.Session(worker.target, config=filters) as session:
         assert names(session) == [WORKER]
+        with tf.device("/job:ps"):
+            left_out = tf.constant(1)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="The cluster has /job:ps/.* device_filters of this"):
+            session.run(left_out)

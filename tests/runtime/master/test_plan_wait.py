@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,3 +60,22 @@ def test_a_step_whose_task_is_not_up_ends_at_its_deadline(is_remote: bool) -> No
             assert part in str(info.value)
     finally:
         cluster.stop()
+
+
+class HastyClock:
+    """Makes each call before `call_later` returns: as if the thread stopped there for longer than the delay."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def call_later(self, delay: float, call: Any, *args: Any) -> Any:
+        self.calls += 1
+        call(*args)
+        return SimpleNamespace(cancel=lambda: None)
+
+
+def test_a_deadline_that_comes_before_its_timer_is_noted_ends_the_wait() -> None:
+    found: list[Any] = []
+    wait = PlanWait(lambda error, plan: found.append(error), 0.001, HastyClock(), lambda: "")
+    wait.done(None, "a late plan")  # type: ignore[arg-type]
+    assert [type(error) for error in found] == [errors.DeadlineExceededError]

@@ -31,7 +31,7 @@ def test_a_thread_outside_steps_computes_nothing() -> None:
 
 
 def test_a_task_that_computes_a_step_for_long_is_not_wedged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first run is usually in the handler of RunGraph: no message of this master is handled meanwhile."""
+    """It answers meanwhile, since a loop runs in a thread of its own."""
     for module in (membership, link_watch):
         monkeypatch.setattr(module, "WEDGED_AFTER_S", 6.0)
     with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster, tf.Graph().as_default():

@@ -130,7 +130,7 @@ class Timers:
         self.calls.append((delay, call, args))
         return self
 
-    def is_background_thread(self) -> bool:
+    def runs_here(self) -> bool:
         return False
 
     def cancel(self) -> None:

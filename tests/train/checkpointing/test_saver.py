@@ -202,11 +202,14 @@ def test_restore_says_what_does_not_fit(tmp_path: Path) -> None:
             saver.restore(session, None)
         with pytest.raises(ValueError, match="^The passed save_path is not a valid checkpoint: no/such$"):
             saver.restore(session, "no/such")
+        with pytest.raises(ValueError, match="not a valid checkpoint: /no/such/m. There is no directory /no/such: the"):
+            saver.restore(session, "/no/such/m")  # as from a `checkpoint` file that was moved
         with pytest.raises(tf.errors.FailedPreconditionError, match="a directory: give tf.train.latest_checkpoint"):
             saver.restore(session, str(tmp_path))
     with tf.Graph().as_default(), tf.Session() as session:
         tf.Variable([1.0], name="zz")
-        with pytest.raises(tf.errors.NotFoundError, match="(?s)most likely due to a Variable name.*Key zz not found"):
+        missing = f"(?s)most likely due to a Variable name.*Key zz not found in checkpoint {prefix}; it has 1 other"
+        with pytest.raises(tf.errors.NotFoundError, match=missing):
             tf.train.Saver().restore(session, prefix)
     with tf.Graph().as_default(), tf.Session() as session:
         tf.Variable([1.0, 2.0, 3.0], name="a")
@@ -246,3 +249,30 @@ def test_saving_needs_at_most_one_copy_of_a_variable(tmp_path: Path, session: An
     finally:
         tracemalloc.stop()
     assert saving < size / 2 and restoring < 1.5 * size
+
+
+@pytest.mark.parametrize("reshape", [False, True])
+def test_a_variable_of_another_shape_is_named_with_both_shapes(tmp_path: Path, reshape: bool) -> None:
+    with tf.Session() as session:
+        old = tf.get_variable("old", [2], initializer=tf.zeros_initializer(), use_resource=False)
+        session.run(old.initializer)
+        prefix = tf.train.Saver().save(session, str(tmp_path / "m"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        new = tf.get_variable("scope/new", [3], initializer=tf.zeros_initializer(), use_resource=False)
+        saver = tf.train.Saver({"old": new}, reshape=reshape)
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            saver.restore(session, prefix)
+    shapes = "has shape [3] in this graph; 'old' in the checkpoint"
+    assert reshape or f"The variable 'scope/new' {shapes} {prefix} has shape [2]." in caught.value.message
+    assert not reshape or "Reshape" in str(caught.value)
+
+
+def test_a_moved_checkpoint_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with tf.Session() as session:
+        session.run(tf.get_variable("v", [2]).initializer)
+        (tmp_path / "old").mkdir()
+        tf.train.Saver().save(session, str(tmp_path / "old/m"))
+    (tmp_path / "old").rename(tmp_path / "new")
+    caplog.clear()
+    assert tf.train.latest_checkpoint(str(tmp_path / "new")) is None
+    assert f"holds absolute paths of another directory; this one has the checkpoint {tmp_path}/new/m" in caplog.text

@@ -15,6 +15,7 @@ from tests.train.replicas import recovery_task, supervised_task
 from tests.train.sessions.training_runs import Run
 from tfmini.testing.process_cluster import ProcessCluster
 from tfmini.tools.supervision import TaskId
+from tfmini.train.sessions.run_state import RUN_HAS_ENDED
 
 LAST, EVERY = 150, 10
 PROGRAM = Path(recovery_task.__file__).read_text()
@@ -57,6 +58,7 @@ def test_a_worker_that_starts_after_the_end_learns_it_without_the_hook() -> None
         assert late.stdout is not None
         said = late.stdout.read()
         assert "over " in said and "'sync_token_q' is closed" in said and said.endswith("done\n")
+        assert RUN_HAS_ENDED in said
         tasks.start_task("worker", 0)  # which opens the queue again
         chief = tasks.processes[TaskId("worker", 0)]
         assert chief.wait(60) == 0 and chief.stdout is not None and "over" not in chief.stdout.read()

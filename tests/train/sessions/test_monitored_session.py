@@ -436,3 +436,22 @@ def test_a_worker_waits_for_the_chief() -> None:
         worker.join(120)
         server.stop()
     assert found == [5.0]
+
+
+def test_a_hook_that_needs_a_feed_of_its_own_is_named(tmp_path: Path) -> None:
+    x = tf.placeholder(tf.float32, [], name="x_in")
+    y = tf.placeholder(tf.float32, [], name="y_in")
+    step = tf.train.get_or_create_global_step()
+    train = tf.assign_add(step, 1)
+    summary = tf.summary.scalar("loss", x * 2.0)
+    others = y + 1.0, x + 1.0
+    hook = tf.train.SummarySaverHook(save_steps=1, output_dir=str(tmp_path), summary_op=summary)
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+        session.run(train, {x: 1.0})
+        with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed") as caught:
+            session.run(train)
+        assert "\nNothing that this run fetches needs 'x_in', but SummarySaverHook does" in caught.value.message
+        for fetches, feeds in ((others[0], {x: 1.0}), ([train, others[1]], None)):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed") as caught:
+                session.run(fetches, feeds)
+            assert "SummarySaverHook" not in caught.value.message

@@ -177,6 +177,145 @@ def test_an_update_of_which_a_ps_is_not_sure_is_an_error_that_names_both() -> No
             train(worker.target, op, cut)
 
 
+class CutWhileComputing(Cut):
+    """Breaks the connections while a segment with updates computes, which then goes on when ``then`` has returned."""
+
+    def __init__(self, server: Any, then: Callable[[Any], None]) -> None:
+        super().__init__(server, "done")
+        del server.worker.outcomes.note
+        self._then = then
+        register = server.worker.register_graph
+
+        def registered(*args: Any, **kwargs: Any) -> Any:
+            graph = register(*args, **kwargs)
+            for segment in graph.program.segments:
+                if segment.updates:
+                    segment.run = self._interrupted(segment.run)
+                    segment.seconds = 1.0  # so that it runs in the pool, as long ones do
+            return graph
+
+        server.worker.register_graph = registered
+
+    def _interrupted(self, run: Callable[..., None]) -> Callable[..., None]:
+        def call(step: Any, slots: list[Any]) -> None:
+            if self.is_due:
+                self.now()
+                self._then(step)
+            run(step, slots)
+
+        return call
+
+
+def test_a_task_that_computes_on_says_afterwards_what_it_has_done() -> None:
+    """It is asked while the segment still runs: neither "made" nor "not made" would be true."""
+    with servers(1) as (cluster, tasks, worker):
+        with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            v = tf.get_variable("v", initializer=0.0)
+            op = tf.group(v.assign_add(tf.exp(tf.constant(0.0))), tf.assign_add(step, 1))
+        asked = threading.Event()
+        cut = CutWhileComputing(tasks[0], lambda step: asked.wait(60))
+        find = tasks[0].worker.outcomes.of
+
+        def of(*args: Any) -> Any:
+            found = find(*args)
+            asked.set()
+            return found
+
+        tasks[0].worker.outcomes.of = of
+        assert train(worker.target, op, cut) == [STEPS, STEPS]
+        assert asked.is_set()
+
+
+def test_a_loop_that_was_told_to_end_leaves_no_doubt_about_the_updates_around_it() -> None:
+    with servers(1) as (cluster, tasks, worker):
+        with tf.device("/job:ps/task:0"):
+            v, w = (tf.get_variable(name, initializer=0.0) for name in "vw")
+            with tf.control_dependencies([v.assign_add(1.0)]):
+                loop = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [tf.placeholder_with_default(0, []) + 0])
+            with tf.control_dependencies([loop]):
+                op = w.assign_add(1.0).op
+        stopped = threading.Event()
+
+        def wait(step: Any) -> None:
+            while not step.run.stopped:
+                stopped.wait(0.01)
+
+        assert train(worker.target, op, CutWhileComputing(tasks[0], wait)) == [STEPS, STEPS]
+
+
+class CutBeforeTensors(Cut):
+    """Breaks the connection of the second ps when tensors come to it, which it does not get; the first has ended."""
+
+    def __init__(self, tasks: list[Any]) -> None:
+        super().__init__(tasks[1], "begun")
+        first, second = (task.worker for task in tasks)
+        del second.run_graph
+        ended = threading.Event()
+        note, receive = first.outcomes.note, second.receive
+
+        def noted(*args: Any) -> None:
+            note(*args)
+            if self.is_due:
+                ended.set()
+
+        def received(*args: Any, **kwargs: Any) -> None:
+            if self.is_due:
+                assert ended.wait(60)
+                self.now()
+            else:
+                receive(*args, **kwargs)
+
+        first.outcomes.note, second.receive = noted, received
+
+
+def _after(update: Any, value: Any) -> Any:
+    with tf.control_dependencies([update]):
+        return tf.identity(value)
+
+
+DECISIONS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    "condition": lambda number, add: tf.cond(tf.equal(number, 1), lambda: add(1).op, tf.no_op),
+    "trip count": lambda number, add: tf.while_loop(
+        lambda i: i < number, lambda i: _after(add(1), i + 1), [0], parallel_iterations=1
+    ),
+    "value": lambda number, add: add(tf.cast(tf.equal(number, 1), tf.int32)),
+}
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_repeated_step_decides_as_before_its_own_count(resource: bool, decision: str) -> None:
+    """The first ps has counted the step; what the second one does depends on the number before."""
+    with servers(2) as (cluster, tasks, worker):
+        with tf.device("/job:ps/task:0"):
+            step = tf.get_variable("step", initializer=0, use_resource=resource)
+            odd = step.read_value() % 2
+            with tf.control_dependencies([odd]):
+                count = step.assign_add(1)
+        with tf.device("/job:ps/task:1"):
+            target = tf.get_variable("target", initializer=0, use_resource=resource)
+            update = DECISIONS[decision](odd, target.assign_add)
+        op = tf.group(count, update)
+        assert train(worker.target, op, CutBeforeTensors(tasks)) == [STEPS, STEPS // 2]
+
+
+@pytest.mark.parametrize("decision", ["condition", "trip count"])
+def test_a_step_that_would_decide_otherwise_is_not_repeated(decision: str) -> None:
+    with servers(2) as (cluster, tasks, worker):
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", initializer=0.0)
+            odd = tf.cast(v.read_value(), tf.int32) % 2
+            with tf.control_dependencies([odd]):
+                count = v.assign_add(1.0, name="count")
+        with tf.device("/job:ps/task:1"):
+            target = tf.get_variable("target", initializer=0)
+            update = DECISIONS[decision](odd, lambda by: target.assign_add(by, name="add"))
+        message = r"after count on /job:ps/replica:0/task:0\S*\. It still has to make \S*add on /job:ps/\S*/task:1"
+        with pytest.raises(tf.errors.UnknownError, match=message):
+            train(worker.target, tf.group(count, update), CutBeforeTensors(tasks))
+
+
 @pytest.mark.parametrize("resource", [False, True])
 def test_updates_inside_a_loop_are_not_made_twice(resource: bool) -> None:
     """The loop has come to its end on the ps, which cannot answer any more."""

@@ -15,13 +15,13 @@ def test_a_run_that_has_ended_leaves_nothing_for_the_exit() -> None:
     graph, state, called = tf.Graph(), object(), []
     any_state: Any = state
 
-    def end_run(graph: tf.Graph = graph) -> None:
+    def end_run(error: BaseException | None = None, graph: tf.Graph = graph) -> None:
         called.append(graph)
 
-    end_at_exit(graph, end_run)
+    end_at_exit(graph, end_run, end_run)
     assert STARTED not in graph.attachments  # without a state there is nothing to end
     add_run_state(graph, any_state)
-    end_at_exit(graph, end_run)
+    end_at_exit(graph, end_run, end_run)
     assert STARTED in graph.attachments
     forget_exit(graph)
     forget_exit(graph)

@@ -62,6 +62,15 @@ def test_services_run_in_threads(tmp_path: Path) -> None:
     assert {"one", "global_step/sec"} <= tags
 
 
+def test_summaries_that_need_feeds_are_told_of_in_the_summary_thread(tmp_path: Path) -> None:
+    counting()
+    tf.summary.scalar("fed", tf.placeholder(tf.float32, []))
+    sv = tf.train.Supervisor(logdir=str(tmp_path), save_summaries_secs=0.01)
+    fed = "(?s)You must feed.*The supervisor's summary thread ran this, without feeds"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=fed), sv.managed_session():
+        assert sv.coord.wait_for_stop(60)
+
+
 def test_the_end_of_the_input_is_a_clean_end_and_other_errors_are_not() -> None:
     sv = tf.train.Supervisor()
     with sv.managed_session():
@@ -122,7 +131,8 @@ def test_a_stop_request_ends_a_workers_wait(caplog: pytest.LogCaptureFixture) ->
 
 def test_services_and_non_chief_replicas_are_checked(tmp_path: Path) -> None:
     tf.Variable(1.0, use_resource=False)
-    with pytest.raises(ValueError, match="When using replicas, all Variables must have their device set"):
+    remedy = "all Variables must have their device set: 'Variable' has none.*replica_device_setter"
+    with pytest.raises(ValueError, match=f"When using replicas, {remedy}"):
         tf.train.Supervisor(is_chief=False)
     with tf.Graph().as_default():
         worker = tf.train.Supervisor(is_chief=False, logdir=str(tmp_path))

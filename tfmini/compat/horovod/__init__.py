@@ -1,8 +1,8 @@
 """Horovod's interface for TensorFlow 1 scripts: ``import tfmini.compat.horovod as hvd``.
 
 Under ``tfmini run`` and ``tfmini launch --ps 0 --workers N``, ``import horovod.tensorflow as hvd`` works, too.
-`init` reads the task from TF_CONFIG, starts this worker's server, and makes it the default target of sessions,
-since Horovod's scripts give no target. Without TF_CONFIG there is one worker.
+`init` reads the task from TF_CONFIG, starts this worker's server, and lets sessions without a target use its
+collectives, since Horovod's scripts give no target. Without TF_CONFIG there is one worker.
 
 The modules have the names of those of ``horovod.tensorflow`` where scripts import them (`mpi_ops`, `functions`,
 `compression`, `util`, `elastic`).

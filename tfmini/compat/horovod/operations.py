@@ -6,6 +6,7 @@ step computes it, so such a worker may build the same graph, with the collective
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -47,10 +48,10 @@ def allreduce(
       compression: from `Compression`.
       op: `Average`, `Sum`, `Min`, `Max` or `Product`, instead of ``average``.
       prescale_factor, postscale_factor: factors before and after.
-      name: default: the name of the tensor's op. If the names of the workers differ, they get an error, since
-        they reduce different tensors.
+      name: the workers find each other's collectives by their names, in whichever order they build and run them.
+        Default: Horovod's, which follows from the name of the tensor. A name that is used again gets a number.
       process_set: the workers that take part.
-      ignore_name_scope: ignored; ``name`` has no scope.
+      ignore_name_scope: leave out the name scope, which the name begins with otherwise.
 
     Raises:
       ValueError: for both ``average`` and ``op``, or a process set that is not registered.
@@ -59,20 +60,29 @@ def allreduce(
     reduction = chosen(op, average)
     factors = prescale_factor, postscale_factor
     if isinstance(tensor, IndexedSlices):
-        return _reduced_slices(tensor, reduction, factors, name, process_set)
+        called = _called("Allreduce", tensor.values, name, ignore_name_scope)
+        return _reduced_slices(tensor, reduction, factors, called, process_set)
     value = convert_to_tensor(tensor)
     ranks = world().group(process_set.process_set_id)
     if ranks is None:
         return _outside(value, "allreduce", name, process_set)
+    called = _called("Allreduce", value, name, ignore_name_scope)
     small, context = compression.compress(value)
     total = collective_gradients.all_reduce(
-        ranks, scaled(small, prescale_factor), name or value.op.name, reduction.merge, reduction.mean
+        ranks, scaled(small, prescale_factor), called, reduction.merge, reduction.mean
     )
     return compression.decompress(scaled(total, postscale_factor), context)
 
 
+def _called(what: str, value: Tensor, name: str | None, ignore_name_scope: bool) -> str:
+    """Horovod's name of a collective: that of its op in Horovod's graph, by which the ranks find each other."""
+    own = name or f"Horovod{what}_{re.sub('[^a-zA-Z0-9_]', '_', value.name)}"
+    scope = "" if ignore_name_scope else value.graph.get_name_scope()
+    return f"{scope}/{own}" if scope else own
+
+
 def _reduced_slices(
-    slices: IndexedSlices, reduction: ReduceOp, factors: tuple[float, float], name: str | None, process_set: ProcessSet
+    slices: IndexedSlices, reduction: ReduceOp, factors: tuple[float, float], name: str, process_set: ProcessSet
 ) -> IndexedSlices:
     """Gathers the values and the indices of slices."""
     if reduction.merge != "Add":
@@ -80,13 +90,12 @@ def _reduced_slices(
     if factors != (1.0, 1.0):
         text = "prescale_factor and postscale_factor do not support sparse tensors; use tf.convert_to_tensor first."
         raise NotImplementedError(text)
-    name = name or slices.values.op.name
-    values = allgather(slices.values, f"{name}/values", process_set=process_set)
+    values = allgather(slices.values, f"{name}/values", True, process_set)
     if reduction.mean:
         count = len(world().members(process_set.process_set_id))
         values = values / cast(count, values.dtype)  # of integers it is a float
     return IndexedSlices(
-        values, allgather(slices.indices, f"{name}/indices", process_set=process_set), slices.dense_shape
+        values, allgather(slices.indices, f"{name}/indices", True, process_set), slices.dense_shape
     )
 
 
@@ -125,7 +134,8 @@ def grouped_allreduce(
     for i, tensor in enumerate(tensors):
         if isinstance(tensor, IndexedSlices):
             factors = prescale_factor, postscale_factor
-            results[i] = _reduced_slices(tensor, reduction, factors, name and f"{name}/{i}", process_set)
+            called = _called("GroupedAllreduce", tensor.values, name and f"{name}/{i}", ignore_name_scope)
+            results[i] = _reduced_slices(tensor, reduction, factors, called, process_set)
         else:
             dense.append(i)
             results[i] = convert_to_tensor(tensor)
@@ -134,7 +144,8 @@ def grouped_allreduce(
         return [_outside(r, "grouped_allreduce", name, process_set) if i in dense else r for i, r in enumerate(results)]
     small = {i: compression.compress(results[i]) for i in dense}
     for together in _by_dtype({i: value for i, (value, _) in small.items()}):
-        called = name or "+".join(results[i].op.name for i in together)
+        first = results[together[0]]
+        called = _called("GroupedAllreduce", first, name and f"{name}/{first.dtype.name}", ignore_name_scope)
         values = [scaled(small[i][0], prescale_factor) for i in together]
         totals = collective_gradients.all_reduce_packed(ranks, values, called, reduction.merge, reduction.mean)
         for i, total in zip(together, totals):
@@ -177,8 +188,9 @@ def reducescatter(
     if ranks is None:
         return _outside(value, "reducescatter", name, process_set)
     small, context = compression.compress(value)
+    called = _called("Reducescatter", value, name, ignore_name_scope)
     part = collective_gradients.reduce_scatter(
-        ranks, scaled(small, prescale_factor), name or value.op.name, reduction.merge, reduction.mean
+        ranks, scaled(small, prescale_factor), called, reduction.merge, reduction.mean
     )
     part = compression.decompress(scaled(part, postscale_factor), context)
     return part  # type: ignore[no-any-return]
@@ -215,17 +227,18 @@ def allgather(
       tensor: of at least one dimension.
       others: as in `allreduce`.
     """
-    return _collective(tensor, "allgather", name, process_set, collective_gradients.all_gather)
+    return _collective(tensor, "allgather", name, ignore_name_scope, process_set, collective_gradients.all_gather)
 
 
 def _collective(
-    tensor: Any, what: str, name: str | None, process_set: ProcessSet, run: Callable[[Ranks, Tensor, str], Tensor]
-) -> Tensor:
+    tensor: Any, what: str, name: str | None, ignore_name_scope: bool, process_set: ProcessSet,
+    run: Callable[[Ranks, Tensor, str], Tensor],
+) -> Tensor:  # fmt: skip
     value = convert_to_tensor(tensor)
     ranks = world().group(process_set.process_set_id)
     if ranks is None:
         return _outside(value, what, name, process_set)
-    return run(ranks, value, name or value.op.name)
+    return run(ranks, value, _called(what.capitalize(), value, name, ignore_name_scope))
 
 
 def grouped_allgather(
@@ -235,7 +248,9 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
     """`allgather` of several tensors; their collectives run at the same time."""
-    return [allgather(tensor, name and f"{name}/{i}", process_set=process_set) for i, tensor in enumerate(tensors)]
+    return [
+        allgather(tensor, name and f"{name}/{i}", ignore_name_scope, process_set) for i, tensor in enumerate(tensors)
+    ]
 
 
 def broadcast(
@@ -259,7 +274,7 @@ def broadcast(
     def send(ranks: Ranks, value: Tensor, called: str) -> Tensor:
         return collective_gradients.broadcast(ranks, value, position(root_rank, process_set), called)
 
-    return _collective(tensor, "broadcast", name, process_set, send)
+    return _collective(tensor, "broadcast", name, ignore_name_scope, process_set, send)
 
 
 def position(root_rank: int, process_set: ProcessSet) -> int:
@@ -280,8 +295,8 @@ def broadcast_(
     """Assigns the values of ``root_rank`` to variables; returns their new values."""
     results = []
     for i, variable in enumerate(variables):
-        called = f"{name}/{i}" if name else variable.op.name
-        update = assign(variable, broadcast(variable.value(), root_rank, called, process_set=process_set))
+        called = f"{name}/{i}" if name else f"{variable.op.name}/broadcast"
+        update = assign(variable, broadcast(variable.value(), root_rank, called, True, process_set))
         with control_dependencies([update]):
             results.append(identity(variable.read_value()))
     return results
@@ -324,5 +339,6 @@ def alltoall(
     if ranks is None:
         outside = _outside(value, "alltoall", name, process_set)
         return outside if splits is None else (outside, convert_to_tensor(splits))
-    rows, received = collective_gradients.all_to_all(ranks, value, splits, name or value.op.name)
+    called = _called("Alltoall", value, name, ignore_name_scope)
+    rows, received = collective_gradients.all_to_all(ranks, value, splits, called)
     return rows if splits is None else (rows, received)

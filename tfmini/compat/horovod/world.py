@@ -23,15 +23,23 @@ class World:
       hosts: the host of each worker.
       rank: the rank of this worker.
       server: the server of this worker; None if it is the only one.
+      tasks: the full task name of each worker, with a server.
 
     Attributes:
       sets: by id: the ranks of each process set, in ascending order.
     """
 
-    def __init__(self, hosts: list[str], rank: int, server: Server | None) -> None:
-        self.hosts, self.server = hosts, server
+    def __init__(self, hosts: list[str], rank: int, server: Server | None, tasks: Sequence[str] = ()) -> None:
+        self.hosts, self.server, self._tasks = hosts, server, tasks
         self.ranks = Ranks(len(hosts), rank, _GROUP_KEY)
         self.sets: dict[int, tuple[int, ...]] = {GLOBAL: tuple(range(len(hosts)))}
+        self._tell_members(self.ranks.group_key, self.sets[GLOBAL])
+
+    def _tell_members(self, group_key: int, members: Sequence[int]) -> None:
+        """Tells the collectives who the members of a group are, so that they know whose end makes it impossible."""
+        if self.server is not None:
+            known = self.server.worker.collectives.ended_tasks.groups
+            known[group_key] = tuple(self._tasks[rank] for rank in members)
 
     def add_set(self, members: Sequence[int]) -> int:
         """Registers a process set under the lowest free id.
@@ -48,6 +56,7 @@ class World:
             raise ValueError(f"There is a process set of the ranks {list(wanted)} already; use that object.")
         free = next(number for number in itertools.count() if number not in self.sets)
         self.sets[free] = wanted
+        self._tell_members(_group_key(wanted), wanted)
         return free
 
     def members(self, set_id: int | None) -> tuple[int, ...]:
@@ -143,7 +152,8 @@ def _world_of(config: TfConfig) -> World:
         server.join()  # until the cluster stops
         raise SystemExit(0)
     targets.set_default_target(server.target)
-    return World([t.address.rpartition(":")[0] for t in workers], places.index((job, index)), server)
+    names = [f"/job:{t.job}/replica:0/task:{t.task}" for t in workers]
+    return World([t.address.rpartition(":")[0] for t in workers], places.index((job, index)), server, names)
 
 
 def world() -> World:

@@ -14,6 +14,7 @@ import numpy as np
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
 from tfmini.ops.array.shape import shape
@@ -173,6 +174,7 @@ def _diag(diagonals: Array, k: Any, num_rows: Any, num_cols: Any, padding: Any) 
     except ValueError as error:
         refuse(str(error))
     head = diagonals.shape[:-1] if low == high else diagonals.shape[:-2]
+    check_room((*head, *form), diagonals.itemsize)
     result = np.full((*head, *form), np.asarray(padding)[()], diagonals.dtype)
     _put(result, diagonals, low, high)
     return result

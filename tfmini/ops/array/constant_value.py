@@ -19,6 +19,7 @@ from tfmini.shapes import RawShape, num_elements_raw
 
 # Larger results are not computed while the graph is built.
 _MAX_ELEMENTS = 4096
+_MAX_RANK = 254  # TensorFlow's
 # The most ops that one call visits. A value that needs more counts as unknown, so that building stays linear.
 _MAX_OPS = 128
 _RUNTIME_ONLY = frozenset({
@@ -34,7 +35,9 @@ def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """The value of ``tensor`` if it follows from the graph alone, else None. Callers must not change the array."""
     op = tensor.op
     if op.type == "Const":
-        return op.attrs["value"]  # type: ignore[no-any-return]
+        # A large tensor of one repeated value takes no memory (`tensor_from_proto`); a list of its elements would.
+        found = op.attrs["value"]
+        return None if np.size(found) > _MAX_ELEMENTS and not any(found.strides) else found
     value: np.ndarray[Any, Any] | None = _value(tensor, [_MAX_OPS])
     return value
 
@@ -71,6 +74,8 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
     if not isinstance(tensor, Tensor):
         return tensor if isinstance(tensor, (np.ndarray, np.generic)) else None
     value = constant_value(tensor) if _is_followed(tensor) else None
+    if tensor.op.type == "Const":
+        value = tensor.op.attrs["value"]
     if value is None and partial and tensor.op.type == "Pack" and tensor.op.attrs["axis"] == 0:
         return np.array([get_static_value(t) for t in tensor.op.inputs], dtype=object)
     if value is not None:
@@ -92,6 +97,8 @@ def constant_value_as_shape(tensor: Tensor) -> RawShape:
         raise ValueError("Received a scalar with value other than -1 as a shape: a scalar must be -1 (unknown shape)")
     if raw is not None and len(raw) != 1:
         raise ValueError(f"Shape must be rank 1 but is rank {len(raw)}")
+    if raw is not None and raw[0] is not None and raw[0] > _MAX_RANK:
+        raise ValueError(f"A shape has at most {_MAX_RANK} dimensions, not {raw[0]}")
     rule = _SHAPE_RULES.get(tensor.op.type)
     found = rule(tensor.op) if rule is not None else None
     if found is not None:

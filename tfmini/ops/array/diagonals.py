@@ -12,6 +12,7 @@ from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import bands as array_bands
 from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.joining import concat
@@ -85,6 +86,7 @@ def _matrix_diag_kernel(diagonal: Any) -> Any:
     if not np.ndim(diagonal):
         refuse("diagonal must be at least 1-dim, received shape: []")
     size = diagonal.shape[-1]
+    check_room((*diagonal.shape, size), diagonal.itemsize)
     result = np.full((*diagonal.shape, size), zero_of(diagonal.dtype), diagonal.dtype)
     position = np.arange(size)
     result[..., position, position] = diagonal

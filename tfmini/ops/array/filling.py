@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -71,9 +71,11 @@ def _fill_kernel(node: Any) -> Any:
     return run
 
 
-def _fill_sizes(dims: Any) -> Any:
-    sizes = dims.tolist()
-    for i, size in enumerate(sizes if isinstance(sizes, list) else ()):
+def _fill_sizes(dims: Any) -> tuple[int, ...]:
+    if np.ndim(dims) > 1:
+        refuse(f"dims must be a vector, got shape {list(dims.shape)}")
+    sizes: tuple[int, ...] = tuple(np.ravel(dims).tolist())
+    for i, size in enumerate(sizes):
         if size < 0:
             refuse(f"Dimension {i} must be >= 0")
     return sizes
@@ -87,7 +89,8 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
 
     def run(new: Callable[..., Any], dims: Any, value: Any) -> Any:
         sizes = _fill_sizes(dims)
-        array = new(tuple(sizes) if isinstance(sizes, list) else (sizes,), dtype)
+        check_room(sizes, dtype.itemsize)
+        array = new(sizes, dtype)
         np.copyto(array, value)
         return array
 
@@ -143,9 +146,8 @@ def _range_kernel(start: Any, limit: Any, delta: Any) -> Any:
     except ValueError as error:
         refuse(str(error))
     dtype = start.dtype
+    check_room((count,), 8)  # NumPy would return an empty array
     if dtype.kind == "i":
-        if count * dtype.itemsize > sys.maxsize:  # NumPy would return an empty array
-            raise MemoryError(f"a range of {count} elements")
         return np.arange(start, limit, delta, dtype)  # type: ignore[call-overload]
     # Computed in float64: the i-th element is the correctly rounded start + i * delta.
     return (float(start) + np.arange(count) * float(delta)).astype(dtype)
@@ -166,6 +168,7 @@ def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
     count = int(num)
     if count <= 0:
         refuse(f"Requires num > 0: {count}")
+    check_room((count,), 8)
     return np.linspace(float(start), float(stop), count).astype(start.dtype)
 
 

@@ -75,6 +75,9 @@ def _gather_v2_kernel(params: Any, indices: Any, axis: Any, *, batch_dims: int) 
     if not batch:
         return _gathered(params, indices, position)
     head = params.shape[:batch]
+    if batch > indices.ndim or batch > position or indices.shape[:batch] != head:
+        shapes = f"params {list(params.shape)} and indices {list(indices.shape)}"
+        refuse(f"The first {batch} dimensions of {shapes} must match")
     count = int(np.prod(head))
     rows = params.reshape(count, *params.shape[batch:])
     picks = indices.reshape(count, *indices.shape[batch:])

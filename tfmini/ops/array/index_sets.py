@@ -11,6 +11,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
@@ -114,6 +115,7 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
     if count < 0:
         refuse(f"depth must be non-negative, got: {count}")
     indices, on, off = as_ndarray(indices), as_ndarray(on_value), as_ndarray(off_value)
+    check_room((indices.size, count), off.itemsize)
     rows = np.full((indices.size, count), off[()], off.dtype)
     flat = indices.reshape(-1)
     # An index outside the depth leaves its row empty.

@@ -13,6 +13,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import given_shape
 from tfmini.ops.array.kernel_arguments import refuse
 
@@ -59,4 +60,5 @@ def _deep_copy(x: Any) -> Any:
 def _empty(shape: Any, *, dtype: dtypes.DType, init: bool) -> Any:
     # Zeroed even without ``init``: uninitialised memory may hold data of other steps.
     sizes = shape.tolist()
+    check_room(sizes, dtype.numpy.itemsize)
     return np.full(sizes, b"", object) if dtype is dtypes.string else np.zeros(sizes, dtype.numpy)

@@ -228,11 +228,16 @@ def _pack_shape(node: Operation) -> list[RawShape]:
 
 @_pack.kernel("CPU")
 def _pack_kernel(values: list[Any], *, axis: int) -> Any:
+    if values:  # at least one, by the declaration
+        rank = np.ndim(values[0]) + 1
+        check_axis(axis, rank, f"axis = {axis} not in [{-rank}, {rank})")
     try:
         return np.stack([as_ndarray(v) for v in values], axis)
     except ValueError:
         shapes = [format_raw(np.shape(v)) for v in values]
-        i = next(i for i, s in enumerate(shapes) if s != shapes[0])
+        i = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
+        if i is None:
+            raise
         return refuse(
             f"Shapes of all inputs must match: values[0].shape = {shapes[0]} != values[{i}].shape = {shapes[i]}"
         )

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.machine_memory import check_room
 from tfmini.shapes import RawShape
 
 
@@ -55,6 +56,7 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
 
 def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A new array of one value; zeros are allocated rather than written."""
+    check_room(shape, dtype.itemsize)
     if dtype.kind != "O" and not value:
         return np.zeros(shape, dtype)
     return np.full(shape, value, dtype)

@@ -13,6 +13,7 @@ from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.filling import ones
@@ -64,6 +65,7 @@ def _tile_kernel(value: Any, multiples: Any) -> Any:
             refuse(f"Expected multiples[{i}] >= 0, but got {factor}")
     if math.prod(factors) * np.size(value) >= 1 << 63:
         refuse(f"Encountered overflow when multiplying the sizes of {list(np.shape(value))} by {factors}")
+    check_room(factors, np.size(value) * value.dtype.itemsize)
     return np.tile(value, factors) if factors else value
 
 

@@ -10,6 +10,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse, zero_of
@@ -99,6 +100,7 @@ def _pad_v2_kernel(value: Any, paddings: Any, constant_values: Any) -> Any:
 def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
     pairs = _checked_paddings(value, paddings)
     sizes = [d + low + high for d, (low, high) in zip(value.shape, pairs)]
+    check_room(sizes, value.dtype.itemsize)
     result = np.full(sizes, filler, value.dtype) if filler else np.zeros(sizes, value.dtype)
     if value.dtype == object and not filler:
         result[...] = filler

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as range_op
 from tfmini.ops.array.gather import gather
@@ -87,6 +88,7 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
     highest = max((int(i.max()) for i in indices if i.size), default=-1)
     if any(i.size and i.min() < 0 for i in indices):
         refuse("indices of DynamicStitch must not be negative")
+    check_room((highest + 1, *rest), values[0].itemsize)
     result = np.zeros((highest + 1, *rest), values[0].dtype)
     for position, value in zip(indices, values):
         if value.shape[: position.ndim] != position.shape or value.shape[position.ndim :] != rest:

@@ -14,6 +14,7 @@ from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant_in
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -241,6 +242,7 @@ def _broadcast_to_shape(node: Operation) -> list[RawShape]:
 @_broadcast_to.kernel("CPU")
 def _broadcast_to_kernel(value: Any, shape: Any) -> Any:
     value, sizes = as_ndarray(value), tuple(shape.tolist())
+    check_room(sizes, value.itemsize)  # the view takes none, but what is made of it does
     try:
         return np.broadcast_to(value, sizes)
     except ValueError:

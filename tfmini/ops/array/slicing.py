@@ -16,6 +16,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.joining import stack
@@ -254,6 +255,7 @@ def _strided_slice_gradient(node: Operation, grad: Any) -> list[Any]:
 @_strided_slice_grad.kernel("CPU")
 def _strided_slice_grad_kernel(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, node: Any) -> Any:
     sizes = tuple(shape.tolist())
+    check_room(sizes, dy.dtype.itemsize)
     result = np.zeros(sizes, dy.dtype)
     try:
         result[slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(sizes))] = dy

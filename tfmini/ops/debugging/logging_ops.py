@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -86,12 +87,15 @@ _LOG_LEVELS = {b"log(info)": logging.INFO, b"log(warning)": logging.WARNING, b"l
 
 @print_v2_op.kernel("CPU")
 def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
-    text = (value if isinstance(value, bytes) else value[()]).decode(errors="replace")
-    line = text + end.decode()
+    found: Any = value if isinstance(value, bytes) else value[()]
+    if not isinstance(found, bytes):
+        raise InvalidArgumentError.of(f"Input is expected to be scalar, but got {list(found.shape)}")
+    text = found.decode(errors="replace")
+    line = text + end.decode(errors="replace")
     if output_stream in _LOG_LEVELS:
         _log.log(_LOG_LEVELS[output_stream], "%s", text)
     elif output_stream.startswith(b"file://"):
-        with open(output_stream[7:].decode(), "a", encoding="utf-8") as file:
+        with open(os.fsdecode(output_stream[7:]), "a", encoding="utf-8") as file:
             file.write(line)
     else:
         stream = sys.stdout if output_stream == b"stdout" else sys.stderr

@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, control_dependencies, name_scope
@@ -74,7 +75,8 @@ def while_loop(
         if context.outer_context is None:
             # A nested context is exported with its outer context.
             add_to_collection(GraphKeys.WHILE_CONTEXT, context)
-        result = _Loop(context, loop_vars, shape_invariants).build(cond, body, return_same_structure)
+        with get_default_graph().building():
+            result = _Loop(context, loop_vars, shape_invariants).build(cond, body, return_same_structure)
         return result if maximum_iterations is None else result[1]
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.collector import collector_at_rest
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import GRADIENTS, OPS
@@ -72,19 +73,20 @@ def gradients(
     stop_gradients = [] if stop_gradients is None else as_list(stop_gradients)
     grad_ys = [None] * len(ys) if grad_ys is None else as_list(grad_ys)
     unconnected = _unconnected(unconnected_gradients)
-    with name_scope(name, "gradients", [*ys, *xs, *stop_gradients, *grad_ys]):
-        targets = as_targets(ys)
-        sources = as_sources(xs)
-        stops = as_tensors(stop_gradients)
-        seeds = default_gradients(grad_ys, targets, colocate_gradients_with_ops)
-        _warn_of_integers(targets)
-        settings = (colocate_gradients_with_ops, gate_gradients, aggregation_method)
-        sweep = _Sweep(targets, sources, stops, settings)
-        for y, seed in zip(targets, seeds):
-            sweep.add(y, seed)
-        with collector_at_rest():
-            sweep.run()
-    sweep.control_flow.finish()
+    with get_default_graph().building():  # loops that are made early are changed later
+        with name_scope(name, "gradients", [*ys, *xs, *stop_gradients, *grad_ys]):
+            targets = as_targets(ys)
+            sources = as_sources(xs)
+            stops = as_tensors(stop_gradients)
+            seeds = default_gradients(grad_ys, targets, colocate_gradients_with_ops)
+            _warn_of_integers(targets)
+            settings = (colocate_gradients_with_ops, gate_gradients, aggregation_method)
+            sweep = _Sweep(targets, sources, stops, settings)
+            for y, seed in zip(targets, seeds):
+                sweep.add(y, seed)
+            with collector_at_rest():
+                sweep.run()
+        sweep.control_flow.finish()
     return [sweep.result(x, unconnected) for x in sources]
 
 

@@ -12,6 +12,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
@@ -159,6 +160,7 @@ def _nms_padded(
 ) -> tuple[Array, Any]:
     chosen = _nms(boxes, scores, count, threshold, least)
     missing = int(count) - len(chosen) if pad_to_max_output_size else 0
+    check_room((missing,), 4)
     return np.pad(chosen, (0, missing)), np.int32(len(chosen))
 
 
@@ -171,6 +173,7 @@ def _nms_soft(
         overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma)
     )
     missing = (0, int(count) - len(chosen) if pad_to_max_output_size else 0)
+    check_room(missing[1:], 8)
     return (
         np.pad(np.array(chosen, np.int32), missing), np.pad(np.array(values, scores.dtype), missing),
         np.int32(len(chosen)),
@@ -214,6 +217,7 @@ def _weights(
         places = _positions(float(low), float(high), length, count)
         inside = (places >= 0) & (places <= length - 1)
         safe = np.where(inside, places, 0)
+        check_room((count, length), 4)
         matrix = np.zeros((count, length), np.float32)
         rows = np.arange(count)
         if nearest:
@@ -235,6 +239,7 @@ def _crop(
     height, width = crop_size.tolist()
     if height <= 0 or width <= 0:
         refuse("crop dimensions must be positive")
+    check_room((len(boxes), height, width, image.shape[3]), 4)
     out = np.full((len(boxes), height, width, image.shape[3]), extrapolation_value, np.float32)
     for i, (box, which) in enumerate(zip(boxes, box_ind.tolist())):
         rows, columns, in_rows, in_columns = _weights(box, image.shape[1:3], (height, width), method == b"nearest")
@@ -248,6 +253,7 @@ def _crop(
 def _crop_grad(grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, method: bytes, node: Any) -> Array:
     batch, height, width, depth = image_size.tolist()
     _check_crops(boxes, box_ind, batch)
+    check_room((batch, height, width, depth), 8)
     dtype = node.attrs["T"].numpy
     out = np.zeros((batch, height, width, depth), np.float64 if dtype == np.float64 else np.float32)
     for grad, box, which in zip(grads, boxes, box_ind.tolist()):

@@ -1,20 +1,21 @@
 """Images as files: ``DecodePng``, ``DecodeJpeg``, ``DecodeBmp``, ``DecodeGif``, ``EncodePng``, ``EncodeJpeg``.
 
-tfmini reads and writes PNG itself, except for rare forms. Everything else needs Pillow, which the step
-that runs such an op imports.
+Only these four formats are read, as in TensorFlow: Pillow knows others, some of which start programs. Each decoder
+knows the size of an image before it takes memory for it.
 """
 
 from __future__ import annotations
 
 import io
-import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
+from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -59,9 +60,8 @@ _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
 for _handle in (*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op):
     _handle.not_differentiable()
 
-# Red's, green's and blue's share of grey in units of 2**-15, by libpng's rounding of 0.299 and 0.587.
-_GREY = np.array([9797, 19234, 3737])
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_SIGNATURES = {png_decoding.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
 
 
 def _image_shape(node: Operation) -> list[RawShape]:
@@ -95,107 +95,105 @@ def _contents(node: Operation) -> list[RawShape]:
 
 
 def _pillow() -> Any:
-    """Pillow's Image module.
-
-    Raises:
-      UnimplementedError: where it is not installed.
-    """
-    try:
-        return import_module("PIL.Image")  # Optional, and slow to import.
-    except ImportError:
-        raise UnimplementedError.of(
-            "Reading and writing images needs Pillow on the task that runs the op: pip install pillow"
-        ) from None
+    """Pillow's Image module, which is slow to import."""
+    return import_module("PIL.Image")
 
 
-def _opened(contents: Any, what: str) -> Any:
-    data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
-    pillow = _pillow()
-    try:
-        image = pillow.open(io.BytesIO(data))
-        image.load()
-    except pillow.DecompressionBombError as error:
-        raise ResourceExhaustedError.of(f"{what} data of {len(data)} bytes: {error}") from None
-    except (OSError, ValueError) as error:  # a ValueError: a text chunk is too large
-        raise InvalidArgumentError.of(f"Invalid {what} data, size {len(data)}: {error}") from None
-    return image
+def _bytes(contents: Any) -> bytes:
+    data = contents if isinstance(contents, bytes) else np.asarray(contents, object)
+    if not isinstance(data, bytes) and data.ndim:
+        refuse(f"contents must be scalar, got shape {list(data.shape)}")
+    return data if isinstance(data, bytes) else data.item()
+
+
+def _format(data: bytes) -> str:
+    """The format that the first bytes tell."""
+    for start, name in _SIGNATURES.items():
+        if data.startswith(start):
+            return name
+    raise InvalidArgumentError.of(
+        f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}"
+    )
+
+
+@contextmanager
+def _decoding(data: bytes, kind: str) -> Iterator[None]:
+    """Turns the errors of decoders into TensorFlow's."""
+    with reading(f"Invalid {kind} data, size {len(data)}", InvalidArgumentError):
+        try:
+            yield
+        except OSError as error:  # Pillow's for damaged data
+            raise ValueError(str(error)) from None
+        except _pillow().DecompressionBombError as error:
+            raise ResourceExhaustedError.of(f"{kind} data of {len(data)} bytes: {error}") from None
+
+
+def _opened(data: bytes, kind: str) -> Any:
+    """A JPEG or GIF file as Pillow's image, of which only the header has been read."""
+    return _pillow().open(io.BytesIO(data), formats=(kind,))
+
+
+def _check_size(image: Any, kind: str, frames: int = 1) -> None:
+    nbytes = frames * image.width * image.height * max(3, len(image.getbands()))
+    check_inflated(nbytes, f"A {kind} file of {frames} frames" if frames > 1 else f"A {kind} file")
+
+
+def _decoded(data: bytes, channels: int, wide: bool = False) -> Array:
+    """The pixels of a file of any of the formats: uint8, or uint16 if ``wide`` and the file is a PNG."""
+    if channels not in (0, *_MODES):
+        refuse(f"channels must be 0, 1, 3 or 4, got {channels}")
+    kind = _format(data)
+    with _decoding(data, kind):
+        if kind == "PNG":
+            return png_decoding.decode(data, channels, wide)
+        if kind == "BMP":
+            return _bmp(data, channels)
+        image = _opened(data, kind)
+        _check_size(image, kind)
+        return _pixels(image, channels)
+
+
+def _bmp(data: bytes, channels: int) -> Array:
+    pixels = bmp_decoding.decode(data)
+    if channels not in (0, pixels.shape[2]):
+        refuse(f"channels attribute {channels} does not match bits per pixel from file {pixels.shape[2]}")
+    return pixels
 
 
 def _pixels(image: Any, channels: int) -> Array:
     """(rows, columns, channels) of uint8; 0 channels: as many as the file has."""
     if channels == 0:
-        own = len(image.getbands())
-        channels = 4 if image.mode == "P" and "transparency" in image.info else 3 if image.mode == "P" else own
-        channels = 3 if image.mode == "CMYK" else channels
-    if channels not in _MODES:
-        refuse(f"channels must be 0, 1, 3 or 4, got {channels}")
+        channels = 3 if image.mode in ("P", "CMYK") else len(image.getbands())
     found = np.asarray(image.convert(_MODES[channels]))
     return found[:, :, None] if found.ndim == 2 else found
 
 
-def _plain_png(contents: Any) -> Array | None:
-    """The pixels of a PNG file, or None where Pillow is needed."""
-    data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
-    if data[:8] != png_decoding.SIGNATURE:
-        return None  # TensorFlow's DecodePng reads other formats as well
-    try:
-        return png_decoding.decode(data)
-    except (ValueError, struct.error) as error:
-        raise InvalidArgumentError.of(f"Invalid PNG data, size {len(data)}: {error}") from None
-
-
-def _converted(pixels: Array, channels: int, dtype: dtypes.DType) -> Array:
-    """Pixels converted to the requested channels and depth; colours become grey as in libpng."""
-    if pixels.dtype == np.uint16 and dtype is dtypes.uint8:
-        pixels = (pixels >> 8).astype(np.uint8)
-    elif pixels.dtype == np.uint8 and dtype is dtypes.uint16:
-        pixels = pixels.astype(np.uint16) * 257  # The 8 bits, repeated.
-    own = pixels.shape[2]
-    if channels in (0, own):
-        return pixels
-    if channels not in _MODES:
-        refuse(f"channels must be 0, 1, 3 or 4, got {channels}")
-    full = np.iinfo(pixels.dtype).max
-    alpha = pixels[:, :, own - 1 :] if own in (2, 4) else np.full((*pixels.shape[:2], 1), full, pixels.dtype)
-    colours = pixels[:, :, : own - 1] if own in (2, 4) else pixels
-    if channels >= 3 and colours.shape[2] == 1:
-        colours = np.repeat(colours, 3, axis=2)
-    elif channels < 3 and colours.shape[2] == 3:
-        wide = colours.astype(np.int64) @ _GREY + (0 if pixels.dtype == np.uint8 else 1 << 14)
-        colours = (wide >> 15).astype(pixels.dtype)[:, :, None]
-    return np.concatenate([colours, alpha], axis=2) if channels in (2, 4) else colours
-
-
 @decode_png_op.kernel("CPU")
 def _decode_png(contents: Any, *, channels: int, dtype: dtypes.DType) -> Array:
-    plain = _plain_png(contents)
-    if plain is not None:
-        return _converted(plain, channels, dtype)
-    image = _opened(contents, "PNG")
-    if image.mode.startswith("I") and dtype is dtypes.uint16:  # 16 bits of grey
-        grey = np.asarray(image).astype(np.uint16)[:, :, None]
-        return np.repeat(grey, max(channels, 1), axis=2)
-    if image.mode.startswith("I"):
-        image = _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    pixels = _pixels(image, channels)
+    pixels = _decoded(_bytes(contents), channels, dtype is dtypes.uint16)
     # TensorFlow extends 8 bits to 16 by repeating them.
-    return pixels if dtype is dtypes.uint8 else pixels.astype(np.uint16) * 257
+    return pixels if dtype is dtypes.uint8 or pixels.dtype == np.uint16 else pixels.astype(np.uint16) * 257
 
 
 @decode_jpeg_op.kernel("CPU")
 def _decode_jpeg(contents: Any, *, channels: int, ratio: int) -> Array:
-    image = _opened(contents, "JPEG")
+    data = _bytes(contents)
     if ratio not in (1, 2, 4, 8):
         refuse(f"ratio must be 1, 2, 4, or 8, got {ratio}")
-    if ratio > 1:
-        image = image.reduce(ratio)
-    return _pixels(image, channels)
+    if ratio == 1:
+        return _decoded(data, channels)
+    with _decoding(data, "JPEG"):
+        image = _opened(data, "JPEG")
+        _check_size(image, "JPEG")
+        return _pixels(image.reduce(ratio), channels)
 
 
 @crop_jpeg_op.kernel("CPU")
 def _crop_jpeg(contents: Any, crop_window: Any, *, channels: int) -> Array:
+    if np.shape(crop_window) != (4,):
+        refuse(f"crop_window must have four elements, got shape {list(np.shape(crop_window))}")
     top, left, height, width = crop_window.tolist()
-    pixels = _pixels(_opened(contents, "JPEG"), channels)
+    pixels = _decoded(_bytes(contents), channels)
     rows, columns = pixels.shape[:2]
     if min(top, left) < 0 or min(height, width) <= 0 or top + height > rows or left + width > columns:
         refuse(f"Invalid JPEG data or crop window, image of {rows} x {columns}")
@@ -204,31 +202,38 @@ def _crop_jpeg(contents: Any, crop_window: Any, *, channels: int) -> Array:
 
 @decode_bmp_op.kernel("CPU")
 def _decode_bmp(contents: Any, *, channels: int) -> Array:
-    data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
-    try:
-        pixels = bmp_decoding.decode(data)
-    except (ValueError, struct.error) as error:
-        raise InvalidArgumentError.of(f"Invalid BMP data, size {len(data)}: {error}") from None
-    if channels not in (0, pixels.shape[2]):
-        refuse(f"channels attribute {channels} does not match bits per pixel from file {pixels.shape[2]}")
-    return pixels
+    data = _bytes(contents)
+    with _decoding(data, "BMP"):
+        return _bmp(data, channels)
 
 
 @decode_gif_op.kernel("CPU")
 def _decode_gif(contents: Any) -> Array:
-    image = _opened(contents, "GIF")
-    frames = []
-    for i in range(getattr(image, "n_frames", 1)):
-        check_inflated((i + 1) * image.width * image.height * 3, f"A GIF file of {image.n_frames} frames")
+    data = _bytes(contents)
+    kind = _format(data)
+    if kind != "GIF":
+        return _decoded(data, 3)[None]
+    with _decoding(data, kind):
+        return np.stack(list(_frames(_opened(data, kind))))
+
+
+def _frames(image: Any) -> Iterator[Array]:
+    """The frames of a GIF file; one that is larger than the file's header says is an error."""
+    _check_size(image, "GIF", image.n_frames)
+    size = image.size
+    for i in range(image.n_frames):
         image.seek(i)
-        frames.append(np.asarray(image.convert("RGB")))
-    return np.stack(frames)
+        if image.size != size:
+            raise ValueError(f"frame {i} does not lie within the image")
+        yield np.asarray(image.convert("RGB"))
 
 
 @jpeg_shape_op.kernel("CPU")
 def _jpeg_shape(contents: Any, *, output_type: dtypes.DType) -> Array:
-    image = _opened(contents, "JPEG")
-    return np.array([image.height, image.width, len(image.getbands())], output_type.numpy)
+    data = _bytes(contents)
+    with _decoding(data, "JPEG"):
+        image = _opened(data, "JPEG")
+        return np.array([image.height, image.width, len(image.getbands())], output_type.numpy)
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -238,6 +243,8 @@ def _jpeg_shape(contents: Any, *, output_type: dtypes.DType) -> Array:
 def _encode_png(image: Array, *, compression: int) -> bytes:
     if image.ndim != 3 or image.shape[2] not in _MODES:
         refuse(f"image must have 1, 2, 3, or 4 channels, got shape {list(image.shape)}")
+    if not -1 <= compression <= 9:
+        refuse(f"compression should be between -1 and 9, got {compression}")
     return png_of(image, compression)
 
 
@@ -273,7 +280,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
 
     Raises:
       InvalidArgumentError: in the step, for other data.
-      UnimplementedError: in the step, when its task needs Pillow and does not have it.
+      ResourceExhaustedError: in the step, when the image is larger than ``TFMINI_INFLATE_LIMIT``.
     """
     return decode_png_op(contents, channels=channels or 0, dtype=dtypes.as_dtype(dtype), name=name)
 

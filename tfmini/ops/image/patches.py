@@ -10,6 +10,7 @@ import numpy as np
 from tfmini.deprecated_arguments import either
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.machine_memory import check_room
 from tfmini.numerics.windows import Array, padded, patches
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.shape import shape as shape_of
@@ -65,6 +66,7 @@ def _place_factory(node: Any) -> Callable[[Array, Array], Array]:
         batch, *space, channels = sizes.tolist()
         axes = windows.axes(tuple(space), ksizes)
         values = values.reshape(*values.shape[:3], *ksizes, channels)
+        check_room((batch, *axes.full, channels), values.itemsize)
         total = np.zeros((batch, *axes.full, channels), values.dtype)
         for (i, j), where in axes.elements():
             total[where] += values[:, :, :, i, j]

@@ -17,6 +17,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import second_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, with_rank
@@ -76,6 +77,7 @@ def _places(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
 
 
 def _matrix(length: int, new: int, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
+    check_room((new, length), 4)
     weights = np.zeros((new, length), np.float32)
     rows = np.broadcast_to(np.arange(new)[:, None], columns.shape)
     np.add.at(weights, (rows, np.clip(columns, 0, length - 1)), values)
@@ -136,7 +138,14 @@ def _check(images: Any, size: Any) -> tuple[int, int]:
     rows, columns = (int(v) for v in size)
     if rows <= 0 or columns <= 0:
         raise InvalidArgumentError.of("output dimensions must be positive")
+    check_room((images.shape[0], rows, columns, images.shape[3]), 8)
     return rows, columns
+
+
+def _refuse_both(align: bool, centers: bool) -> None:
+    """Refuses two rules for the coordinates at once."""
+    if align and centers:
+        raise InvalidArgumentError.of("If half_pixel_centers is True, align_corners must be False.")
 
 
 def _weigh(images: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
@@ -151,6 +160,7 @@ def _attach(handle: OpHandle, weights: Weights) -> None:
         align, centers = node.attrs["align_corners"], node.attrs.get("half_pixel_centers", False)
 
         def resize(images: Any, size: Any) -> Any:
+            _refuse_both(align, centers)
             new = _check(images, size)
             values = images.astype(np.float32, copy=False)
             if new == images.shape[1:3] and weights is not _area:
@@ -166,6 +176,7 @@ def _attach_gradient(handle: OpHandle, weights: Weights) -> None:
         align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
         def gradient(grads: Any, original: Any) -> Any:
+            _refuse_both(align, centers)
             pairs = zip(original.shape[1:3], grads.shape[1:3])
             rows, columns = (weights(old, new, align, centers) for old, new in pairs)
             return _weigh(grads, rows.T, columns.T).astype(original.dtype, copy=False)
@@ -185,6 +196,7 @@ def _nearest_factory(node: Any) -> Callable[..., Any]:
     align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
     def resize(images: Any, size: Any) -> Any:
+        _refuse_both(align, centers)
         new = _check(images, size)
         rows, columns = (
             np.argmax(_nearest(old, n, align, centers), axis=1) for old, n in zip(images.shape[1:3], new)
@@ -199,6 +211,7 @@ def _nearest_grad_factory(node: Any) -> Callable[..., Any]:
     align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
     def gradient(grads: Any, size: Any) -> Any:
+        _refuse_both(align, centers)
         old = _check(grads, size)
         rows, columns = (_nearest(o, n, align, centers).T for o, n in zip(old, grads.shape[1:3]))
         return _weigh(grads.astype(np.float32, copy=False), rows, columns).astype(grads.dtype, copy=False)

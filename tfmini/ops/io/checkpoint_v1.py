@@ -16,9 +16,11 @@ import numpy as np
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files, sstable
 from tfmini.checkpoint.encoding import Array, checked_array
-from tfmini.checkpoint.reader import BundleReader, Entry
+from tfmini.checkpoint.reader import BundleReader, Entry, checked_entry, missing_key
 from tfmini.checkpoint.slices import FULL, Slice, encode_key
 from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
+
+_REMEDY = "It is truncated, corrupt or no checkpoint"
 
 
 class V1Writer:
@@ -90,22 +92,24 @@ class V1Reader(BundleReader):
     def _add_file(self, path: str) -> None:
         try:
             with open(path, "rb") as file:
-                records = dict(sstable.read(file.read()))
+                content = file.read()
         except OSError as error:
             raise errors.from_os_error(error, path) from None
-        except sstable.TableError as error:
-            text = f"Unable to open table file {path}: {error}. It is truncated, corrupt or no checkpoint"
-            raise errors.DataLossError.of(text) from None
-        header: Any = protos.SavedTensorSlices.FromString(records.pop(b"", b""))
-        self._records.update((key, (path, record)) for key, record in records.items())
-        for meta in header.meta.tensor:
-            before = self._entries.get(meta.name)
-            self._entries[meta.name] = Entry(
-                dtypes.as_dtype(meta.type),
-                tuple(dim.size for dim in meta.shape.dim),
-                *(0, 0, 0, 0),
-                (before.slices if before else ()) + tuple(Slice.from_proto(part) for part in meta.slice),
-            )
+        with errors.reading(f"Unable to open table file {path}", remedy=_REMEDY):
+            records = dict(sstable.read(content))
+            header: Any = protos.SavedTensorSlices.FromString(records.pop(b"", b""))
+            self._records.update((key, (path, record)) for key, record in records.items())
+            for meta in header.meta.tensor:
+                self._add_tensor(meta)
+
+    def _add_tensor(self, meta: Any) -> None:
+        before = self._entries.get(meta.name)
+        parts = tuple(Slice.from_proto(part) for part in meta.slice)
+        shape = [dim.size for dim in meta.shape.dim]
+        found = checked_entry(meta.type, shape, 0, 0, 0, 0, (before.slices if before else ()) + parts)
+        if before is not None and (before.dtype, before.shape) != (found.dtype, found.shape):
+            raise ValueError(f"tensor {meta.name} has another type or shape in another file")
+        self._entries[meta.name] = found
 
     def names(self) -> list[str]:
         """The names of the tensors, in order."""
@@ -125,22 +129,20 @@ class V1Reader(BundleReader):
           NotFoundError: for an unknown name.
         """
         if name not in self._entries:
-            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self._entries[name]
 
-    def _piece(self, name: str, part: Slice) -> Array:
-        entry = self.entry(name)
+    def _piece(self, name: str, entry: Entry, part: Slice) -> Array:
         key = encode_key(name, part)
         if key not in self._records:
             self._refuse(self.prefix, name, f"its slice {part.text} has no record")
         path, record = self._records[key]
-        data = protos.SavedTensorSlices.FromString(record).data.data
-        data.dtype = entry.dtype.as_datatype_enum  # type: ignore[assignment, unused-ignore]
-        data.tensor_shape.CopyFrom(shape_proto(part.shape(entry.shape)))
-        try:
-            return tensor_from_proto(data)
-        except ValueError as error:
-            self._refuse(path, name, str(error))
+        with self._reading(path, name):
+            data = protos.SavedTensorSlices.FromString(record).data.data
+            data.dtype = entry.dtype.as_datatype_enum  # type: ignore[assignment, unused-ignore]
+            shape = part.shape(entry.shape)
+            # A record holds every value: one that repeats would let a small file ask for any amount of memory.
+            return tensor_from_proto(data, shape, repeats=False)
 
 
 def open_checkpoint(prefix: str) -> BundleReader:

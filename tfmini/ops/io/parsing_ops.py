@@ -11,6 +11,7 @@ from tfmini.dtypes import DType, cpp_name, string
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
+from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.io.example_parsing import (
     Dense,
     Sparse,
@@ -311,25 +312,25 @@ def _sparse_cube(rows: list[list[Any]], dtype: DType) -> tuple[Any, Any, Any]:
 
 @parse_tensor_op.kernel("CPU")
 def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
-    from google.protobuf.message import DecodeError
-
     from tfmini.graph.attr_values import tensor_from_proto
-    from tfmini.protos import TensorProto
+    from tfmini.protos import DataType, TensorProto
 
     if np.ndim(serialized):
         problem = f"Expected `serialized` to be a scalar, got shape: {format_raw(np.shape(serialized))}"
         raise errors.InvalidArgumentError.of(problem)
     text = _text(serialized)
-    try:
+    problem = f"Could not parse `serialized` as TensorProto: {text[:100]!r}"
+    with errors.reading(problem, errors.InvalidArgumentError):
         proto = TensorProto.FromString(text)
-    except DecodeError:
-        problem = f"Could not parse `serialized` as TensorProto: '{text.decode('latin-1')}'"
-        raise errors.InvalidArgumentError.of(problem) from None
     if proto.dtype != out_type.as_datatype_enum:
-        got = cpp_name(DType(proto.dtype)) if proto.dtype else "invalid"
-        problem = f"Type mismatch between parsed tensor ({got}) and dtype ({cpp_name(out_type)})"
-        raise errors.InvalidArgumentError.of(problem)
-    value = np.array(tensor_from_proto(proto))
+        known = proto.dtype in DataType.values() and proto.dtype
+        got = cpp_name(DType(proto.dtype)) if known else "invalid"
+        mismatch = f"Type mismatch between parsed tensor ({got}) and dtype ({cpp_name(out_type)})"
+        raise errors.InvalidArgumentError.of(mismatch)
+    with errors.reading(problem, errors.InvalidArgumentError):
+        value = tensor_from_proto(proto)
+        check_inflated(value.nbytes, f"A serialized tensor of {len(text)} bytes")
+        value = np.array(value)
     return value.item() if out_type is string and not value.ndim else value
 
 

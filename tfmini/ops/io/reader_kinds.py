@@ -119,29 +119,19 @@ class TextLineReaderState(_FileReader):
     def __init__(self, name: str, skip_header_lines: int) -> None:
         super().__init__(name)
         self._skip = skip_header_lines
-        self._rest = b""
 
     def start_unit(self) -> None:
-        self._file, self._number, self._rest = InflatedFile(self.work), 0, b""
+        self._file, self._number = InflatedFile(self.work), 0
         for _ in range(self._skip):
-            self.read_record()
+            if self.read_record() is None:
+                break
 
     def read_record(self) -> Record | None:
-        line = self._line()
-        if line is None:
+        line = self._file.line()
+        if not line:
             return None
         self._number += 1
-        return self._key(self._number), line.replace(b"\r", b"")
-
-    def _line(self) -> bytes | None:
-        while b"\n" not in self._rest:
-            more = self._file.read(1 << 18)
-            if not more:
-                line, self._rest = self._rest, b""
-                return line or None
-            self._rest += more
-        line, self._rest = self._rest.split(b"\n", 1)
-        return line
+        return self._key(self._number), line.removesuffix(b"\n").replace(b"\r", b"")
 
 
 class FixedLengthRecordReaderState(_FileReader):

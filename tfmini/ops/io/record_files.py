@@ -24,7 +24,10 @@ Path = str | bytes | os.PathLike[Any]
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEADER = struct.Struct("<QI")
-_CHUNK, _PIECE = 1 << 18, 16 << 20  # bytes read from a file at once; bytes returned or inflated at once
+_CHUNK, _PIECE = 1 << 18, 16 << 20  # the least and the most bytes that are inflated at once
+# Bytes of a compressed file that are read at once: what follows the end of a gzip member is copied for the next one,
+# and a file may have many small members.
+_INPUT = 1 << 13
 # zlib's window bits: 15 with a zlib header, 16 more for a gzip one.
 _WINDOW_BITS = {"ZLIB": 15, "GZIP": 31}
 _MAX_RECORD = 1 << 40  # A larger length is corrupt data whose checksum matches by chance.
@@ -173,6 +176,11 @@ class InflatedFile:
         del self._pending[:count]
         return found
 
+    def line(self) -> bytes:
+        """The next line of a file that is not compressed, with its end; b"" at the end of the file."""
+        with errors.naming_file(self._path):
+            return self._file.readline()
+
     def _pieces(self, count: int) -> Iterator[bytes]:
         """Reads a large part. A damaged file may ask for more than it has, and for more than there is memory."""
         while count > 0 and (piece := self._file.read(min(count, _PIECE))):
@@ -182,7 +190,7 @@ class InflatedFile:
     def _inflate_more(self, wanted: int) -> bool:
         """Inflates a bounded number of bytes; returns False at the end of the file."""
         assert self._inflate is not None
-        chunk = self._inflate.unconsumed_tail or self._inflate.unused_data or self._file.read(_CHUNK)
+        chunk = self._inflate.unconsumed_tail or self._inflate.unused_data or self._file.read(_INPUT)
         if chunk and self._inflate.eof:  # Gzip files may be concatenated.
             self._inflate = zlib.decompressobj(self._bits)
         # At the end of the file, the decoder may still hold a few bytes.

@@ -142,10 +142,16 @@ def _file_name_shape(node: Operation) -> list[RawShape]:
 
 
 def _scalar(value: Any) -> bytes:
+    if np.ndim(value):
+        raise errors.InvalidArgumentError.of(f"Expected a scalar string, got shape {list(np.shape(value))}")
     return value if isinstance(value, bytes) else value.item()
 
 
-def _texts(values: Any) -> list[str]:
+def _texts(values: Any, count: int | None = None) -> list[str]:
+    """The strings of a vector, which must have ``count`` of them."""
+    if np.ndim(values) != 1 or count is not None and len(values) != count:
+        wanted = "a vector of strings" if count is None else f"{count} strings"
+        raise errors.InvalidArgumentError.of(f"Expected {wanted}, got shape {list(np.shape(values))}")
     return [text.decode() for text in values.tolist()]
 
 
@@ -160,7 +166,7 @@ def _write(
     writer: BundleWriter | V1Writer, path: str, names: Any, specs: Any, tensors: list[Any], types: list[DType]
 ) -> None:
     with work(f"saving {path}", sum(np.asarray(tensor).nbytes for tensor in tensors), "B") as advance:
-        for name, spec, tensor, dtype in zip(_texts(names), _texts(specs), tensors, types):
+        for name, spec, tensor, dtype in zip(*(_texts(t, len(types)) for t in (names, specs)), tensors, types):
             _write_tensor(writer, name, spec, tensor, dtype)
             advance(np.asarray(tensor).nbytes)
         writer.finish()
@@ -225,7 +231,7 @@ def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes
     reader = open_checkpoint(_scalar(prefix).decode())
     found = []
     with work(f"restoring {reader.prefix}", len(dtypes), "tensors") as advance:
-        for name, spec, dtype in zip(_texts(tensor_names), _texts(shape_and_slices), dtypes):
+        for name, spec, dtype in zip(*(_texts(t, len(dtypes)) for t in (tensor_names, shape_and_slices)), dtypes):
             found.append(_read(reader, name, spec, dtype))
             advance(1)
     return tuple(found)

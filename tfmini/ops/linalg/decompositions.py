@@ -16,7 +16,7 @@ from tfmini.ops.array.diagonals import eye, matrix_band_part, matrix_diag, matri
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.array.transpose import matrix_transpose
-from tfmini.ops.linalg.lapack import FLOATS, check_square, lapack, matrix_parts, square
+from tfmini.ops.linalg.lapack import FLOATS, check_square, iterated, lapack, matrix_parts, square
 from tfmini.ops.linalg.solving import matrix_triangular_solve
 from tfmini.ops.math.elementwise import div_no_nan
 from tfmini.ops.math.matmul import adjoint_of, matmul
@@ -153,9 +153,9 @@ def _svd_shape(node: Operation) -> list[RawShape]:
 @svd_op.kernel("CPU")
 def _svd_kernel(value: Any, *, compute_uv: bool, full_matrices: bool) -> tuple[Any, Any, Any]:
     if not compute_uv:
-        s = lapack(np.linalg.svd, _NO_CONVERGENCE, value, compute_uv=False).astype(value.dtype, copy=False)
+        s = iterated(np.linalg.svd, _NO_CONVERGENCE, value, compute_uv=False).astype(value.dtype, copy=False)
         return s, np.empty(0, value.dtype), np.empty(0, value.dtype)
-    u, s, vh = lapack(lambda v: tuple(np.linalg.svd(v, full_matrices)), _NO_CONVERGENCE, value)
+    u, s, vh = iterated(lambda v: tuple(np.linalg.svd(v, full_matrices)), _NO_CONVERGENCE, value)
     return s.astype(value.dtype, copy=False), u, adjoint_of(vh)
 
 
@@ -203,9 +203,9 @@ def _eigh_shape(node: Operation) -> list[RawShape]:
 def _eigh_kernel(value: Any, *, compute_v: bool) -> tuple[Any, Any]:
     check_square(value)
     if not compute_v:
-        e = lapack(np.linalg.eigvalsh, _NO_CONVERGENCE, value)
+        e = iterated(np.linalg.eigvalsh, _NO_CONVERGENCE, value)
         return e.astype(value.dtype, copy=False), np.empty(0, value.dtype)
-    e, v = lapack(lambda x: tuple(np.linalg.eigh(x)), _NO_CONVERGENCE, value)
+    e, v = iterated(lambda x: tuple(np.linalg.eigh(x)), _NO_CONVERGENCE, value)
     return e.astype(value.dtype, copy=False), v
 
 

@@ -51,6 +51,17 @@ def check_square(value: Any) -> Any:
     return value
 
 
+def iterated(function: Callable[..., Any], message: str, value: Any, **options: Any) -> Any:
+    """`lapack` for what is found by iteration, which may not end where an element is infinite.
+
+    Raises:
+      InvalidArgumentError: as `lapack`; for elements that are not finite.
+    """
+    if not np.isfinite(value).all():
+        raise InvalidArgumentError.of(f"{message} The input has elements that are infinite or NaN.")
+    return lapack(function, message, value, **options)
+
+
 def lapack(function: Callable[..., Any], message: str, *values: Any, **options: Any) -> Any:
     """Calls ``function`` in a precision that LAPACK supports; a failure raises an error with ``message``.
 

@@ -16,7 +16,7 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import eye, matrix_band_part
 from tfmini.ops.array.transpose import matrix_transpose
-from tfmini.ops.linalg.lapack import FLOATS, check_square, lapack, matrix_parts, square
+from tfmini.ops.linalg.lapack import FLOATS, check_square, iterated, lapack, matrix_parts, square
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape, format_raw, merge_dims, merge_raw
@@ -192,7 +192,7 @@ def _solve_ls_kernel(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool) 
         l2 = matrix.real.dtype.type(l2_regularizer)
         message = "Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide a larger"
         return lapack(lambda a, b: _normal_equations(a, b, l2), f"{message} l2_regularizer > 0.", matrix, rhs)
-    return np.linalg.pinv(matrix) @ rhs
+    return iterated(np.linalg.pinv, "Pseudo-inverse was not successful.", matrix) @ rhs
 
 
 @solve_ls_op.gradient

@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
@@ -186,9 +187,13 @@ def _bincount_shape(node: Operation) -> list[RawShape]:
 
 @bincount_op.kernel("CPU")
 def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
-    if size < 0:
+    if np.ndim(size) == 0 and size < 0:
         raise InvalidArgumentError.of(f"size ({size}) must be non-negative")
     values, weights = np.ravel(values), np.ravel(weights)
+    if np.ndim(size) or weights.size not in (0, values.size):
+        shapes = f"size {list(np.shape(size))}, weights {list(weights.shape)} for {list(values.shape)} values"
+        raise InvalidArgumentError.of(f"size must be a scalar, and weights one per value or none: {shapes}")
+    check_room((int(size),), 8)
     if values.size and values.min() < 0:
         raise InvalidArgumentError.of("Input arr must be non-negative!")
     inside = values < size

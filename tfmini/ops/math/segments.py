@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -90,6 +91,7 @@ def _check_sorted(data: Any, ids: Any) -> int:
     if rows <= 0:
         raise _reject("segment ids must be >= 0")
     check_runs(ids, rows)
+    check_room((rows, *data.shape[1:]), data.dtype.itemsize)
     return rows
 
 
@@ -155,6 +157,7 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
             if count < 0:
                 raise _reject("Input num_segments == " + str(count) + " must not be negative.")
             tail = data.shape[len(ids_shape) :]
+            check_room((count, *tail), data.dtype.itemsize)
             out = np.full((count, *tail), fill, data.dtype)
             flat = np.ravel(ids)
             _check_range(flat, ids_shape, count)

@@ -10,6 +10,7 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
@@ -75,7 +76,9 @@ def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
 
 
 def _reduce(kind: str, data: Any, indices: Any, ids: Any, count: int | None) -> Any:
-    out = np.zeros((_check(ids, indices, data.shape[0], count), *data.shape[1:]), data.dtype)
+    sizes = (_check(ids, indices, data.shape[0], count), *data.shape[1:])
+    check_room(sizes, data.dtype.itemsize)
+    out = np.zeros(sizes, data.dtype)
     reduce_runs(np.add, data[indices], ids, out)
     if kind == "Sum":
         return out
@@ -97,6 +100,7 @@ def _grad_kernel(kind: str) -> Callable[..., Any]:
         scale = (1.0 / _divisors(kind, np.bincount(ids, minlength=grad.shape[0]))).astype(grad.dtype)
         rows = (grad * scale.reshape(scale.shape + (1,) * (grad.ndim - 1)))[ids]
         order = np.argsort(indices, kind="stable")
+        check_room((int(dim0), *grad.shape[1:]), grad.dtype.itemsize)
         out = np.zeros((int(dim0), *grad.shape[1:]), grad.dtype)
         reduce_runs(np.add, rows[order], indices[order], out)
         return out

@@ -16,6 +16,7 @@ from tfmini.graph.shape_functions import equal_shapes, same_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import widened
 from tfmini.ops.math.elementwise import multiply, negative
 
@@ -107,30 +108,42 @@ def where_else_zero(mask: Any, values: Any) -> Any:
     return words.view(values.dtype)
 
 
+def _check_same(grad: Any, x: Any) -> None:
+    """Refuses operands of two shapes, which numpy would broadcast."""
+    if grad.shape != x.shape:
+        refuse(f"Inputs must have the same size and shape.  Inputs: {list(grad.shape)} != {list(x.shape)}")
+
+
 @relu_grad_op.kernel("CPU")
 def _relu_grad(grad: Any, x: Any) -> Any:
+    _check_same(grad, x)
     return where_else_zero(x > 0, grad)
 
 
 @relu6_grad_op.kernel("CPU")
 def _relu6_grad(grad: Any, x: Any) -> Any:
+    _check_same(grad, x)
     return where_else_zero((x > 0) & (x < 6), grad)
 
 
 def _elu_grad(grad: Any, y: Any) -> Any:
+    _check_same(grad, y)
     return np.where(y < 0, (y + y.dtype.type(1)) * grad, grad)[()]
 
 
 def _selu_grad(grad: Any, y: Any) -> Any:
+    _check_same(grad, y)
     t = y.dtype.type
     return np.where(y < 0, grad * (y + t(_SCALE_ALPHA)), grad * t(_SCALE))[()]
 
 
 def _softplus_grad(grad: Any, x: Any) -> Any:
+    _check_same(grad, x)
     return grad / (np.exp(-x) + x.dtype.type(1))
 
 
 def _softsign_grad(grad: Any, x: Any) -> Any:
+    _check_same(grad, x)
     return grad / np.square(np.abs(x) + x.dtype.type(1))
 
 
@@ -143,7 +156,12 @@ softsign_grad_op.kernel_factory("CPU")(widened(_softsign_grad))
 @leaky_relu_grad_op.kernel_factory("CPU")
 def _leaky_relu_grad_factory(node: Any) -> Callable[..., Any]:
     alpha = node.attrs["T"].numpy.type(node.attrs["alpha"])
-    return lambda grad, x: np.where(x > 0, grad, alpha * grad)[()]
+
+    def leaky_relu_grad(grad: Any, x: Any) -> Any:
+        _check_same(grad, x)
+        return np.where(x > 0, grad, alpha * grad)[()]
+
+    return leaky_relu_grad
 
 
 # ---- gradients ----------------------------------------------------------------------------------

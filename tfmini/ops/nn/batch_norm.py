@@ -12,6 +12,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _ATTRS = "epsilon: float = 0.0001; {momentum}data_format: {{'NHWC', 'NCHW'{more}}} = 'NHWC'; is_training: bool = true"
@@ -90,6 +91,19 @@ def _channels_last(node: Any) -> tuple[Callable[[Array], Array], Callable[[Array
     return flatten, restore
 
 
+def _check_shapes(node: Any, x: Array, **vectors: Array) -> None:
+    """Refuses vectors that do not have one number per channel: they would be broadcast."""
+    if x.ndim != _rank(node):
+        refuse(f"input must be {_rank(node)}-dimensional, got shape {list(x.shape)}")
+    depth = x.shape[1 if _channels_first(node) else -1]
+    for name, vector in vectors.items():
+        if np.shape(vector) != (depth,):
+            refuse(
+                f"{name} must have the same number of elements as the channels of x, got shape"
+                f" {list(np.shape(vector))} and {depth}"
+            )
+
+
 def _mean_rows(flat: Array) -> Array:
     """The mean over pixels, as one matrix-vector product."""
     count = flat.shape[0]
@@ -103,6 +117,8 @@ def _forward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
     extra = () if node.op != "FusedBatchNormV3" else (np.float32(0),)
 
     def normalize(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
+        moments = {"mean": mean, "variance": variance} if not training or factor != 1 else {}
+        _check_shapes(node, x, scale=scale, offset=offset, **moments)
         flat = flatten(x)
         if not training:
             factor_in = scale / np.sqrt(variance + epsilon)
@@ -129,6 +145,9 @@ def _backward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
     unused = np.zeros(0, np.float32)
 
     def gradient(grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: Any) -> tuple[Any, ...]:
+        if grad.shape != x.shape:
+            refuse(f"x and y_backprop must have the same shape, got {list(x.shape)} and {list(grad.shape)}")
+        _check_shapes(node, x, scale=scale, mean=mean, variance=variance)
         flat, dy = flatten(x), flatten(grad)
         inverse = np.float32(1) / np.sqrt(variance + epsilon)
         normal = (flat - mean) * inverse

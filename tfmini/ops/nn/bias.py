@@ -55,7 +55,7 @@ def _bias_grad_shape(node: Operation) -> list[RawShape]:
 
 
 def _add_bias(value: Array, bias: Array) -> Array:
-    if bias.ndim != 1 or value.shape[-1:] != bias.shape:
+    if bias.ndim != 1 or value.ndim < 2 or value.shape[-1] != len(bias):
         raise _bias_mismatch(value, bias)
     return value + bias
 
@@ -76,7 +76,7 @@ def _bias_factory(node: Any) -> Callable[..., Array]:
         return _add_bias
 
     def add_to_channels(value: Array, bias: Array) -> Array:
-        if bias.ndim != 1 or value.shape[1] != bias.shape[0]:
+        if bias.ndim != 1 or value.ndim < 2 or value.shape[1] != len(bias):
             raise _bias_mismatch(value, bias)
         return value + bias.reshape((-1,) + (1,) * (value.ndim - 2))
 
@@ -90,6 +90,8 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
     first = node.attrs["data_format"] == b"NCHW"
 
     def sum_channels(grad: Array) -> Any:
+        if grad.ndim < 2:
+            raise InvalidArgumentError.of(f"Input tensor must be at least 2D: {list(grad.shape)}")
         if first:
             axes = (0, *range(2, grad.ndim))
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)

@@ -6,6 +6,7 @@ of draws, as in TensorFlow.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import naming_file
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.functions import seed_attrs
 from tfmini.ops.random.sampling import generators
@@ -57,10 +60,19 @@ def _sampler_shape(node: Operation) -> list[RawShape]:
     return [(count,), (batch, node.attrs["num_true"]), (count,)]
 
 
+_MANY_TRIES = 1 << 20
+
+
 class _Distribution:
-    """A distribution of classes, sampled by inversion."""
+    """A distribution of classes, sampled by inversion.
+
+    Raises:
+      InvalidArgumentError: for probabilities that are none.
+    """
 
     def __init__(self, probabilities: Any) -> None:
+        if not (np.isfinite(probabilities).all() and (probabilities >= 0).all() and probabilities.any()):
+            refuse("The weights of the classes must be finite, not negative, and not all 0")
         self.probabilities = probabilities
         self._sums = np.cumsum(probabilities)
 
@@ -80,6 +92,10 @@ def _sample(distribution: _Distribution, random: Callable[[int], Any], count: in
     chosen: dict[int, None] = {}
     tries = 0
     while len(chosen) < count:
+        if tries > _MANY_TRIES:  # the rest is so rare that drawing would not end; these draws are not counted
+            rest = distribution.probabilities.copy()
+            rest[list(chosen)] = 0.0
+            distribution = _Distribution(rest / rest.sum())
         for found in distribution.draw(random(max(count, 64))):
             tries += 1
             chosen.setdefault(int(found))
@@ -101,8 +117,10 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
         attrs = node.attrs
         distribution = make(attrs)
         count, unique = attrs["num_sampled"], attrs["unique"]
-        if unique and count > len(distribution.probabilities):
-            refuse(f"Sampler's range is too small: num_sampled {count} > range {len(distribution.probabilities)}")
+        possible = np.count_nonzero(distribution.probabilities)
+        if unique and count > possible:
+            refuse(f"Sampler's range is too small: num_sampled {count} > range {possible}")
+        check_room((count,), 8)
         random, lock = _uniform_source(node), threading.Lock()
         weights = np.ones(len(distribution.probabilities))
 
@@ -138,6 +156,7 @@ def _uniform_source(node: Any) -> Callable[[int], Any]:
 
 def _log_uniform(attrs: Any) -> _Distribution:
     size = attrs["range_max"]
+    check_room((size,), 32)
     classes = np.arange(size, dtype=np.float64)
     return _Distribution((np.log(classes + 2.0) - np.log(classes + 1.0)) / np.log(size + 1.0))
 
@@ -146,23 +165,30 @@ def _fixed(attrs: Any) -> _Distribution:
     weights = _file_weights(attrs["vocab_file"]) if attrs["vocab_file"] else list(attrs["unigrams"])
     if not weights:
         refuse("Must provide either vocab_file or unigrams.")
-    powers = [0.0] * attrs["num_reserved_ids"] + [float(w) ** attrs["distortion"] for w in weights]
-    if len(powers) != attrs["range_max"]:
-        refuse(f"range_max is {attrs['range_max']}, but there are {len(powers)} weights with the reserved ids")
-    table = np.array(powers)
+    reserved = attrs["num_reserved_ids"]
+    if reserved < 0 or reserved + len(weights) != attrs["range_max"]:
+        refuse(f"range_max is {attrs['range_max']}, but there are {len(weights)} weights and {reserved} reserved ids")
+    check_room((attrs["range_max"],), 16)
+    table = np.zeros(attrs["range_max"])
+    table[reserved:] = [float(w) ** attrs["distortion"] for w in weights]
     table[np.arange(len(table)) % attrs["num_shards"] != attrs["shard"]] = 0.0
     return _Distribution(table / table.sum())
 
 
+def _even(attrs: Any) -> _Distribution:
+    check_room((attrs["range_max"],), 8)
+    return _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"]))
+
+
 def _file_weights(name: bytes) -> list[float]:
     """The last comma-separated column of each line."""
-    with open(name.decode(), encoding="utf-8") as file:
+    with naming_file(name), open(os.fsdecode(name), encoding="utf-8") as file:
         return [float(line.rstrip("\n").rsplit(",", 1)[-1]) for line in file if line.strip()]
 
 
-_attach(uniform_op, lambda attrs: _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"])))
+_attach(uniform_op, _even)
 _attach(log_uniform_op, _log_uniform)
-_attach(learned_op, lambda attrs: _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"])), learns=True)
+_attach(learned_op, _even, learns=True)
 _attach(fixed_op, _fixed)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
 from tfmini.ops.array.constant_value import constant_value_as_shape
@@ -138,8 +139,16 @@ def _widened(function: Callable[..., Array], node: Any) -> Callable[..., Array]:
     return compute
 
 
-def _check_depth(image: Array, filters: Array) -> None:
-    depth, wanted = image.shape[-1], filters.shape[-2]
+def _check_rank(windows: Windows, **shapes: Sequence[int]) -> None:
+    rank = len(windows.positions)
+    for name, found in shapes.items():
+        if len(found) != rank:
+            raise InvalidArgumentError.of(f"{name} must be {rank}-dimensional: {list(found)}")
+
+
+def _check_depth(image: Sequence[int], filters: Sequence[int]) -> None:
+    """Compares the channels of an image with those of its filters."""
+    depth, wanted = image[-1], filters[-2]
     if depth == wanted:
         return
     if wanted and depth % wanted == 0:
@@ -147,24 +156,47 @@ def _check_depth(image: Array, filters: Array) -> None:
     raise InvalidArgumentError.of(f"input depth must be evenly divisible by filter depth: {depth} vs {wanted}")
 
 
-def _check_grad(grad: Array, batch: int, axes: Axes) -> None:
+def _check_depthwise(image: Sequence[int], filters: Sequence[int]) -> None:
+    if image[-1] != filters[-2]:
+        raise InvalidArgumentError.of(f"input and filter must have the same depth: {image[-1]} vs {filters[-2]}")
+
+
+def _check_grad(grad: Sequence[int], batch: int, axes: Axes, depth: int) -> None:
+    """Compares the gradient's whole shape with that of the convolution's result: kernels rely on it."""
+    if grad[-1] != depth:
+        raise InvalidArgumentError.of(
+            f"filter and out_backprop must have the same out_depth: {depth} vs {grad[-1]}"
+        )
     wanted = (batch, *axes.out)
-    if grad.shape[:-1] != wanted:
-        actual, computed = ("x".join(map(str, sizes)) for sizes in (grad.shape[:-1], wanted))
+    if tuple(grad[:-1]) != wanted:
+        actual, computed = ("x".join(map(str, sizes)) for sizes in (grad[:-1], wanted))
         raise InvalidArgumentError.of(
             f"Size of out_backprop doesn't match computed: actual = {actual}, computed = {computed}"
         )
 
 
-def _conv_kernel(compute: Callable[..., Array], check: Callable[..., None]) -> Callable[[Any], Callable[..., Array]]:
+class _Form(NamedTuple):
+    """What differs between plain and depthwise convolutions: the check of channels, and how many a result has."""
+
+    check_depth: Callable[[Sequence[int], Sequence[int]], None]
+    depth: Callable[[Sequence[int]], int]
+
+
+_PLAIN = _Form(_check_depth, lambda filters: filters[-1])
+_DEPTHWISE = _Form(_check_depthwise, lambda filters: filters[-2] * filters[-1])
+
+
+def _conv_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:
     def factory(node: Any) -> Callable[..., Array]:
         windows = Windows(node.attrs)
         data_format = windows.data_format
 
         def convolve(image: Array, filters: Array) -> Array:
+            _check_rank(windows, input=image.shape, filter=filters.shape)
             image = channels_last(image, data_format)
-            check(image, filters)
+            form.check_depth(image.shape, filters.shape)
             axes = windows.axes(image.shape[1:-1], filters.shape[:-2])
+            check_room((image.shape[0], *axes.out, form.depth(filters.shape)), image.itemsize)
             return in_layout(compute(image, filters, axes), data_format)
 
         return _widened(convolve, node)
@@ -172,16 +204,18 @@ def _conv_kernel(compute: Callable[..., Array], check: Callable[..., None]) -> C
     return factory
 
 
-def _input_kernel(compute: Callable[..., Array]) -> Callable[[Any], Callable[..., Array]]:
+def _input_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:
     def factory(node: Any) -> Callable[..., Array]:
         windows = Windows(node.attrs)
         data_format = windows.data_format
 
         def backprop(sizes: Array, filters: Array, grad: Array) -> Array:
+            _check_rank(windows, filter=filters.shape, out_backprop=grad.shape)
             grad = channels_last(grad, data_format)
-            batch, *space = _image_sizes(windows, sizes, grad)
-            axes = windows.axes(tuple(space), filters.shape[:-2])
-            _check_grad(grad, batch, axes)
+            check_room(image := _image_shape(windows, sizes, filters, grad), grad.itemsize)
+            form.check_depth(image, filters.shape)
+            axes = windows.axes(image[1:-1], filters.shape[:-2])
+            _check_grad(grad.shape, image[0], axes, form.depth(filters.shape))
             return in_layout(compute(grad, filters, axes), data_format)
 
         return _widened(backprop, node)
@@ -189,30 +223,39 @@ def _input_kernel(compute: Callable[..., Array]) -> Callable[[Any], Callable[...
     return factory
 
 
-def _image_sizes(windows: Windows, sizes: Array, grad: Array) -> tuple[int, ...]:
-    """The batch and spatial sizes that an ``input_sizes`` input describes."""
-    values, rank = sizes.tolist(), len(windows.positions)
+def _image_shape(windows: Windows, sizes: Array, filters: Array, grad: Array) -> tuple[int, ...]:
+    """The shape, channels last, that an ``input_sizes`` input describes."""
+    values, rank = _sizes("input_sizes", sizes), len(windows.positions)
     if len(values) == 2 and rank == 4:
-        return (grad.shape[0], *values)
+        return (grad.shape[0], *values, filters.shape[-2])
     if len(values) != rank:
         raise InvalidArgumentError.of(
             f"Conv{rank - 2}DBackpropInput: input_sizes must have {'2 or ' if rank == 4 else ''}{rank} values,"
             f" but got {len(values)}"
         )
-    return tuple(values[axis] for axis in windows.positions[:-1])
+    return tuple(values[axis] for axis in windows.positions)
 
 
-def _filter_kernel(compute: Callable[..., Array]) -> Callable[[Any], Callable[..., Array]]:
+def _sizes(name: str, values: Array) -> tuple[int, ...]:
+    if values.ndim != 1 or (values < 0).any():
+        raise InvalidArgumentError.of(f"{name} must be a vector of sizes, got {values.tolist()!r:.80}")
+    check_room(found := tuple(values.tolist()), 4)
+    return found
+
+
+def _filter_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:
     def factory(node: Any) -> Callable[..., Array]:
         windows = Windows(node.attrs)
         data_format = windows.data_format
 
         def backprop(image: Array, sizes: Array, grad: Array) -> Array:
+            filters = _sizes("filter_sizes", sizes)
+            _check_rank(windows, input=image.shape, filter_sizes=filters, out_backprop=grad.shape)
             image, grad = channels_last(image, data_format), channels_last(grad, data_format)
-            shape = tuple(sizes.tolist())
-            axes = windows.axes(image.shape[1:-1], shape[:-2])
-            _check_grad(grad, image.shape[0], axes)
-            return compute(image, grad, shape, axes)
+            form.check_depth(image.shape, filters)
+            axes = windows.axes(image.shape[1:-1], filters[:-2])
+            _check_grad(grad.shape, image.shape[0], axes, form.depth(filters))
+            return compute(image, grad, filters, axes)
 
         return _widened(backprop, node)
 
@@ -226,12 +269,12 @@ def _plain_filter(image: Array, grad: Array, shape: tuple[int, ...], axes: Axes)
 for _forward, _input, _filter in (
     (conv2d_op, backprop_input_op, backprop_filter_op), (conv3d_op, conv3d_input_op, conv3d_filter_op)
 ):  # fmt: skip
-    _forward.kernel_factory("CPU")(_conv_kernel(kernels.forward, _check_depth))
-    _input.kernel_factory("CPU")(_input_kernel(kernels.backprop_input))
-    _filter.kernel_factory("CPU")(_filter_kernel(_plain_filter))
-depthwise_op.kernel_factory("CPU")(_conv_kernel(kernels.depthwise_forward, lambda image, filters: None))
-depthwise_backprop_input_op.kernel_factory("CPU")(_input_kernel(kernels.depthwise_backprop_input))
-depthwise_backprop_filter_op.kernel_factory("CPU")(_filter_kernel(kernels.depthwise_backprop_filter))
+    _forward.kernel_factory("CPU")(_conv_kernel(kernels.forward, _PLAIN))
+    _input.kernel_factory("CPU")(_input_kernel(kernels.backprop_input, _PLAIN))
+    _filter.kernel_factory("CPU")(_filter_kernel(_plain_filter, _PLAIN))
+depthwise_op.kernel_factory("CPU")(_conv_kernel(kernels.depthwise_forward, _DEPTHWISE))
+depthwise_backprop_input_op.kernel_factory("CPU")(_input_kernel(kernels.depthwise_backprop_input, _DEPTHWISE))
+depthwise_backprop_filter_op.kernel_factory("CPU")(_filter_kernel(kernels.depthwise_backprop_filter, _DEPTHWISE))
 
 
 # ---- gradients ----------------------------------------------------------------------------------

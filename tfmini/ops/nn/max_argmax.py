@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,9 +58,12 @@ def _argmax_factory(node: Any) -> Callable[[Array], tuple[Array, Array]]:
     windows, ksize = Windows(node.attrs), tuple(node.attrs["ksize"][1:3])
 
     def max_pool(image: Array) -> tuple[Array, Array]:
+        if image.ndim != 4:
+            refuse(f"tensor_in must be 4-dimensional: {list(image.shape)}")
+        size = math.prod(image.shape[1:])
         axes = windows.axes(image.shape[1:3], ksize)
         source = padded(image, axes, np.iinfo(image.dtype).min if image.dtype.kind in "iu" else -np.inf)
-        places = padded(np.arange(image[0].size, dtype=kind).reshape(1, *image.shape[1:]), axes, -1, keep=True)
+        places = padded(np.arange(size, dtype=kind).reshape(1, *image.shape[1:]), axes, -1, keep=True)
         best: Any = None
         for _, where in axes.elements():
             here, place = source[where], places[where]
@@ -70,7 +74,7 @@ def _argmax_factory(node: Any) -> Callable[[Array], tuple[Array, Array]]:
             np.copyto(best, here, where=better)
             np.copyto(found, place, where=better)
         if node.attrs["include_batch_in_index"]:
-            found += (np.arange(len(image), dtype=kind) * image[0].size)[:, None, None, None]
+            found += (np.arange(len(image), dtype=kind) * size)[:, None, None, None]
         return best, found
 
     return max_pool
@@ -78,6 +82,8 @@ def _argmax_factory(node: Any) -> Callable[[Array], tuple[Array, Array]]:
 
 def _flat_places(node: Any, places: Array, image: Array) -> Array:
     """Positions in the whole batch, checked."""
+    if image.ndim != 4 or places.ndim != 4 or len(places) != len(image):
+        refuse(f"Expected 4-dimensional images and positions, got {list(image.shape)} and {list(places.shape)}")
     if not node.attrs["include_batch_in_index"]:
         places = places + (np.arange(len(image), dtype=places.dtype) * (image.size // max(len(image), 1)))[
             :, None, None, None
@@ -90,6 +96,8 @@ def _flat_places(node: Any, places: Array, image: Array) -> Array:
 @argmax_grad_op.kernel_factory("CPU")
 def _argmax_grad_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
     def spread(image: Array, grad: Array, places: Array) -> Array:
+        if grad.shape != places.shape:
+            refuse(f"Expected grad shape to be {list(places.shape)}, but got {list(grad.shape)}")
         total = np.zeros(image.size, grad.dtype)
         np.add.at(total, _flat_places(node, places, image).ravel(), grad.ravel())
         return total.reshape(image.shape)
@@ -100,6 +108,8 @@ def _argmax_grad_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
 @argmax_grad_grad_op.kernel_factory("CPU")
 def _argmax_grad_grad_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
     def collect(image: Array, grad: Array, places: Array) -> Array:
+        if grad.shape != image.shape:
+            refuse(f"Expected grad shape to be {list(image.shape)}, but got {list(grad.shape)}")
         return grad.ravel()[_flat_places(node, places, image)]
 
     return collect

@@ -13,6 +13,7 @@ from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape, second_shape
 from tfmini.numerics.windows import Array, Axes, padded
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import reverse
 from tfmini.ops.math.elementwise import negative
 from tfmini.ops.nn.window_attrs import Windows, check_lengths
@@ -42,12 +43,20 @@ def _dilation_shape(node: Operation) -> list[RawShape]:
     return [(image[0], *pixels, merge_dims(image[3], window[2]))]
 
 
-def _placer(node: Any) -> Callable[[Array, Array], tuple[Array, Axes]]:
-    """A function of image and filter that returns the image with a border of the lowest value, and its windows."""
+def _placer(node: Any) -> Callable[..., tuple[Array, Axes]]:
+    """A function of image, filter and gradient: it checks them, and returns the image with its border and windows."""
     windows = Windows(node.attrs, "rates")
 
-    def place(image: Array, window: Array) -> tuple[Array, Axes]:
+    def place(image: Array, window: Array, grad: Array | None = None) -> tuple[Array, Axes]:
+        if image.ndim != 4 or window.ndim != 3:
+            shapes = f"{list(image.shape)} and {list(window.shape)}"
+            refuse(f"input must be 4-dimensional and filter 3-dimensional, got {shapes}")
+        if image.shape[3] != window.shape[2]:
+            refuse(f"input and filter must have the same depth: {image.shape[3]} vs {window.shape[2]}")
         axes = windows.axes(image.shape[1:3], window.shape[:2])
+        wanted = (len(image), *axes.out, image.shape[3])
+        if grad is not None and grad.shape != wanted:
+            refuse(f"out_backprop has incompatible size: {list(grad.shape)}, {list(wanted)} is expected")
         return padded(image, axes, np.iinfo(image.dtype).min if image.dtype.kind in "iu" else -np.inf), axes
 
     return place
@@ -83,7 +92,7 @@ def _input_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
     place = _placer(node)
 
     def backprop(image: Array, window: Array, grad: Array) -> Array:
-        source, axes = place(image, window)
+        source, axes = place(image, window, grad)
         _, first = _largest(source, window, axes)
         total = np.zeros(source.shape, grad.dtype)
         for number, (_, where) in enumerate(axes.elements()):
@@ -98,7 +107,7 @@ def _filter_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
     place = _placer(node)
 
     def backprop(image: Array, window: Array, grad: Array) -> Array:
-        source, axes = place(image, window)
+        source, axes = place(image, window, grad)
         _, first = _largest(source, window, axes)
         total = np.zeros_like(window)
         for number, (element, _) in enumerate(axes.elements()):

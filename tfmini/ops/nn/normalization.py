@@ -21,6 +21,7 @@ from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import identity, stop_gradient
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.shape import size, squeeze
 from tfmini.ops.math.comparison import greater_equal, not_equal
@@ -68,6 +69,8 @@ def _band_sum(values: Array, radius: int) -> Array:
 
 @lrn_op.kernel("CPU")
 def _lrn(image: Array, *, depth_radius: int, bias: float, alpha: float, beta: float) -> Array:
+    if image.ndim != 4:
+        refuse(f"in must be 4-dimensional, got shape {list(image.shape)}")
     wide = image.astype(np.float32, copy=False)
     base = np.float32(bias) + np.float32(alpha) * _band_sum(wide * wide, depth_radius)
     return (wide * base ** np.float32(-beta)).astype(image.dtype, copy=False)
@@ -77,6 +80,9 @@ def _lrn(image: Array, *, depth_radius: int, bias: float, alpha: float, beta: fl
 def _lrn_grad(
     grad: Array, image: Array, output: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
 ) -> Array:
+    if image.ndim != 4 or not grad.shape == image.shape == output.shape:
+        shapes = [list(v.shape) for v in (grad, image, output)]
+        refuse(f"input_grads, input_image and out_image should be 4-dimensional and have the same shape, got {shapes}")
     g, x, y = (v.astype(np.float32, copy=False) for v in (grad, image, output))
     base = np.float32(bias) + np.float32(alpha) * _band_sum(x * x, depth_radius)
     spread = _band_sum(g * y / base, depth_radius)

@@ -12,6 +12,7 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.numerics import onednn_pooling
 from tfmini.numerics import pooling as kernels
 from tfmini.numerics.windows import (
@@ -118,18 +119,45 @@ def _avg_pool_grad_shape(node: Operation) -> list[RawShape]:
 
 def _check_axes(attrs: Mapping[str, Any], deep: bool) -> None:
     """Refuses windows over several images and, unless ``deep``, over several channels."""
-    depth = layout_axes(attrs["data_format"])[-1]
     if attrs["ksize"][0] != 1 or attrs["strides"][0] != 1:
         raise UnimplementedError.of("Pooling is not yet supported on the batch dimension.")
-    if not deep and (attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1):
+    if not deep and _is_deep(attrs):
         raise UnimplementedError.of("Pooling is not yet supported on the depth dimension.")
 
 
 def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], Axes]:
     """A function of a shape with the channels last that returns its windows."""
     windows = Windows(attrs)
+    rank = len(windows.positions)
     ksize = tuple(attrs["ksize"][axis] for axis in windows.positions[1:-1])
-    return lambda sizes: windows.axes(sizes[1:-1], ksize)
+
+    def place(shape: tuple[int, ...]) -> Axes:
+        if len(shape) != rank:
+            raise InvalidArgumentError.of(f"tensor_in must be {rank}-dimensional: {list(shape)}")
+        return windows.axes(shape[1:-1], ksize)
+
+    return place
+
+
+def _check_shapes(image: tuple[int, ...], axes: Axes, **pooled: tuple[int, ...]) -> None:
+    """Compares whole shapes, batch and channels too, with that of the pooled image: kernels rely on them."""
+    wanted = (image[0], *axes.out, image[-1])
+    for name, found in pooled.items():
+        if found != wanted:
+            raise _wrong_shape(name, wanted, found)
+
+
+def _wrong_shape(name: str, wanted: tuple[int, ...], found: tuple[int, ...]) -> InvalidArgumentError:
+    return InvalidArgumentError.of(f"Expected {name} shape to be {list(wanted)}, but got {list(found)}")
+
+
+def _channels_last(layout: bytes, *values: Array) -> list[Array]:
+    """Views with the channels last."""
+    rank = len(layout_axes(layout))
+    for value in values:
+        if value.ndim != rank:
+            raise InvalidArgumentError.of(f"The tensors must be {rank}-dimensional, but got {list(value.shape)}")
+    return [channels_last(value, layout) for value in values]
 
 
 def _wide(attrs: Mapping[str, Any]) -> Any:
@@ -140,14 +168,12 @@ def _wide(attrs: Mapping[str, Any]) -> Any:
 def max_pool_of(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
     """A function that pools images, for these attrs."""
     place, layout = _placer(attrs), attrs["data_format"]
-    depth = layout_axes(layout)[-1]
-    deep = attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1
     _check_axes(attrs, deep=len(attrs["ksize"]) == 4)
-    if deep:
+    if _is_deep(attrs):
         return _depthwise_max_pool(attrs)
 
     def max_pool(image: Array) -> Array:
-        image = channels_last(image, layout)
+        (image,) = _channels_last(layout, image)
         axes = place(image.shape)
         source = padded(image, axes, kernels.lowest(image.dtype))
         return in_layout(kernels.reduce_windows(np.maximum, source, axes), layout)
@@ -157,36 +183,71 @@ def max_pool_of(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
 
 def _depthwise_max_pool(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
     """A function that computes the maxima of groups of channels."""
-    ksize, layout = attrs["ksize"], attrs["data_format"]
-    _, row, column, depth = layout_axes(layout)
-    window = ksize[depth]
+    window, layout = _depth_window(attrs), attrs["data_format"]
+
+    def max_pool(image: Array) -> Array:
+        (image,) = _channels_last(layout, image)
+        return in_layout(_depth_groups(image, window).max(axis=4), layout)
+
+    return max_pool
+
+
+def _depth_window(attrs: Mapping[str, Any]) -> int:
+    """The channels of a window over channels only."""
+    ksize = attrs["ksize"]
+    _, row, column, depth = layout_axes(attrs["data_format"])
+    window: int = ksize[depth]
     if ksize[row] != 1 or ksize[column] != 1:
         text = "MaxPooling supports exactly one of pooling across depth or pooling across width/height."
         raise UnimplementedError.of(text)
     if window != attrs["strides"][depth]:
         text = "Depthwise max pooling requires the depth window to equal the depth stride."
         raise UnimplementedError.of(text)
+    return window
 
-    def max_pool(image: Array) -> Array:
-        image = channels_last(image, layout)
-        if image.shape[3] % window:
-            text = "Depthwise max pooling requires the depth window to evenly divide the input depth"
-            raise UnimplementedError.of(text)
-        return in_layout(image.reshape(*image.shape[:3], -1, window).max(axis=4), layout)
 
-    return max_pool
+def _depth_groups(image: Array, window: int) -> Array:
+    """Images (N, rows, columns, C) as (N, rows, columns, windows, channels of a window)."""
+    if image.shape[3] % window:
+        text = "Depthwise max pooling requires the depth window to evenly divide the input depth"
+        raise UnimplementedError.of(text)
+    return image.reshape(*image.shape[:3], image.shape[3] // window, window)
+
+
+def _depthwise_max_pool_grad(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
+    """A function that gives the gradient of each group of channels to its first maximum."""
+    window, layout = _depth_window(attrs), attrs["data_format"]
+
+    def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
+        image, result, grad = _channels_last(layout, image, result, grad)
+        groups = _depth_groups(image, window)
+        for name, value in (("orig_output", result), ("grad", grad)):
+            if value.shape != groups.shape[:-1]:
+                raise _wrong_shape(name, groups.shape[:-1], value.shape)
+        total = np.zeros(groups.shape, grad.dtype)
+        np.put_along_axis(total, groups.argmax(axis=4)[..., None], grad[..., None], axis=4)
+        return in_layout(total.reshape(image.shape), layout)
+
+    return max_pool_grad
+
+
+def _is_deep(attrs: Mapping[str, Any]) -> bool:
+    depth = layout_axes(attrs["data_format"])[-1]
+    return bool(attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1)
 
 
 def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
     """A function of images, their maxima and gradients of the maxima, for these attrs."""
     place, layout, wide = _placer(attrs), attrs["data_format"], _wide(attrs)
+    _check_axes(attrs, deep=len(attrs["ksize"]) == 4)
+    if _is_deep(attrs):
+        return _depthwise_max_pool_grad(attrs)
 
     def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
-        image, result = channels_last(image, layout), channels_last(result, layout)
-        grad = np.ascontiguousarray(channels_last(grad, layout))
+        image, result, grad = _channels_last(layout, image, result, grad)
+        grad = np.ascontiguousarray(grad)
         axes = place(image.shape)
-        if grad.shape != result.shape or result.shape[1:-1] != axes.out:
-            raise InvalidArgumentError.of(f"Expected grad shape to be {result.shape}, but got {grad.shape}")
+        _check_shapes(image.shape, axes, orig_output=result.shape, grad=grad.shape)
         has_nan = result.dtype.kind not in "iu" and bool(np.isnan(result).any())
         if not has_nan and (found := onednn_pooling.max_gradient(image, grad, axes)) is not None:
             return in_layout(found, layout)
@@ -208,10 +269,14 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
 def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
     """A function of images, their maxima and gradients of the images, for these attrs."""
     place, layout = _placer(attrs), attrs["data_format"]
+    _check_axes(attrs, deep=False)
 
     def max_pool_grad_grad(image: Array, result: Array, grad: Array) -> Array:
-        image, result, grad = (channels_last(value, layout) for value in (image, result, grad))
+        image, result, grad = _channels_last(layout, image, result, grad)
         axes = place(image.shape)
+        _check_shapes(image.shape, axes, orig_output=result.shape)
+        if grad.shape != image.shape:
+            raise _wrong_shape("grad", image.shape, grad.shape)
         source = padded(image, axes, kernels.lowest(image.dtype), keep=True)
         wide = padded(grad, axes)
         total = np.zeros(result.shape, grad.dtype)
@@ -238,8 +303,8 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
     dtype = node.attrs["T"].numpy
 
     def avg_pool(image: Array) -> Array:
-        image = channels_last(image, layout).astype(wide, copy=False)
-        axes = place(image.shape)
+        (image,) = _channels_last(layout, image)
+        image, axes = image.astype(wide, copy=False), place(image.shape)
         result = kernels.reduce_windows(np.add, padded(image, axes), axes)
         result /= kernels.counts(axes, result.dtype)
         return in_layout(result.astype(dtype, copy=False), layout)
@@ -250,13 +315,18 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
 @avg_pool_grad_op.kernel_factory("CPU")
 @avg_pool3d_grad_op.kernel_factory("CPU")
 def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
+    _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
     dtype = node.attrs["T"].numpy
 
     def avg_pool_grad(sizes: Array, grad: Array) -> Array:
+        if sizes.shape != (len(layout_axes(layout)),):
+            raise InvalidArgumentError.of(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
         image = tuple(int(sizes[axis]) for axis in layout_axes(layout))
-        grad = channels_last(grad, layout).astype(wide, copy=False)
-        axes = place(image)
+        check_room(image, np.dtype(wide).itemsize)
+        (grad,) = _channels_last(layout, grad)
+        grad, axes = grad.astype(wide, copy=False), place(image)
+        _check_shapes(image, axes, grad=grad.shape)
         share = grad / kernels.counts(axes, grad.dtype)
         total, tiled = kernels.spread(image[0], axes, image[-1], grad.dtype)
         for _, where in axes.elements():

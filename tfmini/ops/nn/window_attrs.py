@@ -25,12 +25,22 @@ def check_lengths(op_type: str, count: int, **lists: Sequence[int]) -> None:
             )
 
 
+def _check(positions: Sequence[int], lists: Mapping[str, Sequence[int] | None]) -> None:
+    """Refuses lists of attrs that no window can have, for a client that has not checked them."""
+    for name, values in lists.items():
+        if values is not None and (len(values) != len(positions) or min(values) < 1):
+            raise InvalidArgumentError.of(f"{name} must be {len(positions)} positive numbers, but got: {list(values)}")
+
+
 class Windows:
     """How windows slide over the spatial axes of an op's data.
 
     Args:
       attrs: ``strides`` and ``padding``; ``data_format``, ``explicit_paddings`` and dilations where the op has them.
       dilations: the name of the attr for dilations.
+
+    Raises:
+      InvalidArgumentError: for lists of another length, or steps below 1.
     """
 
     __slots__ = ("_known", "_options", "data_format", "padding", "positions")
@@ -40,6 +50,12 @@ class Windows:
         self.positions = layout_axes(self.data_format)
         self.padding: bytes = attrs["padding"]
         holes, explicit = attrs.get(dilations), attrs.get("explicit_paddings")
+        _check(self.positions, {"strides": attrs["strides"], "ksize": attrs.get("ksize"), dilations: holes})
+        if self.padding == b"EXPLICIT" and (len(explicit or ()) != 2 * len(self.positions) or min(explicit) < 0):
+            raise InvalidArgumentError.of(
+                f"explicit_paddings attribute must contain {2 * len(self.positions)} values, none negative, with"
+                f" EXPLICIT padding, but got: {explicit}"
+            )
         self._options = [
             (attrs["strides"][i], holes[i] if holes else 1, self.padding, explicit_pair(explicit, i))
             for i in self.positions[1:-1]

@@ -79,7 +79,7 @@ class CriticalSection:
           ValueError: when ``fn`` uses the section itself, or resources of another section.
         """
         graph = get_default_graph()
-        with name_scope(name, "critical_section_execute", []):
+        with name_scope(name, "critical_section_execute", []), graph.building():
             lock: Tensor = mutex_lock_op(self._handle)
             before = len(graph._order)
             with control_dependencies([lock]):

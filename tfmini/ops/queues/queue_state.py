@@ -57,6 +57,9 @@ class QueueState(WaitingState):
         self.is_fresh = True
         self.users = Users()
         self._elements: Any = deque()
+        # Of a run whose tokens these are: why it has ended, why it has failed, and worker -> why it has failed.
+        self._end, self._failure = "", ""
+        self._failed: dict[str, str] = {}
 
     # ---- what the ops do --------------------------------------------------------------------
 
@@ -101,9 +104,48 @@ class QueueState(WaitingState):
         wait.done(())
 
     def reopen(self) -> None:
-        """Accepts elements again, after `close`."""
+        """Accepts elements again, after `close` or the end of a run."""
         with self.lock:
-            self.is_closed = False
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        if self._failure:  # its elements are gone
+            self.is_fresh = True
+        self.is_closed, self._end, self._failure = False, "", ""
+        self._failed.clear()
+
+    def end_run(self, reason: str) -> None:
+        """Closes the queue of a run's tokens: whoever waits for one, or comes later, gets OutOfRangeError.
+
+        Args:
+          reason: a sentence for the error.
+        """
+        with self.lock:
+            if not self.is_closed:
+                self.is_closed, self._end = True, reason
+        self.changed()
+
+    def fail_run(self, worker: str, reason: str, spare: int) -> None:
+        """A worker of a run has failed: whoever waits for a token, or comes later, gets UnknownError.
+
+        Nothing happens after the run's end, or while the run can do without the workers that have failed.
+
+        Args:
+          worker: its name.
+          reason: a text for the error; "": the worker has come back.
+          spare: how many workers the run can do without.
+        """
+        with self.lock:
+            self._failed.pop(worker, None)
+            if reason:
+                self._failed[worker] = reason
+            if not reason or self.is_closed or len(self._failed) <= spare:
+                return
+            self._failure = "; ".join(self._failed.values())
+            self.is_closed = True
+        self.fail_all(self._failed_error())  # before the elements go, since attempts give back theirs
+        with self.lock:
+            self._elements.clear()
 
     def renew(self) -> None:
         """Drops all elements, opens the queue, and refuses the sessions that have used it so far."""
@@ -112,7 +154,8 @@ class QueueState(WaitingState):
         self.fail_all(outdated_error(self.name))  # before the elements go, since attempts give back theirs
         with self.lock:
             self._elements.clear()
-            self.is_closed, self.is_fresh = False, True
+            self._begin_anew()
+            self.is_fresh = True
 
     def clear(self) -> None:
         """Called when the task removes the queue: drops the elements and fails all waiting ops."""
@@ -205,14 +248,22 @@ class QueueState(WaitingState):
 
     def closed_error(self) -> errors.OpError:
         """The error of an enqueue on a closed queue."""
+        if self._failure:
+            return self._failed_error()
         return errors.CancelledError.of(f"{self.kind} '{self.name}' is closed.")
 
     def insufficient_error(self, requested: int, size: int) -> errors.OpError:
         """The error of a dequeue on a closed queue with too few elements."""
+        if self._failure:
+            return self._failed_error()
+        end = f". {self._end}" if self._end else ""
         return errors.OutOfRangeError.of(
             f"{self.kind} '{self.name}' is closed and has insufficient elements"
-            f" (requested {requested}, current size {size})"
+            f" (requested {requested}, current size {size}){end}"
         )
+
+    def _failed_error(self) -> errors.OpError:
+        return errors.UnknownError.of(f"The run has failed, so '{self.name}' gives no more tokens: {self._failure}")
 
 
 def _shape_mismatch(component: int, expected: RawShape, got: tuple[int, ...]) -> errors.OpError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes as types
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.scoping import colocate_with, container, name_scope
 from tfmini.ops.control import identity, no_op
 from tfmini.ops.queues import staging_ops
 from tfmini.ops.queues.component_arguments import values_of
@@ -49,7 +51,8 @@ class BaseStagingArea:
         self._names = names
         self._capacity = capacity
         self._memory_limit = memory_limit
-        # All ops on the area are placed on the device on which it was made.
+        # An area is found by device, container and name, so all ops on it have those of its making.
+        self._container = get_default_graph()._container
         with name_scope(f"{self._name}_root"):
             self._coloc_op = no_op()
 
@@ -85,6 +88,12 @@ class BaseStagingArea:
 
     def _attrs(self) -> dict[str, Any]:
         return {"shared_name": self._name, "capacity": self._capacity, "memory_limit": self._memory_limit}
+
+    @contextmanager
+    def _at_its_place(self) -> Iterator[None]:
+        """The scopes for an op on the area, whatever the scopes around the call are."""
+        with colocate_with(self._coloc_op), container(self._container):
+            yield
 
     def _check_put_dtypes(self, vals: Any, indices: Any = None) -> tuple[list[Tensor], Any]:
         if isinstance(vals, dict):
@@ -146,18 +155,18 @@ class StagingArea(BaseStagingArea):
             if not isinstance(values, (list, tuple, dict)):
                 values = [values]
             tensors, _ = self._check_put_dtypes(values, list(range(len(values))))
-            with colocate_with(self._coloc_op):
+            with self._at_its_place():
                 return staging_ops.stage(tensors, name=scope, **self._attrs())
 
     def get(self, name: str | None = None) -> Any:
         """Takes the oldest tuple; waits while the area is empty."""
-        with colocate_with(self._coloc_op):
+        with self._at_its_place():
             found = staging_ops.unstage(dtypes=self._dtypes, name=name or f"{self._name}_get", **self._attrs())
         return self._tuple(found, range(len(self._dtypes)))
 
     def peek(self, index: Any, name: str | None = None) -> Any:
         """Returns the tuple at ``index`` without taking it; waits until it exists."""
-        with colocate_with(self._coloc_op):
+        with self._at_its_place():
             found = staging_ops.stage_peek(
                 index, dtypes=self._dtypes, name=name or f"{self._name}_peek", **self._attrs()
             )
@@ -165,11 +174,13 @@ class StagingArea(BaseStagingArea):
 
     def size(self, name: str | None = None) -> Tensor:
         """The number of tuples, an int32 scalar."""
-        return staging_ops.stage_size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())
+        with self._at_its_place():
+            return staging_ops.stage_size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())
 
     def clear(self, name: str | None = None) -> Operation:
         """Forgets all tuples."""
-        return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())
+        with self._at_its_place():
+            return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())
 
 
 class MapStagingArea(BaseStagingArea):
@@ -196,7 +207,7 @@ class MapStagingArea(BaseStagingArea):
         """
         with name_scope(name, f"{self._name}_put", values_of(vals)) as scope:
             tensors, places = self._check_put_dtypes(vals, indices)
-            with colocate_with(self._coloc_op):
+            with self._at_its_place():
                 return self._ops.put(  # type: ignore[no-any-return]
                     key, list(places), tensors, dtypes=self._dtypes, name=scope, **self._attrs()
                 )
@@ -224,7 +235,7 @@ class MapStagingArea(BaseStagingArea):
     def peek(self, key: Any, indices: Any = None, name: str | None = None) -> Any:
         """Returns values of the tuple of ``key`` without taking them; waits for the key."""
         places, dtypes = self._asked_for(indices)
-        with colocate_with(self._coloc_op):
+        with self._at_its_place():
             found = self._ops.peek(key, places, dtypes=dtypes, name=name or f"{self._name}_pop", **self._attrs())
         return self._tuple(found, places)
 
@@ -236,22 +247,27 @@ class MapStagingArea(BaseStagingArea):
         """
         places, dtypes = self._asked_for(indices)
         if key is not None:
-            with colocate_with(self._coloc_op):
+            with self._at_its_place():
                 found = self._ops.pop(key, places, dtypes=dtypes, name=name or f"{self._name}_get", **self._attrs())
             return key, self._tuple(found, places)
-        with colocate_with(self._coloc_op):
+        with self._at_its_place():
             found = self._ops.pop_any(places, dtypes=dtypes, name=name or f"{self._name}_get_nokey", **self._attrs())
         return self._here(found[0])[0], self._tuple(found[1], places)
 
     def size(self, name: str | None = None) -> Tensor:
         """The number of complete tuples, an int32 scalar."""
-        return self._ops.size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())  # type: ignore[no-any-return]
+        with self._at_its_place():
+            name = name or f"{self._name}_size"
+            return self._ops.size(dtypes=self._dtypes, name=name, **self._attrs())  # type: ignore[no-any-return]
 
     def incomplete_size(self, name: str | None = None) -> Tensor:
         """The number of incomplete tuples, an int32 scalar."""
-        name = name or f"{self._name}_incomplete_size"
-        return self._ops.incomplete_size(dtypes=self._dtypes, name=name, **self._attrs())  # type: ignore[no-any-return]
+        with self._at_its_place():
+            name = name or f"{self._name}_incomplete_size"
+            return self._ops.incomplete_size(dtypes=self._dtypes, name=name, **self._attrs())  # type: ignore[no-any-return]
 
     def clear(self, name: str | None = None) -> Operation:
         """Forgets all tuples."""
-        return self._ops.clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())  # type: ignore[no-any-return]
+        with self._at_its_place():
+            name = name or f"{self._name}_clear"
+            return self._ops.clear(dtypes=self._dtypes, name=name, **self._attrs())  # type: ignore[no-any-return]

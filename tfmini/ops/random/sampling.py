@@ -15,6 +15,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.shapes import RawShape, with_rank
@@ -86,6 +87,7 @@ def as_shape(value: Any) -> tuple[int, ...]:
     for i, size in enumerate(shape):
         if size < 0:
             raise InvalidArgumentError.of(f"Dimension {i} must be >= 0, got {size}")
+    check_room(shape, 8)
     return shape
 
 
@@ -211,6 +213,7 @@ def check_multinomial(logits: Any, num_samples: Any) -> int:
         raise InvalidArgumentError.of(f"num_samples should be nonnegative, got {count}")
     if not logits.shape[1]:
         raise InvalidArgumentError.of("num_classes should be positive, got 0")
+    check_room((len(logits), count), 8)
     return count
 
 

@@ -12,15 +12,18 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.sparse.kernel_values import check_parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 
 _TYPES = "list({int64, string}) >= 0"
 _HASH_KEY = 0xDECAFCAFFE
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _SHIFT = np.uint64(47)
+_ROW_BYTES = 128  # of what is kept for a row without elements
 
 cross_op: OpHandle[Any] = op(
     "SparseCross(indices: N * int64, values: sparse_types, shapes: N * int64, dense_inputs: dense_types)"
@@ -48,12 +51,23 @@ def _cross(
     hashed_output: bool,
     num_buckets: int,
     hash_key: int,
+    out_type: dtypes.DType,
     **_: Any,
 ) -> Any:
+    if hashed_output != (out_type is dtypes.int64):
+        refuse(f"out_type cannot be {out_type.name} where hashed_output is {hashed_output}")
+    for place, value, shape in zip(indices, values, shapes):
+        check_parts(place, value, shape)
+        if len(shape) != 2:
+            refuse(f"Input shapes should be vectors of length 2, but received shape {list(shape)}")
+    for array in dense:
+        if np.ndim(array) != 2:
+            refuse(f"Dense inputs should be matrices, but received shape {list(np.shape(array))}")
     sizes = {int(shape[0]) for shape in shapes} | {len(array) for array in dense}
     if len(sizes) != 1:
         refuse(f"All columns must have the same batch size. Got {sorted(sizes)}")
     (rows,) = sizes
+    check_room((rows,), _ROW_BYTES)
     columns = [_rows(places, found, rows) for places, found in zip(indices, values)] + [list(array) for array in dense]
     join = _hashes if hashed_output else _texts
     crossed = [join([column[row] for column in columns], num_buckets, hash_key) for row in range(rows)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import index_sets as array_sets
@@ -186,9 +187,13 @@ def _slice_grad_shape(node: Operation) -> list[RawShape]:
 def _slice_grad_kernel(grad: Any, indices: Any, start: Any, kept: Any) -> Any:
     out = np.zeros(indices.shape[0], grad.dtype)
     _, numbers = distinct(np.concatenate([indices, kept + start]))
-    place = np.empty(numbers.max() + 1 if numbers.size else 0, np.int64)
+    place = np.full(numbers.max() + 1 if numbers.size else 0, -1)
     place[numbers[: len(indices)]] = np.arange(len(indices))
-    out[place[numbers[len(indices) :]]] = grad
+    found = place[numbers[len(indices) :]]
+    if (found < 0).any():
+        used = int((found >= 0).sum())
+        refuse(f"Elements of backprop_val_grad aren't all propagated. Num elements:{found.size}, used: {used}")
+    out[found] = grad
     return out
 
 
@@ -289,6 +294,7 @@ def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, val
     if validate_indices:
         check_order(rows)
     filling = default if isinstance(default, bytes) else np.asarray(default)[()]
+    check_room(shape.tolist(), values.dtype.itemsize)
     out = np.full(tuple(shape.tolist()), filling, values.dtype)
     out[tuple(rows.T)] = values[()] if values.ndim == 0 else values
     return out

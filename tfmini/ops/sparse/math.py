@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -25,6 +27,7 @@ from tfmini.ops.math.comparison import greater_equal_op, less_equal_op
 from tfmini.ops.math.elementwise import conjugate, divide, floordiv
 from tfmini.ops.math.segments import reduce_runs
 from tfmini.ops.sparse.kernel_values import (
+    check_bounds,
     check_parts,
     distinct,
     flat_positions,
@@ -152,6 +155,8 @@ def _dense_add_shape(node: Operation) -> list[RawShape]:
 
 @dense_add_op.kernel("CPU")
 def _dense_add_kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
+    check_parts(indices, values, shape)
+    check_bounds(indices, shape)
     if tuple(shape.tolist()) != dense.shape:
         refuse(f"Dimensions of the sparse and the dense operand do not match: {shape.tolist()} and {list(dense.shape)}")
     out = dense.copy()
@@ -185,6 +190,9 @@ def _static_sizes(shape: Tensor) -> tuple[int | None, ...]:
 
 @matmul_op.kernel("CPU")
 def _matmul_kernel(indices: Any, values: Any, shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool) -> Any:
+    check_parts(indices, values, shape)
+    if np.ndim(b) != 2 or len(shape) != 2:
+        refuse(f"Tensors 'a_shape' and 'b' must be of matrices, but got {shape.tolist()} and {list(np.shape(b))}")
     if adjoint_b:
         b = np.conjugate(b.T) if b.dtype.kind == "c" else b.T
     rows, columns = (indices[:, 1], indices[:, 0]) if adjoint_a else (indices[:, 0], indices[:, 1])
@@ -200,6 +208,7 @@ def _matmul_kernel(indices: Any, values: Any, shape: Any, b: Any, *, adjoint_a: 
         bad = np.flatnonzero((found < 0) | (found >= bound))
         if bad.size:
             refuse(f"{what} ({found[bad[0]]}) from index[{bad[0]},{int(what == 'k')}] out of bounds (>={bound})")
+    check_room((height, b.shape[1]), b.dtype.itemsize)
     out = np.zeros((height, b.shape[1]), b.dtype)
     order = np.argsort(rows, kind="stable")
     reduce_runs(np.add, b[columns[order]] * values[order, None], rows[order], out)
@@ -231,6 +240,8 @@ def _cwise_kernel(kind: str) -> Callable[..., Any]:
 
     def kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
         dense = as_ndarray(dense)
+        check_parts(indices, values, shape)
+        check_bounds(indices, shape)
         if dense.ndim > len(shape):
             refuse(f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
                    f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]")
@@ -379,6 +390,7 @@ def _kept_axes(rank: int, axes: Any) -> tuple[list[int], list[int]]:
 def _reduced(kind: str, indices: Any, values: Any, shape: Any, axes: Any) -> tuple[Any, Any, list[int]]:
     """The indices of the result in row-major order, their reduced values, and the kept axes."""
     check_parts(indices, values, shape)
+    check_bounds(indices, shape)
     kept, _ = _kept_axes(len(shape), axes)
     rows = indices[:, kept]
     order = row_major(rows)
@@ -397,7 +409,8 @@ def _reduce_kernel(kind: str) -> Callable[..., Any]:
     def kernel(indices: Any, values: Any, shape: Any, axes: Any, *, keep_dims: bool) -> Any:
         rows, found, kept = _reduced(kind, indices, values, shape, axes)
         sizes = [int(shape[a]) for a in kept]
-        out = np.zeros(int(np.prod(sizes)), values.dtype)
+        check_room(sizes, values.dtype.itemsize)
+        out = np.zeros(math.prod(sizes), values.dtype)
         out[flat_positions(rows, sizes) if kept else np.zeros(len(rows), np.int64)] = found
         if keep_dims:
             sizes = [int(s) if a in kept else 1 for a, s in enumerate(shape)]

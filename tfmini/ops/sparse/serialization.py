@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError, reading
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
+from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
@@ -58,11 +61,15 @@ def _serialize_many_shape(node: Operation) -> list[RawShape]:
     return [(None, 3)]
 
 
+_ROW_BYTES = 256  # of the three strings of a row without elements
+
+
 @serialize_many_op.kernel("CPU")
 def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
     check_parts(indices, values, shape)
     if len(shape) < 2:
         refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
+    check_room((int(shape[0]),), _ROW_BYTES)
     order = np.argsort(indices[:, 0], kind="stable")
     indices, values = indices[order], values[order]
     ends = np.searchsorted(indices[:, 0], np.arange(shape[0] + 1))
@@ -87,14 +94,12 @@ def _deserialize_shape(node: Operation) -> list[RawShape]:
 
 
 def _parsed(message: bytes) -> Any:
-    from google.protobuf.message import DecodeError  # Imported here because few programs need it.
+    from tfmini.protos.tensor_pb2 import TensorProto  # Imported here because few programs need it.
 
-    from tfmini.protos.tensor_pb2 import TensorProto
-
-    try:
-        return tensor_from_proto(TensorProto.FromString(message))
-    except (DecodeError, TypeError, ValueError):
-        refuse("Could not parse serialized proto")
+    with reading("Could not parse serialized proto", InvalidArgumentError):
+        found = tensor_from_proto(TensorProto.FromString(message))
+    check_inflated(found.nbytes, f"A serialized tensor of {len(message)} bytes")
+    return found
 
 
 def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:

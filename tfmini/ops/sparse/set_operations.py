@@ -9,6 +9,7 @@ import numpy as np
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.sparse.kernel_values import as_sparse, check_bounds, check_order, distinct, parts
@@ -126,6 +127,7 @@ def _size_kernel(indices: Any, values: Any, shape: Any, *, validate_indices: boo
     rows, members, groups = _sparse_members(indices, values, shape, validate_indices)
     _, element = np.unique(members, return_inverse=True)
     pairs, _ = distinct(np.concatenate([rows, element.reshape(-1, 1)], axis=1).astype(np.int64))
+    check_room(groups.tolist(), 4)
     out = np.zeros(tuple(groups.tolist()), np.int32)
     np.add.at(out, tuple(pairs[:, :-1].T), 1)
     return out
@@ -168,7 +170,9 @@ def _edit_distance_kernel(
     for what, indices, shape in (("hypothesis", a, a_shape), ("truth", b, b_shape)):
         if indices.size and ((indices < 0) | (indices >= shape)).any():
             refuse(f"{what} indices are out of bounds of {shape.tolist()}")
-    out = np.zeros(tuple(np.maximum(a_shape, b_shape)[:-1].tolist()), np.float32)
+    sizes = np.maximum(a_shape, b_shape)[:-1].tolist()
+    check_room(sizes, 4)
+    out = np.zeros(sizes, np.float32)
     guesses, truths = _sequences(a, a_values), _sequences(b, b_values)
     for group in guesses.keys() | truths.keys():
         guess, truth = guesses.get(group, []), truths.get(group, [])

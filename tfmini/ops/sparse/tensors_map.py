@@ -15,6 +15,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.registry import OpHandle, op
+from tfmini.machine_memory import check_room
 from tfmini.ops.kept_values import own
 from tfmini.shapes import format_raw
 
@@ -99,6 +100,9 @@ def _add(
     return np.int64(_map(resources, container, shared_name, node).add(indices, values, shape))
 
 
+_ROW_BYTES = 512  # of a tensor that is kept, without elements
+
+
 @add_many_sparse.kernel("CPU")
 def _add_many(
     indices: Any, values: Any, shape: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any
@@ -111,6 +115,7 @@ def _add_many(
     rows = indices[:, 0]
     if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
         raise errors.InvalidArgumentError.of(f"Received invalid row {rows.max()}, expected < {shape[0]}")
+    check_room((int(shape[0]),), _ROW_BYTES)
     numbers = np.empty(int(shape[0]), np.int64)
     for row in range(len(numbers)):
         chosen = rows == row

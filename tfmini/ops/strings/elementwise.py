@@ -78,10 +78,16 @@ def _strip(value: Any) -> Any:
     return each(bytes.strip, value)
 
 
+# TensorFlow's characters, whether or not the text is valid UTF-8: a byte and the continuation bytes behind it. Those
+# before the first character are no character when characters are counted.
+_CHARACTER = re.compile(rb".[\x80-\xbf]*", re.DOTALL)
+_TRAILING = tuple(bytes([code]) for code in range(0x80, 0xC0))
+
+
 @length_op.kernel("CPU")
 def _length(value: Any, *, unit: bytes) -> Any:
     if unit == b"UTF8_CHAR":
-        return each(lambda s: len(s.decode(errors="replace")), value, np.int32)
+        return each(lambda s: len(_CHARACTER.findall(s)) - s.startswith(_TRAILING), value, np.int32)
     return each(len, value, np.int32)
 
 
@@ -139,9 +145,9 @@ def _cut_bytes(text: bytes, start: int, count: int, index: int) -> Any:
 
 
 def _cut_characters(text: bytes, start: int, count: int, index: int) -> bytes:
-    characters = text.decode(errors="surrogateescape")
+    characters = _CHARACTER.findall(text)
     first = _checked_start(text, len(characters), start, index)
-    return characters[first : first + max(count, 0)].encode(errors="surrogateescape")
+    return b"".join(characters[first : first + max(count, 0)])
 
 
 def _checked_start(text: bytes, size: int, start: int, index: int) -> int:

@@ -14,6 +14,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
@@ -229,12 +230,13 @@ def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator:
     bad = np.flatnonzero((flat >= count) | (flat < 0))
     if bad.size:
         raise refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for position, segment in enumerate(flat):
-        groups[segment].append(position)
-    out = np.empty((count, rows.shape[1]), object)
-    for segment, members in enumerate(groups):
-        out[segment] = [separator.join(column) for column in rows[members].T] if members else b""
+    groups: dict[int, list[int]] = {}
+    for position, segment in enumerate(flat.tolist()):
+        groups.setdefault(segment, []).append(position)
+    check_room((count, rows.shape[1]), 8)
+    out = np.full((count, rows.shape[1]), b"", object)
+    for segment, members in groups.items():
+        out[segment] = [separator.join(column) for column in rows[members].T]
     return out.reshape(count, *rest)
 
 

@@ -106,7 +106,10 @@ def tensor_message(tag: Any, tensor: Any, serialized_summary_metadata: Any, keep
     metadata = _one(serialized_summary_metadata)
     if metadata or keep_empty:
         value.metadata.SetInParent()
-        value.metadata.ParseFromString(metadata)
+        try:
+            value.metadata.ParseFromString(metadata)
+        except Exception as error:  # protobuf's DecodeError, which is slow to import
+            raise InvalidArgumentError.of(f"Could not parse the serialized summary metadata: {error}") from None
     return summary.SerializeToString()
 
 

@@ -46,10 +46,12 @@ assign_op = op(
     writes="assign",
 )
 assign_add_op = op(
-    "AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false", writes="update"
+    "AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false",
+    writes="update", taken_back_by="Sub",
 )
 assign_sub_op = op(
-    "AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false", writes="update"
+    "AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false",
+    writes="update", taken_back_by="Add",
 )
 is_initialized_op = op(
     "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True, shape=[()]

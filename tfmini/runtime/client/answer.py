@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from _thread import allocate_lock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from tfmini import errors
@@ -88,3 +90,45 @@ class Answer(Generic[T]):
             assert self._gate is not None
             return this_thread().sleep(self._gate, lambda: self._waiter.done, seconds)
         return self._reactor.drive(self._waiter, None if seconds is None else self._reactor.now() + seconds)
+
+
+class PendingAnswers:
+    """The waits of a session's client for its master, which the end of the session ends.
+
+    Attributes:
+      lock: guards the end, and what a client does only before it.
+      over: whether the session was closed.
+    """
+
+    def __init__(self, reactor: Clock | None, closed: Callable[[], errors.OpError]) -> None:
+        self._reactor = reactor
+        self._closed = closed
+        self.lock = threading.Lock()
+        self.over = False
+        self._answers: set[Answer[Any]] = set()
+
+    @contextlib.contextmanager
+    def new(self) -> Iterator[Answer[Any]]:
+        """An answer to wait for in the block.
+
+        Raises:
+          OpError: when the session was closed.
+        """
+        answer: Answer[Any] = Answer(self._reactor)
+        with self.lock:
+            if self.over:
+                raise self._closed()
+            self._answers.add(answer)
+        try:
+            yield answer
+        finally:
+            with self.lock:
+                self._answers.discard(answer)
+
+    def end(self) -> None:
+        """Ends all waits with the error of a closed session, and those to come."""
+        with self.lock:
+            self.over = True
+            answers = list(self._answers)
+        for answer in answers:
+            answer.done(self._closed())

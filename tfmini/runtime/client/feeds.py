@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import InternalError
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
@@ -59,7 +60,7 @@ def converter(tensor: Tensor) -> Convert:
     shape = tensor.raw_shape
     any_shape = shape is None
     if dtype is dtypes.string:
-        return lambda value: _check_shape(tensor, shape, _strings(value))
+        return lambda value: _check_shape(tensor, shape, _strings(tensor, value))
     if dtype in (dtypes.resource, dtypes.variant):
         return lambda value: value
 
@@ -70,22 +71,24 @@ def converter(tensor: Tensor) -> Convert:
             _refuse_tensor(tensor, value)
             try:
                 array = _cast(value, dtype)
-            except (TypeError, ValueError) as error:  # numpy's does not say whose value it is
-                raise type(error)(f"{error} (fed for {tensor.name!r}, which is {dtype.name})") from None
+            except (TypeError, ValueError, OverflowError) as error:  # numpy's does not say whose value it is
+                kind = next(c for c in (TypeError, OverflowError, ValueError) if isinstance(error, c))
+                raise kind(f"{error} (fed for {tensor.name!r}, which is {dtype.name})") from None
         return array if any_shape or array.shape == shape else _check_shape(tensor, shape, array)
 
     return convert
 
 
 def _cast(value: Any, dtype: dtypes.DType) -> Any:
+    """The value as an array of exactly numpy's own class: matrices and masked arrays compute by other rules."""
     if isinstance(value, TensorHandle):
         value = value.eval()
-    if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer:
-        low, high = dtype.limits
+    if isinstance(value, int) and not isinstance(value, bool) and (dtype.is_integer or dtype.is_bool):
+        low, high = (0, 1) if dtype.is_bool else dtype.limits
         if not low <= value <= high:
             raise _incompatible(value, dtype)
     if isinstance(value, np.ndarray):
-        return value.astype(dtype.numpy)
+        return value.astype(dtype.numpy, subok=False)
     return np.asarray(value, dtype=dtype.numpy)
 
 
@@ -105,15 +108,23 @@ def _refuse_tensor(tensor: Tensor, value: Any) -> None:
         )
 
 
-def _strings(value: Any) -> Any:
+def _strings(tensor: Tensor, value: Any) -> Any:
+    _refuse_tensor(tensor, value)
     if isinstance(value, TensorHandle):
         value = value.eval()
     if isinstance(value, int):
         raise _incompatible(value, dtypes.string)
     array = np.asarray(value, dtype=object)
-    flat = [item.encode() if isinstance(item, str) else item for item in array.ravel()]
-    result = np.empty(len(flat), dtype=object)
-    result[:] = [bytes(item) if isinstance(item, (bytes, bytearray)) else str(item).encode() for item in flat]
+    result = np.empty(array.size, dtype=object)
+    for i, item in enumerate(array.ravel().tolist()):
+        if isinstance(item, str):
+            item = item.encode()
+        elif not isinstance(item, bytes):  # such as the NaN of a missing value, which would become a word
+            raise InternalError.of(
+                f"Unsupported object type {type(item).__name__}: element {i} of the value fed for {tensor.name!r},"
+                f" which is string, is {item!r}. Feed str or bytes."
+            )
+        result[i] = bytes(item)
     return result.reshape(array.shape)
 
 

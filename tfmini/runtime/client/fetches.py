@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +92,9 @@ class Fetches:
 
     def _mapping(self, fetch: Any) -> Build:
         parts = {key: self._node(f) for key, f in fetch.items()}
-        kind = type(fetch)
+        kind: Callable[[dict[Any, Any]], Any] = type(fetch)
+        if isinstance(fetch, defaultdict):
+            kind = partial(type(fetch), fetch.default_factory)
 
         def build(values: list[Any]) -> Any:
             found = {key: part(values) for key, part in parts.items()}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -15,7 +18,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.peer import State
 from tfmini.runtime.client import wait_reports
-from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.client.answer import Answer, PendingAnswers
 from tfmini.runtime.client.call import Signature
 from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.client.unfinished_step import RemoteStep, UnfinishedStep
@@ -47,6 +50,10 @@ class MasterClient(Protocol):
     def list_devices(self) -> list[DeviceAttributes]: ...
     def close(self) -> None: ...
 
+    def drop(self) -> None:
+        """Closes a session that nobody has any more. A garbage collection calls it, in any thread and at any moment:
+        it takes no lock and waits for nobody, and hands the rest over to another thread."""
+
 
 class DirectMaster:
     """A master in this process: plain calls, and no message for what stays on its task."""
@@ -57,6 +64,7 @@ class DirectMaster:
         self._options = options
         self._session: MasterSession | None = None
         self._opening = threading.Lock()
+        self._pending = PendingAnswers(master.reactor, _closed)
         self._pid = os.getpid() if master.reactor is not None else 0  # 0: any process may go on with its copy
 
     @property
@@ -66,15 +74,30 @@ class DirectMaster:
             self._check_own()
             with self._opening:
                 if self._session is None:
-                    answer: Answer[MasterSession] = Answer(self._master.reactor)
-                    open_session(self._master, (), self._options, self._target, answer.done, in_process=True)
-                    self._session = answer.result()
-        return self._session
+                    self._open()
+        session = self._session
+        assert session is not None
+        return session
+
+    def _open(self) -> None:
+        with self._pending.new() as answer:
+
+            def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
+                with self._pending.lock:  # either `close` sees the session or it is closed here
+                    is_late = self._pending.over
+                    if not is_late:
+                        self._session = session
+                if is_late and session is not None:
+                    session.close()
+                answer.done(_closed() if is_late else error)
+
+            open_session(self._master, (), self._options, self._target, opened, in_process=True)
+            answer.result(describe=_describe_listing)
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        answer: Answer[None] = Answer(self._master.reactor)
-        self.session.extend_when_known(nodes, answer.done)
-        answer.result(describe=_describe_extension)
+        with self._pending.new() as answer:
+            self.session.extend_when_known(nodes, answer.done)
+            answer.result(describe=_describe_extension)
 
     def prepare(
         self, signature: Signature, timeout_s: float | None = None, traced: bool = False,
@@ -161,20 +184,45 @@ class DirectMaster:
 
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
-        answer: Answer[list[DeviceAttributes]] = Answer(self._master.reactor)
         master = self.session.master if self._options.cluster else self._master
-        master.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
-        return answer.result(describe=_describe_listing)
+        with self._pending.new() as answer:
+            master.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
+            found: list[DeviceAttributes] = answer.result(describe=_describe_listing)
+        return found
 
     def reset(self, containers: Sequence[str]) -> None:
-        """Clears containers of the master's own task and closes the session."""
-        self._master.worker.cleanup_all(containers)
+        """Clears containers of the master's own task, unless the session's are its own, and closes the session."""
+        if not self._options.isolate_session_state:
+            self._master.worker.cleanup_all(containers)
         if self._session is not None:
             self._session.close("This session was reset by its own process. Make a new one.", errors.AbortedError.of)
 
     def close(self) -> None:
-        if self._session is not None and self._pid in (0, os.getpid()):
-            self._session.close()
+        if self._pid in (0, os.getpid()):
+            self._pending.end()
+            if self._session is not None:
+                self._session.close()
+
+
+    def drop(self) -> None:
+        if self._master.reactor is not None:
+            is_own = self._master.worker.process.is_real and self._pid == os.getpid()
+            _drop_soon(is_own, self._master.reactor, self.close)
+        elif not self._master.worker.runs:
+            self.close()
+        else:  # this may be the thread that runs one of its steps, and be inside one of its locks
+            with contextlib.suppress(RuntimeError):  # the interpreter is about to exit
+                start_new_thread(self.close, ())
+
+
+def _drop_soon(may: bool, reactor: Any, close: Callable[[], None]) -> None:
+    """Closes a session from the reactor, unless the process ends."""
+    if may and not sys.is_finalizing():  # the end of the process ends its sessions
+        reactor.call_soon(close)
+
+
+def _closed() -> errors.OpError:
+    return errors.CancelledError.of(CLOSED_BY_CLIENT)
 
 
 def _describe_listing(told: Told) -> None:
@@ -213,24 +261,37 @@ class RemoteMaster:
     def __init__(self, address: str, config: bytes, options: SessionOptions) -> None:
         endpoint = client_endpoint()
         self._peer, self._reactor = endpoint.peer(address), endpoint.reactor
-        self._pid = os.getpid()
+        self._pid, self._is_real = os.getpid(), current_process().is_real
         self._address = address
         self._config = config
         self._options = options
         self._handle = ""
         self._nodes: Nodes = {}
         self._opening = threading.Lock()
+        self._pending = PendingAnswers(self._reactor, _closed)
         self._let_go: Callable[[], None] = lambda: None
         self._version = 0
         self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, _TARGET_TIMEOUT_S)
 
     def _call(
         self, request: m.Message, timeout_s: float | None = None, first: bool = False,
-        describe: wait_reports.Describe | None = None,
+        describe: wait_reports.Describe | None = None, on_answer: Callable[[Any], None] = lambda answer: None,
     ) -> Any:  # fmt: skip
+        """Sends a request and waits for its answer, or until the session is closed; ``on_answer`` gets it also then."""
         check_own(self._pid, f"This session with {self._address}")
-        answer: Answer[Any] = Answer(self._reactor)
-        handle = self._peer.call(request, answer.answered, timeout_s=timeout_s, wait_for_ready=first)
+        with self._pending.new() as answer:
+
+            def answered(found: Any) -> None:
+                on_answer(found)
+                answer.answered(found)
+
+            return self._answer(request, answer, answered, timeout_s, first, describe)
+
+    def _answer(
+        self, request: m.Message, answer: Answer[Any], answered: Callable[[Any], None], timeout_s: float | None,
+        first: bool, describe: wait_reports.Describe | None,
+    ) -> Any:  # fmt: skip
+        handle = self._peer.call(request, answered, timeout_s=timeout_s, wait_for_ready=first)
         try:
             return answer.result(describe=describe)
         except errors.DeadlineExceededError as error:
@@ -284,10 +345,19 @@ class RemoteMaster:
             if self._handle:
                 return False
             request = m.CreateSession(graph, self._config, self._address)
-            reply = self._call(request, self._timeout_s, first=True, describe=self._describe_opening)
-            self._version, self._handle = reply.graph_version, reply.session_handle
-            self._let_go = hold(self._peer)
+            self._call(request, self._timeout_s, first=True, describe=self._describe_opening, on_answer=self._opened)
             return True
+
+    def _opened(self, reply: Any) -> None:
+        if isinstance(reply, errors.OpError):
+            return
+        with self._pending.lock:  # either `close` sees the session or it is closed here
+            is_late = self._pending.over
+            if not is_late:
+                self._version, self._handle = reply.graph_version, reply.session_handle
+                self._let_go = hold(self._peer)
+        if is_late:
+            self._peer.call(m.CloseSession(reply.session_handle), lambda _: None, _ANSWER_S)
 
     def _describe_opening(self, told: Told) -> None:
         why = "has not answered yet" if self._peer.state is State.READY else f"cannot be reached ({self._peer.trouble})"
@@ -322,10 +392,30 @@ class RemoteMaster:
         return [DeviceAttributes(*fields) for fields in reply.devices]
 
     def close(self) -> None:
-        if self._handle and self._pid == os.getpid():
+        if self._pid != os.getpid():
+            return
+        with self._pending.lock:
+            self._pending.over = True
             handle, self._handle = self._handle, ""
+        if not handle:
+            self._pending.end()
+            return
+        self._let_go()
+        answer: Answer[Any] = Answer(self._reactor)
+        try:
+            self._answer(m.CloseSession(handle), answer, answer.answered, _ANSWER_S, False, None)
+        except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError):
+            return  # a master that is gone has no session either
+        finally:
+            self._pending.end()  # after the master has had its say: it tells the steps why they end
+
+    def drop(self) -> None:
+        _drop_soon(self._is_real and self._pid == os.getpid(), self._reactor, self._close_unasked)
+
+    def _close_unasked(self) -> None:
+        """Closes the session without waiting for the answer."""
+        self._pending.end()
+        handle, self._handle = self._handle, ""
+        if handle:
             self._let_go()
-            try:
-                self._call(m.CloseSession(handle), 10.0)
-            except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError):
-                return  # a master that is gone has no session either
+            self._peer.call(m.CloseSession(handle), lambda answer: None, _ANSWER_S)

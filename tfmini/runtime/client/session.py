@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import threading
 import warnings
 import weakref
@@ -20,7 +21,7 @@ from tfmini.graph.node import node_of, nodes_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
-from tfmini.runtime.client.call import Call, frozen
+from tfmini.runtime.client.call import Call, key_to_remember, nested_key
 from tfmini.runtime.client.feeds import converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
@@ -56,7 +57,8 @@ class BaseSession:
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph: Graph = graph if graph is not None else get_default_graph()
-        self._target = (target.decode() if isinstance(target, bytes) else target) or targets.default_target()
+        self._target = (target.decode() if isinstance(target, bytes) else target) or ""
+        self._host = self._target or targets.default_target()  # of the master; "": in this process
         self._config = config
         self._options = SessionOptions.from_proto(config)
         self._closed = False
@@ -72,12 +74,13 @@ class BaseSession:
         self._master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
-        if not self._target:
-            master = DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
+        server = targets.server_at(targets.address_of_target(self._host)) if self._host else None
+        if not self._target:  # its variables are its own, even where its collectives are a server's
+            options = replace(self._options, cluster=(), isolate_session_state=server is not None)
+            master = DirectMaster(_local_master(options) if server is None else server.master, options, self._host)
             _local_masters.add(master)
             return master
-        address = targets.address_of_target(self._target)
-        server = targets.server_at(address)
+        address = targets.address_of_target(self._host)
         if server is not None:
             return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
@@ -125,28 +128,27 @@ class BaseSession:
         return call.result(found, values)
 
     def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
-        key: Any
         try:
-            wanted = tuple(fetches) if type(fetches) is list else fetches
-            key = (wanted, type(fetches), tuple(feed_dict) if feed_dict else None)
-            call = self._calls.get(key)
+            feeds = tuple(feed_dict) if feed_dict else None
+            wanted = tuple(fetches) if type(fetches) is list else fetches  # `quick_key`, without a function's call
+            call = self._calls.get((wanted, type(fetches), feeds))
         except TypeError:  # something in it cannot be hashed, or feed_dict is no dict
-            key, call = self._find_nested_call(fetches, feed_dict)
+            call = None
+        if call is None:
+            call = self._find_nested_call(fetches, feed_dict)
         if call is not None:
             if not feed_dict:
                 return call, []
             return call, [convert(value) for convert, value in zip(call.converters, feed_dict.values())]
-        return self._new_call(key, fetches, feed_dict)
+        return self._new_call(fetches, feed_dict)
 
-    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> tuple[Any, Call | None]:
-        """The key of a call whose fetches are nested in lists and dicts, as those of hooks are, and the call."""
+    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> Call | None:
         try:
-            key = (frozen(fetches), dict, tuple(feed_dict) if feed_dict else None)
-            return key, self._calls.get(key)
+            return self._calls.get(nested_key(fetches, tuple(feed_dict) if feed_dict else None))
         except TypeError:
-            return None, None
+            return None
 
-    def _new_call(self, key: Any, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
+    def _new_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
         pairs: list[tuple[Tensor, Any]] = []
         if feed_dict:
             if not hasattr(feed_dict, "items"):
@@ -155,9 +157,12 @@ class BaseSession:
                 pairs.extend(flatten_feed(self._graph, feed, value))
         values = [converter(tensor)(value) for tensor, value in pairs]
         call = Call(Fetches(self._graph, fetches, self._handles.wrap), [t for t, _ in pairs])
-        # Only calls whose feeds map one to one onto the dict's values can be found again by its keys.
-        if key is not None and len(pairs) == len(feed_dict or ()):
-            self._remember_call(key, call)
+        fed = list(feed_dict.values()) if feed_dict else []
+        # Only calls whose feeds are the dict's values, one to one, can be found again by its keys.
+        if len(pairs) == len(fed) and all(value is pair[1] for value, pair in zip(fed, pairs)):
+            key = key_to_remember(fetches, tuple(feed_dict) if feed_dict else None)
+            if key is not None:
+                self._remember_call(key, call)
         return call, values
 
     def _remember_call(self, key: Any, call: Call) -> None:
@@ -171,7 +176,7 @@ class BaseSession:
         """The values that the call's step fetches."""
         self._runs += 1  # before the step: a run that fails may have found new operations, too
         if self._sent != len(self._graph._order):
-            self._extend()
+            self._extend(call)
         timeout_s = None
         if options is not None and options.timeout_in_ms > 0:
             timeout_s = options.timeout_in_ms / 1000
@@ -196,20 +201,30 @@ class BaseSession:
             run_metadata.ParseFromString(metadata.SerializeToString())
         return found
 
-    def _extend(self) -> None:
-        """Sends the ops that the master does not know yet."""
-        with self._extend_lock:
-            operations = self._graph._order[self._sent :]
-            if not operations:
+    def _extend(self, call: Call) -> None:
+        """Sends the ops that the master does not know yet, but for those that another thread builds at the moment."""
+        last = max((op._id for op in call.ops), default=0)
+        while True:
+            if not self._graph.wait_until_built(self._sent, last, lambda: self._closed):
+                raise RuntimeError("Attempted to use a closed Session.")
+            self._send_ops()  # without any that a thread has begun to change meanwhile
+            if self._sent >= last:
                 return
-            self._graph.check_input_types()
-            if not (self._sent or self._target) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
+
+    def _send_ops(self) -> None:
+        as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
+        with self._extend_lock:
+            with self._graph.whole_ops(self._sent) as operations:
+                if not operations:
+                    return
+                self._graph.check_input_types()
+                nodes = nodes_of(operations, as_node)
+            if not (self._sent or self._host) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
                 self._master.close()
-                self._target = targets.default_target()
+                self._host = targets.default_target()
                 self._master = self._connect()
             try:
-                as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
-                self._master.extend(nodes_of(operations, as_node))
+                self._master.extend(nodes)
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
@@ -304,10 +319,14 @@ class BaseSession:
             self._closed = True
             self._master.close()
 
-    def __del__(self) -> None:
-        # Only local resources: a garbage collector must not wait for a network.
-        if not getattr(self, "_closed", True) and not self._target:
-            self.close()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not getattr(self, "_closed", True) and hasattr(self, "_master"):  # a constructor may have failed
+            self._closed = True
+            try:
+                self._master.drop()
+            except Exception:
+                if not is_finalizing():  # then modules are gone, and so is everything else of the process soon
+                    raise
 
 
 class Session(BaseSession):

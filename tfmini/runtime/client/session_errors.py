@@ -8,12 +8,16 @@ from tfmini import errors
 from tfmini.devices import parse
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation
+from tfmini.graph.traits import VARIABLE_OPS
+from tfmini.shapes import format_raw
 
 _PLACEMENT = re.compile(r"Cannot (assign a device|colocate)")
 _NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
 _UNINITIALIZED = re.compile(
     r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
 )
+_ASSIGNED = re.compile(r"Assign requires shapes of both tensors to match\. lhs shape= (\[.*?\]) rhs")
 _ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}( ?)")
 
 
@@ -25,6 +29,8 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
     if error.error_code == errors.FAILED_PRECONDITION:
         message += _remedy(error, graph)
+    elif op is not None and (shapes := _ASSIGNED.search(error.message)):
+        message += _owner(op, shapes[1], error.device)
     elif op is not None and _PLACEMENT.match(error.message):
         message += "".join(f"\nA scope around {name}: {site}." for site in (*op._sites[1], *op._device_assignments))
     found = errors.from_code(
@@ -61,6 +67,22 @@ def _remedy(error: errors.OpError, graph: Graph) -> str:
     if place is None or place.job in (None, "localhost"):
         return f"{found}."
     return f"{found}; it is a variable on /job:{place.job}/task:{place.task}."
+
+
+def _owner(assignment: Operation, found: str, device: str) -> str:
+    """The variable of an assignment of another shape, and whether it is one that an earlier job has left."""
+    variable = assignment.inputs[0]
+    declared = variable.raw_shape
+    if variable.op.type not in VARIABLE_OPS:
+        return ""
+    if declared is None or None in declared or format_raw(declared) == found:
+        return f"\nIt assigns to the variable '{variable.op.name}'."
+    task = f"on {device.partition('/device:')[0]}" if device else "there"
+    return (
+        f"\nThe variable '{variable.op.name}' has shape {format_raw(declared)} in this graph, so that of shape {found}"
+        f" {task} is left from an earlier job. Start its servers again, or drop their variables by"
+        " tf.Session.reset(target)."
+    )
 
 
 def _is_local(name: str, graph: Graph) -> bool:

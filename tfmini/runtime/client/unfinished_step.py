@@ -9,6 +9,7 @@ from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.omission import is_update
 from tfmini.graph.prune import prune
 from tfmini.rpc.messages import GetStepOutcome
+from tfmini.rpc.peer import State
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.call import Signature
 from tfmini.runtime.executor.outcome import Outcome
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tfmini.runtime.master.plan import Part
 
 _ASK_S = 30.0
+_COMPUTES_S = 600.0  # seconds for which a task that answers otherwise may compute on before nobody waits any more
 
 
 class UnfinishedStep:
@@ -52,18 +54,37 @@ class UnfinishedStep:
         return made
 
     def _outcome(self, part: Part) -> Outcome:
+        """The outcome of one part. A task that still computes the step answers when it has done so."""
+        now, reactor = self._master.worker.now, self._master.reactor
+        end = now() + _COMPUTES_S
+        while True:
+            answer: Answer[Outcome] = Answer(reactor)
+            self._ask(part, answer)
+            try:
+                return answer.result(describe=lambda told: told(
+                    f"step {self._step_id} was cut off, and {part.task} has not ended its part; its updates must be"
+                    " known before the step is repeated"
+                ))  # fmt: skip
+            except errors.AbortedError:  # another incarnation
+                return Outcome()
+            except errors.DeadlineExceededError:
+                if part.peer.state is not State.READY or now() > end:
+                    raise
+
+    def _ask(self, part: Part, answer: Answer[Outcome]) -> None:
+        def answered(reply: Any) -> None:
+            if isinstance(reply, errors.OpError):
+                answer.done(reply)
+            else:
+                answer.done(None, Outcome(frozenset(reply.made), frozenset(reply.uncertain)))
+
         if part.peer is None:
-            return final_outcome(self._master.worker, self._session, self._step_id)
-        answer: Answer[Any] = Answer(self._master.reactor)
+            final_outcome(self._master.worker, self._session, self._step_id, lambda found: answer.done(None, found))
+            return
         part.peer.call(
-            GetStepOutcome(self._session, self._step_id), answer.answered, timeout_s=_ASK_S,
-            incarnation=part.incarnation, wait_for_ready=True,
+            GetStepOutcome(self._session, self._step_id), answered, timeout_s=_ASK_S, incarnation=part.incarnation,
+            wait_for_ready=True,
         )  # fmt: skip
-        try:
-            found = answer.result()
-        except errors.AbortedError:  # another incarnation
-            return Outcome()
-        return Outcome(frozenset(found.made), frozenset(found.uncertain))
 
 
 class FinishedStep:

@@ -52,6 +52,11 @@ class About:
     begins: bool
     least: int
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the ranks find each other by a name, in whichever order and steps they call their collectives."""
+        return bool(self.fingerprint.name)
+
 
 class Call:
     """One run of a collective op; ``value`` is None where it only receives, ``splits`` are those of an all-to-all."""
@@ -66,7 +71,7 @@ class Call:
         """For people."""
         about = self.about
         name = f' of "{about.fingerprint.name}"' if about.fingerprint.name else ""
-        return f"collective {about.fingerprint.op}{name} (group {about.group_key}, instance {about.instance})"
+        return f"collective {about.fingerprint.op}{name} ({_place(about)})"
 
     def schedule(self, rank: int, members: list[str]) -> Any:
         """The schedule by messages, for the members in the order of the ring.
@@ -107,6 +112,19 @@ class Calls:
         return Call(wait, known[2], node, value, splits)
 
 
+def _place(about: About) -> str:
+    return f"group {about.group_key}" + ("" if about.is_named else f", instance {about.instance}")
+
+
+def duplicate(call: Call, who: str) -> errors.OpError:
+    """The error of a call while another one of the same name is under way on this rank, as in Horovod."""
+    return errors.InvalidArgumentError.of(
+        f"Duplicate name: {who} has called the {call.describe()} while an earlier call of that name is under way. The"
+        " ranks find each other by names, so each name may be in use once at a time: give this collective a name of its"
+        " own, or run it when the other one has ended."
+    )
+
+
 def _alone(about: About, devices: int) -> str:
     return (
         f"The {about.cause} would wait for ever: this session has no cluster and {devices} device(s), so the other"
@@ -130,7 +148,8 @@ def _about(node: Node, shape: tuple[int, ...] | None) -> About:
     fingerprint = Fingerprint(name, f"[{', '.join(sizes)}]", dtype, op, 0)
     group_key, group_size, instance = attrs["group_key"], attrs["group_size"], attrs["instance_key"]
     quoted = f' of "{name}"' if name else ""
-    cause = f"collective {op}{quoted} (group {group_key}, instance {instance}) of {group_size} ranks"
+    place = "" if name else f", instance {instance}"
+    cause = f"collective {op}{quoted} (group {group_key}{place}) of {group_size} ranks"
     return About(
         node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.without_step()), cause,
         reduction, pieces, BEGINS in attrs, attrs.get(LEAST, 0),
@@ -252,5 +271,5 @@ def begin_failure(error: Exception, call: Call) -> errors.OpError:
     """Why a call could not begin."""
     if isinstance(error, errors.OpError):
         return error
-    kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InternalError
-    return kind.of(f"{call.describe()} cannot begin: {type(error).__name__}: {error}")
+    text = f"{call.describe()} cannot begin: {type(error).__name__}: {error}"
+    return errors.from_code(errors.of_exception(error).error_code, text)

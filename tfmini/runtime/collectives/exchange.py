@@ -72,6 +72,7 @@ class Member:
     """One device of this task in one epoch of a group.
 
     Attributes:
+      least: with how many members an elastic group may begin; 0: it is not elastic.
       epoch: its number, 0 until the leader has answered.
       has_joined: whether a call has asked the leader, or is about to.
       withdraw: tells the leader that this task no longer waits for that answer.
@@ -79,12 +80,13 @@ class Member:
       early: data for exchanges that have not been called here yet.
       lost: a member was lost from which no call under way needs anything; the next call fails.
       stages: where all ranks share memory; ``pids``: of all ranks, where they may read each other's.
+      is_ordered: whether its steps have come one after the other so far.
       answered: how many collectives of its latest step have given their results.
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
 
-    def __init__(self, group_key: int, group_size: int, device: str, joined_at: float) -> None:
-        self.group_key, self.group_size, self.device = group_key, group_size, device
+    def __init__(self, group_key: int, group_size: int, device: str, joined_at: float, least: int = 0) -> None:
+        self.group_key, self.group_size, self.device, self.least = group_key, group_size, device, least
         self.epoch = 0
         self.has_joined = False
         self.rank = -1
@@ -106,7 +108,7 @@ class Member:
         self.later: dict[int, collections.deque[Call]] = {}
         self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)
         self._ordinal = self.answered = 0
-        self._is_ordered = True
+        self.is_ordered = True
 
     def enter(self, epoch: int, members: list[str], steps: int) -> None:
         """The leader has answered."""
@@ -120,9 +122,13 @@ class Member:
             self._ordinal += 1
             self.answered = 0
             if step_id in self._steps or self.exchanges:
-                self._is_ordered = False
+                self.is_ordered = False
             self._steps.append(step_id)
-        return self._ordinal if self._is_ordered else 0
+        return self._ordinal if self.is_ordered else 0
+
+    def is_running(self, call: Call) -> bool:
+        """Whether an earlier call of a collective has no result yet."""
+        return (call.instance, self.counts.get(call.instance, 0) - 1) in self.exchanges
 
     def keep(self, key: tuple[int, int], message: Any) -> errors.OpError | None:
         """Keeps data for an exchange that has not been called here yet; returns the error if they are too many."""
@@ -148,7 +154,7 @@ class Member:
         is_interrupted = bool(calls) or extra is not None and latest == extra.wait.step.step_id
         finished = PARTIAL if is_interrupted and self.answered else self._ordinal - is_interrupted
         is_told = bool(calls) or extra is not None
-        return PastLife(finished, latest, why, is_told) if self._is_ordered else PastLife(-1, 0, why, is_told)
+        return PastLife(finished, latest, why, is_told) if self.is_ordered else PastLife(-1, 0, why, is_told)
 
     @property
     def is_idle(self) -> bool:
@@ -178,9 +184,13 @@ class Member:
         missing = (rank for exchange in self.exchanges.values() for rank in exchange.schedule.missing())
         return any(self.tasks[rank] == task for rank in missing)
 
+    def ranks_of(self, task: str) -> str:
+        """The ranks of a task, for people."""
+        return ", ".join(self.who(rank) for rank, other in enumerate(self.tasks) if other == task)
+
     def part_of(self, task: str) -> str:
         """The ranks of a task and what this member waits for, for people."""
-        ranks = ", ".join(self.who(rank) for rank, other in enumerate(self.tasks) if other == task)
+        ranks = self.ranks_of(task)
         oldest = self.oldest()
         doing = f" in {oldest.call.describe()}: {oldest.fingerprint}" if oldest else f" of group {self.group_key}"
         return f"{ranks}{doing}"

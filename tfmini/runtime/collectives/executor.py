@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.schedules import Send
+from tfmini.devices import task_of_device
+from tfmini.graph.traits import ops_with
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message, refused
+from tfmini.rpc.peer import State
+from tfmini.runtime.collectives.calls import About, Call, Calls, begin_failure, duplicate, failure_message, refused
 from tfmini.runtime.collectives.early_messages import EarlyMessages
 from tfmini.runtime.collectives.exchange import Exchange, Member
 from tfmini.runtime.collectives.groups import UNTOLD_MS, GroupLeader, default_leader, untold
-from tfmini.runtime.collectives.past_lives import PastLives
+from tfmini.runtime.collectives.past_lives import EndedTasks, PastLives
 from tfmini.runtime.collectives.shared import SharedCollectives
 from tfmini.runtime.collectives.traffic import Counters, note
 from tfmini.runtime.collectives.watch import Watch
 from tfmini.runtime.process import Process
 
+COLLECTIVES = ops_with("collective")
 _REMEMBERED_EPOCHS = 1000
+_REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
 _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
 
 
@@ -42,6 +47,10 @@ class CollectiveExecutor:
         self._members: dict[tuple[int, str], Member] = {}
         self._by_epoch: dict[tuple[int, int], Member] = {}
         self._past = PastLives()
+        self.incarnation = 0  # of the task's worker
+        self.ended_tasks = EndedTasks()
+        self._met: set[str] = set()  # the tasks of all groups so far
+        self._peers: Callable[[], Iterable[Any]] = tuple
         self._over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
         self._early = EarlyMessages(task, self.lock, lambda epoch, error: self._remember(epoch, None, error))
@@ -52,10 +61,12 @@ class CollectiveExecutor:
         self._shared = SharedCollectives(self)
         self.look: Callable[[Member, int], None] = self._shared.look  # should a bell have been lost on its way
         self._watch = Watch(self)
+        self.running: Callable[[], Iterable[Any]] = tuple  # the runs of the task's worker
 
     def connect(
-        self, tasks: Mapping[str, str], leader: str, peer_for: Callable[[str, str], Any], call_later: Callable[..., Any]
-    ) -> None:
+        self, tasks: Mapping[str, str], leader: str, peer_for: Callable[[str, str], Any],
+        call_later: Callable[..., Any], peers: Callable[[], Iterable[Any]] = tuple,
+    ) -> None:  # fmt: skip
         """Makes it part of a cluster.
 
         Args:
@@ -63,8 +74,9 @@ class CollectiveExecutor:
           leader: completes groups, as ``ConfigProto.experimental.collective_group_leader``; "": chief or first worker.
           peer_for: (task, address) -> peer.
           call_later: (seconds, function, arguments…): the clock.
+          peers: all that are connected.
         """
-        self._tasks = tasks
+        self._tasks, self._peers = tasks, peers
         self.leader_task = leader[: leader.index("/device:")] if "/device:" in leader else leader
         self.leader_task = self.leader_task or default_leader(tasks)
         self._peer_for = peer_for
@@ -82,9 +94,9 @@ class CollectiveExecutor:
         about = call.about
         with self.lock:
             member = self._members.get((about.group_key, about.device))
-            refusal = refused(call, member) or (None if member else self._past.refusal(call))
+            refusal = refused(call, member) or (None if member else self._past.refusal(call) or self._hopeless(about))
             if member is None or not member.has_joined and member.group_size != about.group_size:
-                member = Member(about.group_key, about.group_size, about.device, self.now())
+                member = Member(about.group_key, about.group_size, about.device, self.now(), about.least)
                 if refusal is None:
                     self._members[about.group_key, about.device] = member
         if refusal is not None:
@@ -109,7 +121,10 @@ class CollectiveExecutor:
 
     def _join(self, member: Member, call: Call) -> None:
         def answered(answer: Any) -> None:
-            if isinstance(answer, errors.OpError):
+            if isinstance(answer, errors.UnavailableError) and self._watch.call_later is not None:
+                # Nothing is lost with a leader that restarts meanwhile (by `hvd.shutdown` and `hvd.init`, say).
+                self._watch.call_later(_REJOIN_S, self._join_again, member, call)
+            elif isinstance(answer, errors.OpError):
                 self.fail(member, answer)
             else:
                 self._enter(member, answer)
@@ -126,9 +141,14 @@ class CollectiveExecutor:
         if member.over and not member.epoch:  # given up meanwhile
             member.withdraw()
 
+    def _join_again(self, member: Member, call: Call) -> None:
+        if not (member.over or self.closed):
+            self._join(member, call)
+
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
         with self.lock:
             member.enter(group.epoch, list(group.members), group.steps)
+            self._met.update(member.tasks)
             left = member.over
         if left:  # its step ended before the answer came; the other members wait, and only this task can tell them
             text = f"{member.device} has left collective group {member.group_key}: its step has ended."
@@ -157,6 +177,9 @@ class CollectiveExecutor:
 
     def proceed(self, member: Member, call: Call) -> None:
         """Begins a call whose group is complete."""
+        if call.about.is_named and member.is_running(call):
+            call.wait.fail(duplicate(call, member.who(member.rank)))
+            return
         try:
             if self._shared.begin(member, call):
                 return
@@ -188,7 +211,7 @@ class CollectiveExecutor:
         count = member.counts.get(call.instance, 0)
         member.counts[call.instance] = count + 1
         step = member.step_of(call.wait.step.step_id)
-        return Exchange(call, count, step, self.now)
+        return Exchange(call, count, 0 if call.about.is_named else step, self.now)
 
     # ---- data -------------------------------------------------------------------------------
 
@@ -362,12 +385,84 @@ class CollectiveExecutor:
             self._early.refuse_lost(early, task, why)
             left = [(member, member.waits_for(task)) for member in members if not member.over]
         for member, is_waiting in left:
-            text = f"Collective lost {member.part_of(task)}; lost by {member.device}: {why}"
-            error = errors.UnavailableError.of(text, task=task)
+            error = self._loss(member, task, why)
             if is_waiting or member.is_idle:
                 self.fail(member, error, tell=is_waiting)
             else:
-                member.lost = error
+                member.lost = member.lost or error
+
+    def _loss(self, member: Member, task: str, why: str) -> errors.OpError:
+        """The error of a member that has lost a task. An elastic group goes on without it, unless it led the group."""
+        oldest = member.oldest()
+        needed = f", needed by {member.who(member.rank)} in the {oldest.call.describe()}" if oldest else ""
+        ended = self.ended_tasks.error(task, member.ranks_of(task), needed)
+        if ended is not None and (not member.least or task == self.leader_task):
+            return ended
+        text = f"Collective lost {member.part_of(task)}; lost by {member.device}: {why}"
+        return errors.UnavailableError.of(text, task=task)
+
+    # ---- tasks that come to their end -------------------------------------------------------
+
+    def part(self, why: str, is_final: bool) -> None:
+        """Tells the other ranks that this task takes part no more, so that they need not wait for its return.
+
+        Args:
+          why: for people.
+          is_final: its process ends; else it may start another server.
+        """
+        if not (self._met or self._members or self.ended_tasks.groups):
+            return
+        news = m.CollectiveEnd(self.task, self.incarnation, why, is_final)
+        told = self._spread(news)
+        if self.leader_task not in told and self.leader_task != self.task:
+            leader = self._peer(self.leader_task)
+            if leader.state is State.IDLE:  # this task has not come to its first collective
+                leader.send(news)
+
+    def _spread(self, news: m.CollectiveEnd) -> set[str]:
+        """Tells the ranks that are connected, except the one that the news are about; returns their tasks."""
+        joining = {task_of_device(device) for device in self.leader.all_present()}
+        wanted = (self._met | joining | {self.leader_task}) - {self.task, news.task}
+        peers = [peer for peer in self._peers() if peer.task in wanted and peer.state is State.READY]
+        for peer in peers:
+            peer.send_if_ready(news)
+        return {peer.task for peer in peers}
+
+    def ended(self, news: m.CollectiveEnd) -> None:
+        """Another task takes part no more."""
+        with self.lock:
+            rest_s = self.ended_tasks.add(news, self.now())
+            members = [member for member in self._by_epoch.values() if news.task in member.tasks]
+        if rest_s < 0 or self._watch.call_later is None:
+            return
+        # Not at once: what it sent before may still be on its way, by another link or by way of another rank.
+        self._later(self._fail_lost, news.task, f"it has ended: {news.why}", members, [])
+        self._watch.call_later(rest_s + _LAST_MESSAGE_S, self._fail_joining)
+        if self.leader_task == self.task:
+            self._spread(news)
+
+    def tell_ended(self, peer: Any) -> None:
+        """Tells a rank that joins which tasks have ended."""
+        with self.lock:
+            found = self.ended_tasks.news()
+        for news in found:
+            peer.send_if_ready(news)
+
+    def returned(self, task: str, incarnation: int) -> None:
+        """A task is connected, perhaps as a new process."""
+        with self.lock:
+            self.ended_tasks.returned(task, incarnation)
+
+    def _fail_joining(self) -> None:
+        """Ends the calls that wait for groups which can never form."""
+        with self.lock:
+            waiting = [(member, self._hopeless(member.queued[0].about)) for member in self.waiting() if member.queued]
+        for member, error in waiting:
+            if error is not None:
+                self.fail(member, error)
+
+    def _hopeless(self, about: About) -> errors.OpError | None:
+        return self.ended_tasks.refusal(about, self._tasks, self.leader_task, self.now())
 
     def probed(self, probe: m.CollectiveProbe, sender: str = "") -> None:
         """Another rank, of the task ``sender``, asks or answers whether an exchange has been called."""
@@ -382,6 +477,11 @@ class CollectiveExecutor:
         sender = sender or ("" if left is None else left.tasks[probe.sender])
         if sender and error is not None:
             self._peer(sender).send(failure_message(probe.epoch, error, self.task))
+
+    def is_stuck(self) -> bool:
+        """Whether no step that runs here can call another collective before one that it waits for has its result."""
+        runs = [run for run in list(self.running()) if not COLLECTIVES.isdisjoint(run.graph.waits_for)]
+        return all(run.is_stuck_in(COLLECTIVES) for run in runs)
 
     def waiting(self) -> list[Member]:
         """The members that wait for something."""

@@ -15,6 +15,8 @@ PARTIAL = -2  # in place of the number of finished steps: a device has some resu
 UNTOLD_MS = 6000  # when a rank has waited so long in a group, the leader has told all its members, or never will
 
 
+RANK_JOBS = ("chief", "master", "worker")
+"""The jobs whose tasks are ranks, that of the leader first."""
 SETTLE_S = 5.0
 """Seconds that a group which may be smaller waits for the members that are missing."""
 
@@ -148,6 +150,11 @@ class GroupLeader:
         with self._lock:
             return sorted(self._joining.get(group_key, ()))
 
+    def all_present(self) -> list[str]:
+        """The devices that wait for any group."""
+        with self._lock:
+            return [device for joining in self._joining.values() for device in joining]
+
 
 def steps_differ(group_key: int, finished: Mapping[str, int], others: Sequence[str] = ()) -> errors.OpError:
     """The error of devices that have finished different numbers of steps when they form a group again.
@@ -201,7 +208,7 @@ def ring_order(devices: Any, addresses: Mapping[str, str]) -> list[str]:
 def default_leader(tasks: Mapping[str, str]) -> str:
     """The task that leads when no ``collective_group_leader`` is given: the chief, else the first worker."""
     ordered = sorted(tasks, key=lambda task: canonical(f"{task}/device:CPU:0"))
-    for job in ("chief", "master", "worker"):
+    for job in RANK_JOBS:
         for task in ordered:
             if parse(task).job == job:
                 return task

@@ -1,12 +1,23 @@
-"""What a task remembers of the lives (epochs) of its groups that have ended: how far they came, and why they ended."""
+"""What a task remembers of lives that have ended: those of its groups (epochs), and those of other tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfmini import errors
-from tfmini.runtime.collectives.calls import Call
-from tfmini.runtime.collectives.groups import PARTIAL
+from tfmini.devices import parse
+from tfmini.rpc.messages import CollectiveEnd
+from tfmini.runtime.collectives.calls import About, Call
+from tfmini.runtime.collectives.groups import PARTIAL, RANK_JOBS
+
+RETURN_S = 30.0
+"""Ranks wait so long for the return of one whose server was stopped: its process may start another one."""
+_REMEDY = (
+    "The other ranks cannot go on without it. Let all ranks run the same collectives: the same number of steps on each"
+    " (tf.train.StopAtStepHook, or data that repeat); if a rank has failed, its error is the cause."
+)
 
 
 @dataclass
@@ -55,3 +66,64 @@ class PastLives:
             return None
         text = f"{call.describe()} cannot run: its group has ended: {life.why.message}"
         return errors.from_code(life.why.error_code, text, task=life.why.task)
+
+
+class _Ended(NamedTuple):
+    news: CollectiveEnd
+    final_at: float
+
+
+class EndedTasks:
+    """The tasks that take part in no collective any more, because they have come to their end. Guarded as above.
+
+    Attributes:
+      groups: by group key: the tasks of its members, where they are known before the group forms.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[int, tuple[str, ...]] = {}
+        self._of: dict[str, _Ended] = {}
+
+    def add(self, news: CollectiveEnd, now: float) -> float:
+        """Notes an end; returns in how many seconds nobody need wait for the task any more, -1 if it is no news."""
+        known = self._of.get(news.task)
+        if known is not None and known.news.incarnation == news.incarnation:
+            return -1.0
+        rest_s = 0.0 if news.is_final else RETURN_S
+        self._of[news.task] = _Ended(news, now + rest_s)
+        return rest_s
+
+    def returned(self, task: str, incarnation: int) -> None:
+        """A task is here, perhaps as another process."""
+        ended = self._of.get(task)
+        if ended is not None and ended.news.incarnation != incarnation:
+            del self._of[task]
+
+    def news(self) -> list[CollectiveEnd]:
+        """All ends."""
+        return [ended.news for ended in self._of.values()]
+
+    def error(self, task: str, who: str, needed: str) -> errors.OpError | None:
+        """The error of ranks that need one which has ended; None if it has not. It is no preemption to recover from.
+
+        Args:
+          who: the ranks of the task; ``needed``: by whom, in what.
+        """
+        ended = self._of.get(task)
+        if ended is None:
+            return None
+        return errors.UnknownError.of(f"{who} has ended{needed}: {ended.news.why}. {_REMEDY}", task=task)
+
+    def refusal(self, about: About, tasks: Iterable[str], leader: str, now: float) -> errors.OpError | None:
+        """Why a group can never form; None if it can."""
+        gone = [task for task, ended in self._of.items() if ended.final_at <= now]
+        if leader in gone:
+            gone = [leader]
+        elif about.group_key in self.groups:
+            gone = [task for task in gone if task in self.groups[about.group_key]]
+        else:  # each rank has a task of its own where ranks have names for their collectives
+            left = [task for task in tasks if task not in gone and parse(task).job in RANK_JOBS]
+            gone = gone if about.is_named and len(left) < (about.least or about.group_size) else []
+        if not gone:
+            return None
+        return self.error(gone[0], gone[0], f", needed for the {about.cause}")

@@ -2,7 +2,8 @@
 
 Every second each rank asks those it waits for whether they take part. This finds the dead, as a message to them
 cannot be delivered, and two ranks that wait for each other in different collectives: each has asked the other
-and neither has called the other's. A rank that has called both is only ahead.
+and neither has called the other's. A rank that has called both is only ahead, and one that still computes, or
+that runs steps in several threads, may call the other's later: that is reported, and not ended.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _log = logging.getLogger("tfmini.runtime")
 _TICK_S = 1.0
 _SKIPPED_S = 3.0  # two ranks that wait for each other so long in different exchanges will never meet
 _SLOW_S = 4.5
+_CALLED, _STUCK, _NOT_YET = 0, -1, -2  # what an answer says
 
 
 class Executor(Protocol):
@@ -37,6 +39,7 @@ class Executor(Protocol):
     def member_of(self, epoch: int, rank: int) -> Member | None: ...
     def send(self, member: Member, task: str, message: Any) -> None: ...
     def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
+    def is_stuck(self) -> bool: ...
     def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...
 
 
@@ -91,11 +94,13 @@ class Watch:
             return
         exchange.warn_after_s = 2 * exchange.waited_s
         late = " and ".join(map(member.who, absent))
+        ready = ", ".join(str(rank) for rank in sorted({member.rank, *exchange.present}))
         _log.warning(
             "%s: %s has waited %.1f s in %s: %s%s.",
             "Slow rank" if absent else "Slow collective", member.who(member.rank), exchange.waited_s,
             exchange.call.describe(), exchange.fingerprint,
-            f", for {late}, which has not called it yet" if absent else "; the ranks before it have called it",
+            f", for {late}, which has not called it yet; ready ranks: {ready}" if absent
+            else "; the ranks before it have called it",
         )  # fmt: skip
 
     def probed(self, probe: m.CollectiveProbe, sender: str = "") -> None:
@@ -114,10 +119,12 @@ class Watch:
             if exchange is not None:
                 self._answered(member, exchange, probe)
             return
-        if not called and oldest is not None and min(oldest.waited_s, probe.waited_ms / 1000) >= _SKIPPED_S:
+        known = _CALLED if called else _STUCK if member.is_ordered and self._executor.is_stuck() else _NOT_YET
+        waited_s = 0.0 if oldest is None else min(oldest.waited_s, probe.waited_ms / 1000)
+        if known == _STUCK and oldest is not None and waited_s >= _SKIPPED_S:
             self._suspect(member, oldest, probe)
         answer = m.CollectiveProbe(
-            probe.epoch, probe.sender, probe.rank, probe.instance, probe.count, "", 0 if called else -1, True
+            probe.epoch, probe.sender, probe.rank, probe.instance, probe.count, "", known, True
         )
         self._tell(member, probe.sender, answer)
 
@@ -132,13 +139,16 @@ class Watch:
 
     def _answered(self, member: Member, exchange: Exchange, answer: m.CollectiveProbe) -> None:
         suspect = exchange.suspects.pop(answer.sender, None)
-        if answer.waited_ms >= 0:
+        if answer.waited_ms == _CALLED:
             exchange.present.add(answer.sender)
-        elif suspect is not None and not _has_called(member, suspect):
-            theirs = f"instance {suspect.instance}: {Fingerprint.unpack(suspect.fingerprint)}"
-            mine = f"instance {exchange.call.instance}: {exchange.fingerprint}"
+        elif answer.waited_ms == _STUCK and suspect is not None and self._will_not_call(member, suspect):
+            theirs = _described(suspect.instance, Fingerprint.unpack(suspect.fingerprint))
+            mine = _described(exchange.call.instance, exchange.fingerprint)
             error = skipped(theirs, member.who(suspect.sender), mine, member.who(member.rank))
             self._executor.fail(member, error, tell=True)
+
+    def _will_not_call(self, member: Member, probe: m.CollectiveProbe) -> bool:
+        return not _has_called(member, probe) and self._executor.is_stuck()
 
     def _tell(self, member: Member, rank: int, probe: m.CollectiveProbe) -> None:
         if member.tasks[rank] == self._executor.task:
@@ -164,6 +174,10 @@ def _question(member: Member, exchange: Exchange, rank: int) -> m.CollectiveProb
     """Asks a rank whether it has called an exchange."""
     waited_ms = int(exchange.waited_s * 1000)
     return m.CollectiveProbe(member.epoch, rank, member.rank, *exchange.key, exchange.packed, waited_ms, False)
+
+
+def _described(instance: int, fingerprint: Fingerprint) -> str:
+    return str(fingerprint) if fingerprint.name else f"instance {instance}: {fingerprint}"
 
 
 def _has_called(member: Member, probe: m.CollectiveProbe) -> bool:

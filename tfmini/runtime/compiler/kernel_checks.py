@@ -77,7 +77,7 @@ class ResultCheck:
         what = self._names[index] if len(self._names) == len(self._dtypes) else str(index)
         if dtype is dtypes.string and type(value) is bytes:
             found: Any = dtype.numpy
-        elif isinstance(value, (np.ndarray, np.generic)):
+        elif type(value) is np.ndarray or isinstance(value, np.generic):  # a matrix multiplies by a rule of its own
             found = value.dtype
         else:
             raise self._wrong(f"{type(value).__name__} for output {what}: an array or a numpy scalar is wanted")

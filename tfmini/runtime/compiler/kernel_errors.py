@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tfmini import errors
 from tfmini.graph.node import DEFINED_AT, Node
@@ -26,20 +26,31 @@ def failing_node(error: BaseException) -> Node | None:
     return found
 
 
+def not_reached(error: BaseException, names: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Of the nodes of a segment whose generated code raised: those whose line had been run, and those not reached.
+
+    The node that raised is in neither, nor is one of another block of the segment.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        lines = trace.tb_frame.f_globals.get(NODE_LINES, {}).get(trace.tb_frame.f_code.co_filename)
+        if lines is not None:
+            places: dict[str, list[int]] = {}
+            for number, node in enumerate(lines):
+                if node is not None:
+                    places.setdefault(node.name, []).append(number)
+            known = [(name, places[name]) for name in names if name in places]
+            done = {name for name, found in known if found[-1] < trace.tb_lineno}
+            return done, {name for name, found in known if found[0] > trace.tb_lineno}
+        trace = trace.tb_next
+    return set(), set()
+
+
 def kernel_error(error: Exception, task: str, node: Node | None = None) -> errors.OpError:
     """Turns a kernel's exception into TensorFlow's error with the node named (default: of the line that raised)."""
     node = node or failing_node(error)
-    if isinstance(error, errors.OpError):
-        code, message = error.error_code, error.message
-    elif isinstance(error, MemoryError):
-        code, message = errors.RESOURCE_EXHAUSTED, f"out of memory: {error}"
-    elif isinstance(error, (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)):
-        code, message = errors.INVALID_ARGUMENT, _in_words(error)
-    elif isinstance(error, NotImplementedError):
-        code, message = errors.UNIMPLEMENTED, f"{error}"
-    else:
-        code, message = errors.INTERNAL, f"{type(error).__name__}: {error}"
-    return _named(code, message, node, task)
+    found = errors.of_exception(error)
+    return _named(found.error_code, _in_words(found.message), node, task)
 
 
 def node_error(error: errors.OpError, node: Node, task: str) -> errors.OpError:
@@ -56,10 +67,10 @@ def named_errors(node: Node) -> Iterator[None]:
         raise kernel_error(error, "", node) from (None if isinstance(error, errors.OpError) else error)
 
 
-def _in_words(error: Exception) -> str:
-    match = _BROADCAST.match(str(error))
+def _in_words(message: str) -> str:
+    match = _BROADCAST.match(message)
     if match is None:
-        return f"{error}"
+        return message
     first, second = (shape.rstrip(",") for shape in match.groups())
     return f"Incompatible shapes: [{first}] vs. [{second}]"
 

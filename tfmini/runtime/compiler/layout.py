@@ -22,6 +22,7 @@ _BLOCK_NODES = 1000
 # A segment with such an op goes to the pool from its first run on: a save of gigabytes in the reactor would leave the
 # task deaf, and its peers would take it for lost.
 _SLOW_IO = ops_with("slow_io")
+_READS = ops_with("waits")  # those that run at once look for an element that a dataset may never have
 
 
 def context_of(lowering: Lowering) -> BlockContext:
@@ -66,10 +67,10 @@ def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(node.name for node in nodes if is_update(node))
 
 
-def _updates_in(blocks: Iterable[Iterable[Unit]], *forms: Form) -> tuple[str, ...]:
+def _marks(blocks: Iterable[Iterable[Unit]], *forms: Form) -> tuple[tuple[str, tuple[str, ...]], ...]:
     units = [unit for block in blocks for unit in block if unit.form in forms]
-    inside = [name for unit in units for name in unit.updates]
-    return (*_updates(unit.node for unit in units), *inside)
+    found = [(unit.node.name, (*_updates([unit.node]), *unit.updates)) for unit in units]
+    return tuple(mark for mark in found if mark[1])
 
 
 class _Layout:
@@ -99,9 +100,10 @@ class _Layout:
         segments = [
             self._segment(
                 blocks[wave], pending[i], successors[i],
-                _updates_in(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
-                _updates_in(blocks[wave], Form.BEGIN_LOOP), _first_guess(blocks[wave]),
-                any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]),
+                _marks(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
+                tuple(name for _, names in _marks(blocks[wave], Form.BEGIN_LOOP) for name in names),
+                _first_guess(blocks[wave]), any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]),
+                _is_open_ended(blocks[wave]),
             )
             for i, wave in enumerate(self.order)
         ]
@@ -213,6 +215,12 @@ class _Layout:
             stack.extend(b for b in behind if b not in seen)
             seen.update(behind)
         return found
+
+
+def _is_open_ended(blocks: list[list[Unit]]) -> bool:
+    """Whether nothing but the end of its step may end a segment."""
+    units = (unit for block in blocks for unit in block)
+    return any(unit.form is Form.LOOP or unit.form is Form.COMPUTE and unit.node.op in _READS for unit in units)
 
 
 def _first_guess(blocks: list[list[Unit]]) -> float:

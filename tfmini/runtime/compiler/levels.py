@@ -17,21 +17,29 @@ class Segment:
       run: ``run(step, slots)``, the generated function.
       pending: how many arrivals and predecessor segments must come first.
       successors: indices of the segments that wait for this one.
-      updates: the nodes in it that change shared state, as `graph.omission` defines them.
+      marks: the nodes in it that change shared state, as `graph.omission` defines them: each with its own name, or of a
+        loop that runs at once with the names of those inside it.
       taken: such nodes among those for whose answers it waits, or inside loops for whose end it waits.
       begins: such nodes inside the loops that it starts and that end later.
       seconds: a lower bound of the times of its latest runs; 0 before the first.
       is_apart: whether it computes for one of several devices of the task; another device's may run at the same time.
+      is_open_ended: whether a loop or the reading of a dataset in it may go on for ever, however short it was before.
     """
 
     run: Callable[[Any, list[Any]], None]
     pending: int
     successors: list[int]
-    updates: tuple[str, ...] = ()
+    marks: tuple[tuple[str, tuple[str, ...]], ...] = ()
     taken: tuple[str, ...] = ()
     begins: tuple[str, ...] = ()
     seconds: float = 0.0
     is_apart: bool = False
+    is_open_ended: bool = False
+
+    @property
+    def updates(self) -> tuple[str, ...]:
+        """All the names of its `marks`."""
+        return tuple(name for _, names in self.marks for name in names)
 
     @property
     def is_long(self) -> bool:

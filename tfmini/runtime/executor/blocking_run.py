@@ -122,6 +122,9 @@ class BlockingRun(WaitingRun, StepContext):
                 reactor.drive(waiter, end)
         self._waiter = None
 
+    def is_computing(self) -> bool:
+        return self._waiter is None or bool(self._pooled or self._events)
+
     # ---- from any thread --------------------------------------------------------------------
 
     def complete(self, key: int, values: Sequence[Any] | None) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.runtime.compiler.dead import DEAD
-from tfmini.runtime.compiler.kernel_errors import kernel_error
+from tfmini.runtime.compiler.kernel_errors import kernel_error, not_reached
 from tfmini.runtime.compiler.levels import WaitingLoop
 from tfmini.runtime.executor.dispatch import WaitingThread, dispatch, drive, this_thread
 from tfmini.runtime.executor.outcome import Outcome
@@ -28,6 +28,8 @@ from tfmini.runtime.trace.record import clock
 if TYPE_CHECKING:
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
+_RUNS, _BROKEN = -1, -2  # `pending` of a segment that runs, or has run and is in `unfinished` no more; that has failed
+_TURN = 64  # iterations of a loop in one handler
 _OVER = Aborted(errors.CancelledError.of("The step has ended.", derived=True))
 
 
@@ -35,7 +37,7 @@ class Activation(StepContext):
     """One run of one level: of the whole program, or of one iteration of a loop.
 
     Attributes:
-      pending: per segment, how many arrivals and other segments it still needs; -1 once it has begun.
+      pending: per segment, how many arrivals and other segments it still needs; below 0 once it has begun.
       unfinished: the segments that have not run.
     """
 
@@ -93,15 +95,20 @@ class Activation(StepContext):
     def run_segment(self, index: int) -> list[int]:
         """Runs one segment; returns the segments that are ready now."""
         run = self.run
-        self.pending[index] = -1  # before the look at `is_running`, so that `outcome` misses no segment that begins
+        self.pending[index] = _RUNS  # before the look at `is_running`, so that `outcome` misses no segment that begins
         if not run.is_running:
+            self._leave(index, 0)
             return []
         segment = self.level.segments[index]
         begin = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
                 segment.run(self, self.slots)
-        except Exception as error:  # noqa: BLE001 - whatever a kernel raises ends this step, not the server
+        except BaseException as error:  # whatever a kernel raises ends this step, not the server
+            run.note_broken(self, index, error)
+            self._leave(index, _BROKEN)
+            if not isinstance(error, Exception):
+                raise
             run.abort(kernel_error(error, run.owner.task))
             return []
         segment.note(time.perf_counter() - begin)
@@ -115,7 +122,15 @@ class Activation(StepContext):
             finished = not self.unfinished
         if finished:
             self.over()
+        if run.asked:
+            run.settle()
         return ready
+
+    def _leave(self, index: int, count: int) -> None:
+        """A segment has not come to its end. ``count`` is its pending from now on."""
+        self.pending[index] = count
+        if self.run.asked:
+            self.run.settle()
 
     def run_later(self, segment: int) -> None:
         """Runs a segment in the worker's pool, and the segments that it makes ready."""
@@ -133,11 +148,12 @@ class DataflowRun(WaitingRun, Activation):
       missing: groups that have not arrived, outside loops.
       is_running: between `start` and the end.
       home: the thread that waits for a run of a worker without a network, or None.
+      asked: calls that wait for the end of segments which an abort could not stop.
       loops: (event, path) -> a loop under way whose inputs come one by one.
     """
 
-    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "loops", "_early",
-                 "_iterations", "_on_done")  # fmt: skip
+    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "home", "asked", "loops", "_broken",
+                 "_early", "_iterations", "_on_done")  # fmt: skip
     is_blocking = False
 
     def __init__(
@@ -150,6 +166,8 @@ class DataflowRun(WaitingRun, Activation):
         self.missing = {key for key in self.program.arrivals if key >= 0}
         self.is_running = False
         self.home: WaitingThread | None = None
+        self.asked: list[Callable[[], None]] = []
+        self._broken: dict[int, tuple[set[str], set[str]]] = {}
         self._early: dict[tuple[int, Path], Sequence[Any]] = {}
         self._iterations: dict[tuple[int, Path], Activation] = {}
         self.loops: dict[tuple[int, Path], _LoopRun] = {}
@@ -221,6 +239,13 @@ class DataflowRun(WaitingRun, Activation):
                 return
         self._finish(Aborted(error))
 
+    def end_stopped(self) -> None:
+        """Ends the run for the reason for which it must end."""
+        try:
+            self.raise_stopped()
+        except errors.OpError as error:
+            self.abort(error)
+
     def over(self) -> None:
         try:
             values = self.fetched()
@@ -239,11 +264,43 @@ class DataflowRun(WaitingRun, Activation):
                 made.update(segment.taken)
             if index not in unfinished:
                 made.update(segment.updates)
-            elif pending[index] < 0:  # it has failed half-way, or is still running
-                uncertain.update(segment.updates)
+            elif pending[index] < 0:  # it has failed half-way, or is still running; see `is_settled`
+                done, unreached = self._broken.get(index, (set(), set()))
+                made.update(name for node, names in segment.marks for name in names if node in done)
+                uncertain.update(name for node, names in segment.marks for name in names if node not in unreached)
             if pending[index] < 0:  # a loop that has been started may be anywhere on its way, unless it has ended
                 uncertain.update(segment.begins)
         return Outcome(frozenset(made), frozenset(uncertain - made))
+
+    def is_computing(self) -> bool:
+        # An iteration of a loop keeps its counters to itself.
+        return bool(self.program.loops) or any(self.pending[index] <= 0 for index in self.unfinished)
+
+    def note_broken(self, activation: Activation, index: int, error: BaseException) -> None:
+        """Notes which updates a segment has made that has raised: a loop between them may have been told to end."""
+        marks = activation.level.segments[index].marks
+        if activation is self and marks:
+            self._broken[index] = not_reached(error, [node for node, _ in marks])
+
+    @property
+    def is_settled(self) -> bool:
+        return not any(self.pending[index] == _RUNS for index in list(self.unfinished))
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        with self.lock:
+            if not self.is_settled:
+                self.asked.append(call)
+                return
+        call()
+
+    def settle(self) -> None:
+        """A segment has ended, perhaps the last one that somebody waits for."""
+        with self.lock:
+            asked: list[Callable[[], None]] = []
+            if self.is_settled:
+                asked, self.asked = self.asked, asked
+        for call in asked:
+            call()
 
     def missing_groups(self) -> list[int]:
         return [*self.missing, *(group for group, _ in self._iterations)]
@@ -358,13 +415,18 @@ class _LoopRun:
     def _begin_more(self) -> None:
         """Begins the next iteration if it is wanted and not too many are under way."""
         run = self.outer.run
+        if run.stopped:  # it may never come to a wait that would find this out
+            run.end_stopped()
+            return
         with run.lock:
             if self.begun >= self.wanted or len(self.iterations) >= self.loop.window:
                 return
             iteration = self._next()
             ready = [i for i, count in enumerate(iteration.pending) if count == 0]
         run.expect(iteration)
-        dispatch(iteration, ready)
+        # A loop that finds every answer there already would never leave the handler that it runs in.
+        if (iteration.path[-1] + 1) % _TURN or not run.owner.run_beside(drive, iteration, ready):
+            dispatch(iteration, ready)
 
     def _next(self) -> Iteration:
         """Makes the next iteration, with what has come for it. The caller holds the lock."""

@@ -12,6 +12,8 @@ from typing import Any
 
 from numpy import ndarray, zeros
 
+from tfmini.errors import of_exception
+
 _values: list[Any] = [zeros(1)]
 _SOLE = getrefcount(_values[0])
 """The count for an array that only a list refers to."""
@@ -21,10 +23,16 @@ def make_private(values: list[Any]) -> list[Any]:
     """Replaces, in place, every array that has another reference, or is a part of another array, by a copy.
 
     The caller must have let go of its own references (a step's slots).
+
+    Raises:
+      ResourceExhaustedError: there is no memory for a copy, as of a small array that has been broadcast.
     """
     for i in range(len(values)):
         if isinstance(values[i], ndarray) and (
             getrefcount(values[i]) > _SOLE or values[i].base is not None or not values[i].flags.writeable
         ):
-            values[i] = values[i].copy()
+            try:
+                values[i] = values[i].copy()
+            except MemoryError as error:
+                raise of_exception(error) from None
     return values

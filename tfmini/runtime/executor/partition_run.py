@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from numpy import errstate, ndarray
@@ -40,6 +40,7 @@ class Owner(Protocol):
 
     def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
     def schedule(self, level_run: Any, segment: int) -> bool: ...
+    def run_beside(self, function: Callable[..., None], *args: Any) -> bool: ...
 
 
 class Stop(Protocol):
@@ -191,6 +192,10 @@ class PartitionRun:
         """The events that the run waits for, for people; "" while it computes."""
         return ""
 
+    def is_stuck_in(self, ops: Set[str]) -> bool:
+        """Whether it does nothing before a node of these op types answers, as far as can be told from outside."""
+        return False
+
     def describe_wait(self) -> str:
         """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
         return ""
@@ -204,8 +209,17 @@ class PartitionRun:
         return False
 
     def outcome(self) -> Outcome:
-        """What the run has done, after it has failed."""
+        """What the run has done, after it has failed; not the last word unless it `is_settled`."""
         return Outcome(uncertain=self.graph.complete.made)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a run that has failed computes nothing any more: no abort stops a kernel that runs."""
+        return True
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Makes the call when a run that has failed is settled, now or later."""
+        call()
 
     # ---- for the drivers --------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.devices import task_of_device
+from tfmini.dtypes import DType, resource, string, variant
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.graph.registry import INTO_FROM
 from tfmini.runtime.compiler.program import Program
@@ -32,9 +34,11 @@ class RegisteredGraph:
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
+      feed_types: slot of a fed value -> its type.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
+      waits_for: the op types for whose answers it waits.
     """
 
     handle: int
@@ -48,13 +52,16 @@ class RegisteredGraph:
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
     incarnations: dict[int, int] = field(default_factory=dict)
+    feed_types: dict[int, DType] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
     complete: Outcome = field(init=False)
+    waits_for: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         segments = self.program.segments
+        self.waits_for = frozenset(node.op for node in self.program.waits.values())
         self.complete = Outcome(frozenset(name for each in segments for name in each.updates + each.taken))
 
     def sent_array(self, group: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -79,8 +86,27 @@ class RegisteredGraph:
             return True
         return peer is not None and bool(peer.incarnation) and self.incarnations.get(group) == peer.incarnation
 
-    def study(self, nodes: Sequence[Node]) -> None:
-        """Notes what the nodes do to shared state, and the label and the sender of each group that they receive."""
+    def check_feeds(self, values: Sequence[Any]) -> None:
+        """Refuses other values than the graph has feeds for: they may come from a client that has not checked them.
+
+        Raises:
+          InvalidArgumentError: for another number of values, or one of another type.
+        """
+        slots = self.program.feeds
+        if len(values) != len(slots):
+            raise InvalidArgumentError.of(f"The step has {len(slots)} feeds, but {len(values)} values came")
+        for slot, value in zip(slots, values):
+            wanted = self.feed_types.get(slot)
+            if wanted is not None and not _is_of_type(value, wanted):
+                found = getattr(value, "dtype", type(value).__name__)
+                raise InvalidArgumentError.of(f"A value of type {found} was fed where {wanted.name} is expected")
+
+    def study(self, nodes: Sequence[Node], feeds: Sequence[str]) -> None:
+        """Notes the types of the feeds, what the nodes do to shared state, and the label and the sender of each group
+        that they receive.
+        """
+        types = {node.attrs["tensor_name"].decode(): node.attrs["tensor_type"] for node in nodes if node.op == "_Recv"}
+        self.feed_types = {slot: types[name] for name, slot in zip(feeds, self.program.feeds) if name in types}
         self.effects, self.is_training = effects_of(nodes), is_training(nodes)
         names: dict[int, list[str]] = {}
         for node in nodes:
@@ -92,3 +118,10 @@ class RegisteredGraph:
         for group, found in names.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
             self.labels[group] = f"{shown} from {self.senders[group]}"
+
+
+def _is_of_type(value: Any, wanted: DType) -> bool:
+    found = getattr(value, "dtype", None)
+    if found is None:  # a string, or what a handle or a variant stands for
+        return type(value) is bytes if wanted is string else wanted in (resource, variant)
+    return bool(found == wanted.numpy) and wanted not in (resource, variant)

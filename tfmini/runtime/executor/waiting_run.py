@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
@@ -57,6 +57,16 @@ class WaitingRun(PartitionRun):
         with self.lock:
             groups = sorted(self.missing_groups())
             return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)])
+
+    def is_computing(self) -> bool:
+        """Whether a segment runs or is about to. The caller holds the lock."""
+        return True
+
+    def is_stuck_in(self, ops: Set[str]) -> bool:
+        with self.lock:
+            if self.is_computing() or self.missing_groups():
+                return False
+            return bool(self.waits) and all(wait.node.op in ops for wait in self.waits)
 
     def describe_wait(self) -> str:
         awaited, seconds = self.awaited(), self.owner.now() - self.started_at

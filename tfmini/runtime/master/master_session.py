@@ -9,17 +9,21 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node, Nodes
+from tfmini.graph.node_types import check_edges
 from tfmini.graph.omission import omit
+from tfmini.graph.prune import prune
 from tfmini.placement.decision import Decision
 from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
 from tfmini.placement.placer import place
-from tfmini.runtime.master.plan import Plan, build_plan
+from tfmini.printable import printable
+from tfmini.runtime.master.plan import Plan, build_plan, endpoint_of
 from tfmini.runtime.master.plan_wait import PlanWait
 from tfmini.runtime.master.registration import Registration, forget_when_unused
 from tfmini.runtime.master.step import OnDone, Step
@@ -94,6 +98,8 @@ class MasterSession:
                         " to Create or Extend in this session."
                     )
                     raise errors.InvalidArgumentError.of(text)
+            if not self.in_process:
+                check_edges(nodes, ChainMap({node.name: node for node in nodes}, self.nodes))
             self._place({node.name: node for node in nodes})
             self.nodes.update((node.name, node) for node in nodes)
             self._leaders.add(nodes)
@@ -116,19 +122,22 @@ class MasterSession:
 
     def _place(self, nodes: Nodes) -> None:
         """Places new nodes; those placed earlier keep their devices."""
+        filters = self.options.device_filters
+        devices = self.master.devices(filters)
         placement = place(
             with_neighbours(nodes, self.nodes, self._leaders),
-            self.master.devices(self.options.device_filters),
+            devices,
             default_device=self.master.default_device,
             soft_placement=self.options.allow_soft_placement,
             assigned=self.placement,
+            hidden=[d.name for d in self.master.devices(()) if d not in devices] if filters else (),
         )
         new = {name: placement[name] for name in nodes}
         self.decisions.update(new)
         self.placement.update({name: d.device for name, d in new.items()})
         if self.options.log_device_placement:
             for name, decision in new.items():
-                line = f"{name}: ({nodes[name].op}): {decision.device}"
+                line = printable(f"{name}: ({nodes[name].op}): {decision.device}")  # the graph may be a client's
                 print(line)
                 _log.info("%s", line)
 
@@ -190,8 +199,13 @@ class MasterSession:
         feeds, fetches, targets = signature
         with self._lock, collector_at_rest():
             incarnations = {d.name: d.incarnation for d in self.master.devices(())}
+            nodes, placement = self.nodes, self.placement
+            if omitted:
+                fed, wanted = map(endpoint_of, feeds), map(endpoint_of, fetches)
+                nodes, places = omit(nodes, omitted, prune(nodes, list(wanted), targets, list(fed)), placement)
+                placement = {**placement, **places}
             return build_plan(
-                omit(self.nodes, omitted) if omitted else self.nodes, self.placement, feeds, fetches, targets,
+                nodes, placement, feeds, fetches, targets,
                 client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 

@@ -33,7 +33,9 @@ class PlanWait:
         self._timeout_s = timeout_s
         self._describe = describe
         self._lock = threading.Lock()
-        self._timer = None if timeout_s is None or reactor is None else reactor.call_later(timeout_s, self._expire)
+        self._timer: Any = None
+        if timeout_s is not None and reactor is not None:  # last: another thread may make the call before it returns
+            self._timer = reactor.call_later(timeout_s, self._expire)
 
     def done(self, error: errors.OpError | None, plan: Plan | None) -> None:
         """The plan is ready or has failed."""

@@ -67,6 +67,14 @@ class TraceRequest:
             self._is_taken = True
             return True
 
+    def limit(self, reactor: Any, seconds: float, late: errors.OpError) -> None:
+        """Sets the deadline of a request that may be over by now."""
+        self.timer = reactor.call_later(seconds, self.done, late)
+        with self._lock:
+            is_over = self._is_over
+        if is_over:
+            self.timer.cancel()
+
     def done(self, error: errors.OpError | None, trace: GatheredTrace | None = None) -> bool:
         """Answers, unless that has been done."""
         with self._lock:
@@ -97,7 +105,7 @@ def trace_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
             f"No training step of {master.task} began and ended within {seconds:g} s. Only steps that its own sessions "
             f"run can be traced: choose a worker or the chief."
         )
-        request.timer = master.reactor.call_later(seconds, request.done, late)
+        request.limit(master.reactor, seconds, late)
         respond.on_cancel(lambda: request.done(errors.CancelledError.of("The request for a trace was cancelled.")))
 
     return {TraceStep: trace_step}

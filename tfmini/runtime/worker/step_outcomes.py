@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfmini import errors
@@ -19,7 +20,8 @@ _FORGOTTEN = (
     " the step has made. The step is not repeated, since an update could be made twice. Go on from the last checkpoint,"
     " or run the step again if that does no harm."
 )
-_Outcomes = collections.OrderedDict[int, Outcome]
+_Outcomes = collections.OrderedDict[int, "Outcome | PartitionRun"]
+"""Step id -> its outcome, or a run that has failed and still computes."""
 
 
 class StepOutcomes:
@@ -32,7 +34,9 @@ class StepOutcomes:
 
     def note(self, run: PartitionRun, error: errors.OpError | None) -> None:
         """Notes the end of a run that has begun."""
-        outcome = run.graph.complete if error is None else run.outcome()
+        outcome: Outcome | PartitionRun = run.graph.complete
+        if error is not None:
+            outcome = run.outcome() if run.is_settled else run
         session = run.graph.session_handle
         with self._lock:
             steps = self._ended.get(session)
@@ -49,8 +53,8 @@ class StepOutcomes:
             if len(self._ended) > _ENDED_SESSIONS:
                 self._ended.popitem(last=False)
 
-    def of(self, session: str, step_id: int, is_open: bool) -> Outcome:
-        """The outcome of a step; one that has not begun here has done nothing.
+    def of(self, session: str, step_id: int, is_open: bool) -> Outcome | PartitionRun:
+        """The outcome of a step, or its run while it still computes; a step that has not begun here has done nothing.
 
         Args:
           is_open: whether the session is open on this task, perhaps without any step so far.
@@ -65,7 +69,19 @@ class StepOutcomes:
             return Outcome() if steps is None else steps.get(step_id, Outcome())
 
 
-def final_outcome(worker: Worker, session: str, step_id: int) -> Outcome:
-    """What a step has done on a worker's task; the step is aborted if it runs, and cannot begin any more."""
+def final_outcome(worker: Worker, session: str, step_id: int, told: Callable[[Outcome], None]) -> None:
+    """Calls back with what a step has done on a worker's task.
+
+    The step is aborted if it runs, and cannot begin any more. Nobody knows what a kernel will have done that runs now:
+    the call waits for its end.
+
+    Raises:
+      UnknownError: see `StepOutcomes.of`.
+    """
     worker.abort_step(step_id, errors.CancelledError.of(f"Step {step_id} has failed elsewhere.", derived=True))
-    return worker.outcomes.of(session, step_id, session in worker.sessions)
+    found = worker.outcomes.of(session, step_id, session in worker.sessions)
+    if isinstance(found, Outcome):
+        told(found)
+    else:
+        run = found
+        run.when_settled(lambda: told(run.outcome()))

@@ -77,10 +77,12 @@ class Worker:
         self.cleanups, self.traces, self.outcomes, self.counts = 0, KeptTraces(), StepOutcomes(), PartCounts()
         self._ended, self.losses = EndedSteps(), LossReports(task)
         self._pool: Any = None
+        self._spare = process.spare_threads("tfmini-segment")
         self._schedules = reactor is not None and process.has_threads
         self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task, process)
+        self.collectives.running, self.collectives.incarnation = self.runs.values, self.incarnation
         self.collectives.calls.most_ranks = len(devices) if peer_for is None else None
 
     # ---- sessions and graphs ----------------------------------------------------------------
@@ -154,7 +156,7 @@ class Worker:
         )  # fmt: skip
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
-        graph.study(nodes)
+        graph.study(nodes, options.get("feeds", ()))
         with self._lock:
             if self.sessions.get(session_handle) is session:
                 self.graphs[graph.handle] = graph
@@ -216,7 +218,11 @@ class Worker:
 
         Args:
           timeout_s: the limit for loops, and for a run with a blocking driver.
+
+        Raises:
+          InvalidArgumentError: the fed values are not those that the graph expects.
         """
+        graph.check_feeds(feeds)
         updates_before = self.counts.updates
         try:
             run, loss = self._new_run(graph, step_id, feeds, timeout_s)
@@ -348,19 +354,33 @@ class Worker:
             self.losses.tell_masters(peer, {run.step_id: run.graph.session_handle}, error.message)
 
     def schedule(self, level_run: Any, segment: int) -> bool:
-        """Hands a long segment to the pool; False: the caller must run it.
+        """Hands a segment to another thread if it is long or may be; False: the caller must run it.
 
         Args:
           level_run: has a ``level`` and a method ``run_later(segment)``.
         """
         work = level_run.level.segments[segment]
-        if work.is_long:  # a step without a network stays in its client's thread, but for what another device can do
-            is_due = self._schedules or work.is_apart and self.process.has_threads
-        else:
-            # The time of a segment that has not run yet is unknown. A client's thread may run it, since the reactor's
-            # background thread takes over meanwhile; no thread can take over from the background thread.
-            is_due = self._schedules and not work.seconds and self.reactor.is_background_thread()
+        if work.is_open_ended or not work.seconds:
+            # Nobody knows how long it takes. Until a handler returns, nothing more is handled of its connection, nor
+            # the message that ends this step. The pool is for work that ends: this would keep it from all others.
+            return self.run_beside(level_run.run_later, segment, also=work.is_long)
+        # A step without a network stays in its client's thread, but for what another device can do.
+        is_due = work.is_long and (self._schedules or work.is_apart and self.process.has_threads)
         return is_due and self.run_in_pool(level_run.run_later, segment)
+
+    def run_beside(self, function: Callable[..., None], *args: Any, also: bool = False) -> bool:
+        """Calls a function that may never return in a thread of its own, if the calling thread is in a handler.
+
+        Args:
+          also: whether to do so in other threads, too.
+
+        Returns:
+          False if the caller must call it, as in a step without a network or when this worker is closed.
+        """
+        if not self._schedules or self._closed or not (also or self.reactor.runs_here()):
+            return False
+        self._spare.submit(function, *args)
+        return True
 
     def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
         """Calls a function that takes long in a thread of the pool; False if this worker is closed or Python exits."""

@@ -9,8 +9,10 @@ from typing import Any
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node
+from tfmini.graph.node_types import check_edges
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
+from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
 from tfmini.runtime.worker.ended_steps import STEP_LIMIT
@@ -45,6 +47,7 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
         m.CollectiveStage: service.collective_stage,
         m.CollectiveBell: service.collective_bell,
         m.CollectiveFailure: service.collective_failure,
+        m.CollectiveEnd: service.collective_end,
     }
 
 
@@ -89,6 +92,7 @@ class _WorkerService:
         try:
             with collector_at_rest():
                 nodes = [Node.from_wire(fields) for fields in request.graph]
+                check_edges(nodes, {node.name: node for node in nodes})
             graph = self.worker.register_graph(request.session_handle, nodes, request.options)
         except errors.OpError as error:
             respond(error)
@@ -153,8 +157,11 @@ class _WorkerService:
     def get_step_outcome(self, peer: Any, request: m.GetStepOutcome, respond: Any) -> None:
         self._check_session(request.session_handle, peer)
         self._check_step(request.step_id, peer)
-        outcome = final_outcome(self.worker, request.session_handle, request.step_id)
-        respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
+
+        def told(outcome: Outcome) -> None:
+            respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
+
+        final_outcome(self.worker, request.session_handle, request.step_id, told)
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         step_id = request.step_id
@@ -185,6 +192,7 @@ class _WorkerService:
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
         leader, key, device = self.worker.collectives.leader, request.group_key, request.device
+        self.worker.collectives.tell_ended(peer)
         leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
         if respond.is_open:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
@@ -197,6 +205,9 @@ class _WorkerService:
 
     def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
         self.worker.collectives.failed(request.epoch, m.error_of(request))
+
+    def collective_end(self, peer: Any, request: m.CollectiveEnd, respond: Any) -> None:
+        self.worker.collectives.ended(request)
 
     def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
         self.worker.collectives.receive(request, peer.task)

@@ -120,6 +120,8 @@ class CheckpointManager:
             if self._keep_every_n_hours and made - self._keep_every_n_hours * 3600.0 >= self._last_preserved:
                 self._last_preserved = made
                 continue
+            if not checkpoint_state.is_removable(path, os.path.dirname(self._prefix)):
+                continue
             files.DISK.remove(files.index_file(path))
             for data in glob(f"{escape(files.local_path(path))}.data-?????-of-?????"):
                 files.DISK.remove(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tfmini import protos
+from tfmini import errors, protos
 from tfmini.checkpoint import files
 from tfmini.graph.graph import Graph
 from tfmini.graph.meta_graph_export import export_scoped_meta_graph
@@ -126,7 +126,6 @@ def read_message(path: str, message: Any) -> Any:
     Raises:
       OSError: when the file does not exist or has neither format.
     """
-    from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
     path = files.local_path(path)
@@ -139,10 +138,20 @@ def read_message(path: str, message: Any) -> Any:
         return message
     except DecodeError:
         message.Clear()
-    try:
+    with errors.reading(f"Cannot parse file {path}", OSError):
+        return parse_text(content, message)
+
+
+def parse_text(content: bytes, message: Any) -> Any:
+    """Parses protobuf's text format into ``message`` and returns it.
+
+    Raises:
+      ValueError: it is another text, or is nested too deeply for the parser, which is recursive.
+    """
+    from google.protobuf import text_format
+
+    with errors.reading("This is no message of protobuf's text format", ValueError):
         return text_format.Parse(content.decode(), message)
-    except (UnicodeDecodeError, text_format.ParseError) as error:
-        raise OSError(f"Cannot parse file {path}: {error}.") from None
 
 
 def as_meta_graph(meta_graph_or_file: Any) -> Any:

@@ -15,16 +15,20 @@ from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.graph.traits import VARIABLE_OPS, ops_with
 from tfmini.journal import RESTORED, journal
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
+from tfmini.shapes import format_raw
 from tfmini.train.checkpointing import graph_files
 from tfmini.train.checkpointing import state_file as checkpoint_state
 from tfmini.train.checkpointing.object_keys import keys_by_name, renamed_saveables
+from tfmini.train.checkpointing.reader import NewCheckpointReader
 from tfmini.train.checkpointing.saveables import all_saveables
 from tfmini.train.checkpointing.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder
 from tfmini.train.global_steps import global_step as value_of_step
 
+_FORWARDS, _RESTORES = ops_with("forwards"), ops_with("checkpoint")
 _log = logging.getLogger("tensorflow")
 
 
@@ -93,6 +97,7 @@ class Saver:
         self._filename = filename
         self._last_checkpoints: list[tuple[str, float]] = []  # (prefix, time), oldest first
         self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
+        self._written: set[str] = set()  # prefixes; others come from a state file
         self._next_checkpoint_time = math.inf
         self._of_objects: Saver | None = None
         if not defer_build:
@@ -224,10 +229,11 @@ class Saver:
             return
         self._last_checkpoints = [kept for kept in self._last_checkpoints if kept[0] != path]
         self._last_checkpoints.append((path, current_process().wall_time()))
+        self._written.add(path)
         if len(self._last_checkpoints) > self.saver_def.max_to_keep:
             self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
 
-    def _delete_old(self, meta_graph_suffix: str) -> None:
+    def _delete_old(self, directory: str, meta_graph_suffix: str) -> None:
         """Removes the excess checkpoint, unless it is the next one to preserve."""
         if not self._checkpoints_to_be_deleted:
             return
@@ -235,6 +241,9 @@ class Saver:
         if made > self._next_checkpoint_time:
             self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
             return
+        if path not in self._written and not checkpoint_state.is_removable(path, directory):
+            return
+        self._written.discard(path)
         try:
             checkpoint_state.remove_checkpoint(path, self.saver_def.version, meta_graph_suffix)
         except errors.OpError as error:
@@ -320,7 +329,7 @@ class Saver:
         checkpoint_state.update_checkpoint_state(
             directory, saved, self.last_checkpoints, latest_filename, save_relative_paths=self._save_relative_paths
         )
-        self._delete_old(meta_graph_suffix)
+        self._delete_old(directory, meta_graph_suffix)
 
     def restore(self, sess: Any, save_path: Any) -> None:
         """Assigns the values of a checkpoint to the variables, which need not be initialized.
@@ -338,7 +347,7 @@ class Saver:
             raise ValueError("Can't load save_path when it is None.")
         prefix = os.fsdecode(save_path)
         if not checkpoint_state.checkpoint_exists(prefix):
-            raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
+            raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}{_whereabouts(prefix)}")
         _log.info("Restoring parameters from %s", prefix)
         try:
             sess.run(self.saver_def.restore_op_name, {self.saver_def.filename_tensor_name: prefix})
@@ -348,6 +357,7 @@ class Saver:
                 raise _explained(error, "a Variable name or other graph key that is missing") from None
             self._restore_objects(sess, prefix, keys)
         except errors.InvalidArgumentError as error:
+            _name_variable(error, prefix)
             raise _explained(error, "a mismatch between the current graph and the graph") from None
         except errors.FailedPreconditionError as error:
             if not os.path.isdir(local_path(prefix)):
@@ -366,6 +376,38 @@ class Saver:
             with sess.graph.as_default():
                 self._of_objects = Saver(renamed_saveables(self._var_list, keys), max_to_keep=None)
         self._of_objects.restore(sess, prefix)
+
+
+def _whereabouts(prefix: str) -> str:
+    """Why a path that a ``checkpoint`` file may have given names no checkpoint; "" for other paths."""
+    directory = os.path.dirname(local_path(prefix))
+    if not os.path.isabs(prefix) or os.path.isdir(directory):
+        return ""
+    return (
+        f". There is no directory {directory}: the file named 'checkpoint' holds absolute paths, which are those of the"
+        " directory that it was written in. If that one was moved or copied, give the new path of the checkpoint, or"
+        " correct the file; Saver(save_relative_paths=True) writes relative paths."
+    )
+
+
+def _name_variable(error: errors.OpError, prefix: str) -> None:
+    """Adds to an error of a restoring assignment which variable it was, and its shape here and in the checkpoint."""
+    op = error.op
+    if op is None or len(op.inputs) < 2 or op.inputs[0].op.type not in VARIABLE_OPS:
+        return
+    restored = op.inputs[1]
+    while restored.op.type in _FORWARDS:
+        restored = restored.op.inputs[0]
+    names = restored.op.inputs[1].op.attrs.get("value") if restored.op.type in _RESTORES else None
+    if names is None:
+        return
+    key = np.ravel(names)[restored.value_index].decode()
+    found = NewCheckpointReader(prefix).get_variable_to_shape_map().get(key)
+    variable = op.inputs[0]
+    error.explain(
+        f"The variable '{variable.op.name}' has shape {format_raw(variable.raw_shape)} in this graph; '{key}' in the"
+        f" checkpoint {prefix} has shape {found}."
+    )
 
 
 def _explained(error: errors.OpError, cause: str) -> errors.OpError:

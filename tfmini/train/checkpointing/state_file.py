@@ -6,12 +6,13 @@ import logging
 import os
 import re
 from collections.abc import Iterable
-from glob import glob
+from glob import escape, glob
 from typing import Any
 
 from tfmini import errors, protos
 from tfmini.checkpoint import files
 from tfmini.journal import SAVED, journal
+from tfmini.train.checkpointing.graph_files import parse_text
 
 _log = logging.getLogger("tensorflow")
 _SHARD_SUFFIX = re.compile(r"-[\d?]+-of-\d+$")
@@ -115,16 +116,14 @@ def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None
     Raises:
       ValueError: when the state file names no checkpoint.
     """
-    from google.protobuf import text_format
-
     checkpoint_dir = os.fsdecode(checkpoint_dir)
     path = _state_file(checkpoint_dir, latest_filename)
     try:
-        with open(path, encoding="utf-8") as file:
-            state: Any = text_format.Parse(file.read(), protos.CheckpointState())
+        with open(path, "rb") as file:
+            state: Any = parse_text(file.read(), protos.CheckpointState())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
+    except (OSError, ValueError) as error:
         _log.warning("%s: %s", type(error).__name__, error)
         _log.warning("%s: Checkpoint ignored", path)
         return None
@@ -145,6 +144,10 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
     if checkpoint_exists(found):
         return found
     _log.error("Couldn't match files for checkpoint %s", found)
+    here = os.path.join(checkpoint_dir, os.path.basename(found))
+    if checkpoint_exists(here):
+        state_file = _state_file(os.fsdecode(checkpoint_dir), latest_filename)
+        _log.error("%s holds absolute paths of another directory; this one has the checkpoint %s", state_file, here)
     return None
 
 
@@ -179,12 +182,31 @@ def remove_checkpoint(
     if checkpoint_format_version == V2:
         paths = [files.index_file(checkpoint_prefix), *files.data_files(checkpoint_prefix)]
     else:
-        paths = [checkpoint_prefix] if os.path.exists(checkpoint_prefix) else sorted(glob(checkpoint_prefix))
+        paths = [checkpoint_prefix] if os.path.exists(checkpoint_prefix) else _shards_of(checkpoint_prefix)
     for path in [*paths, meta_graph_filename(checkpoint_prefix, meta_graph_suffix)]:
         try:
             files.DISK.remove(path)
         except OSError as error:
             raise errors.from_os_error(error, path) from None
+
+
+def _shards_of(pattern: str) -> list[str]:
+    """The files of a sharded V1 checkpoint; no other wildcards than its own (``-?????-of-00002``) count."""
+    found = re.fullmatch(r"(.*)-\?{5}(-of-\d{5,})", pattern, re.DOTALL)
+    return sorted(glob(f"{escape(found[1])}-[0-9][0-9][0-9][0-9][0-9]{found[2]}")) if found else []
+
+
+def is_removable(checkpoint_prefix: str, directory: str) -> bool:
+    """Whether a checkpoint that a state file lists lies in the directory that checkpoints are written to.
+
+    The state file may come from somebody else, with names of files anywhere. What it lists elsewhere is left alone,
+    with a warning.
+    """
+    folder = os.path.dirname(files.local_path(checkpoint_prefix))
+    if os.path.realpath(folder or ".") == os.path.realpath(files.local_path(directory) or "."):
+        return True
+    _log.warning("%s is listed as an old checkpoint but is not in %s: it is not removed.", checkpoint_prefix, directory)
+    return False
 
 
 def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from tfmini import dtypes
@@ -70,7 +71,8 @@ class SparseColumns:
         handle = add_many_sparse if self._enqueue_many else add_sparse
         first = self._map_ops[i]
         shared = first.name if first is not None else ""
-        number: Tensor = handle(tensor.indices, tensor.values, tensor.dense_shape, shared_name=shared)
+        with nullcontext() if first is None else colocate_with(first):  # the map is its device's
+            number: Tensor = handle(tensor.indices, tensor.values, tensor.dense_shape, shared_name=shared)
         if first is None:
             self._map_ops[i] = number.op
         return number

@@ -85,6 +85,7 @@ class AllReduceOptimizer(OptimizerWrapper):
         with name_scope(f"{self._name}_reduce"):
             reduced: list[Any] = [g for g, _ in pairs]
             for bucket in self._buckets(pairs):
+                bucket.sort(key=lambda i: str(pairs[i][1].op.name))  # workers may have built them in another order
                 for i, value in zip(bucket, self._reduce([pairs[i] for i in bucket])):
                     reduced[i] = value
             for i, (grad, variable) in enumerate(pairs):
@@ -107,19 +108,19 @@ class AllReduceOptimizer(OptimizerWrapper):
         return [array_shape.reshape(part, grad.shape.as_list()) for part, grad in zip(parts, grads)]
 
     def _reduce_sparse(self, grad: IndexedSlices, variable: Any) -> IndexedSlices:
-        values = math_elementwise.divide(grad.values, self._divisor(grad)) if self._mean else grad.values
+        values = math_elementwise.divide(grad.values, self._divisor(grad, variable)) if self._mean else grad.values
         if "/job:ps" in variable.device:
             return IndexedSlices(values, grad.indices, grad.dense_shape)
         name = variable.op.name
         gathered = self.ranks.all_gather(values, f"{name}/values")
         return IndexedSlices(gathered, self.ranks.all_gather(grad.indices, f"{name}/indices"), grad.dense_shape)
 
-    def _divisor(self, grad: IndexedSlices) -> Any:
+    def _divisor(self, grad: IndexedSlices, variable: Any) -> Any:
         """The number of workers: that of the present step if the group is elastic."""
         if not self.ranks.least:
             return float(self.ranks.size)
         one = constant(1, grad.values.dtype.base_dtype)
-        return self.ranks.all_reduce(one, "number_of_workers")
+        return self.ranks.all_reduce(one, f"{variable.op.name}/number_of_workers")
 
     def make_session_run_hook(self, commit_every_steps: int = 10) -> SessionRunHook:
         """A hook that gives the chief's initial variables to all workers.

@@ -95,7 +95,7 @@ class ElasticHook(SessionRunHook):
             raise ValueError(f"Elastic training needs variables of known shape; {variable.name} has {value.shape}.")
         own = where_v2(self._is_source, value, zeros_like(value))
         merge = "Max" if value.dtype.base_dtype == dtypes.bool else "Add"
-        taken_over: Operation = assign(variable, self._ranks.all_reduce(own, variable.op.name, merge)).op
+        taken_over: Operation = assign(variable, self._ranks.all_reduce(own, f"{variable.op.name}/elastic", merge)).op
         return taken_over
 
     def after_create_session(self, session: Any, coord: Any) -> None:

@@ -1,13 +1,14 @@
 """The collectives of a group of workers, each of which builds the same graph and runs it in its own session.
 
-Keys, which count the collectives in the order of construction, match the collectives of different workers.
+Names match the collectives of different workers, as in Horovod: workers may build and run them in different orders.
+Collectives without a name are matched by keys that count them in the order of construction.
 """
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
 from tfmini.collectives.scatters import rows_of
@@ -24,11 +25,13 @@ from tfmini.ops.variables.assignment import assign
 from tfmini.runtime.collectives.calls import BEGINS, LEAST
 from tfmini.train.replicas.collective_dtypes import as_bits, for_arithmetic
 
-_keys: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
+_used: weakref.WeakKeyDictionary[Any, dict[tuple[int, str], int]] = weakref.WeakKeyDictionary()
+"""By graph: how often each group has used each name."""
+_KEY_BYTES = 7
 
 
 class Ranks:
-    """A group of workers, which makes collectives; their keys are counted per graph and group.
+    """A group of workers, which makes collectives. A name that is used again in a graph gets a number, as an op does.
 
     Args:
       size: number of workers.
@@ -45,9 +48,18 @@ class Ranks:
             raise ValueError(f"The least number of workers must be in [0, {size}], got {least}.")
         self.size, self.rank, self.group_key, self.device, self.least = size, rank, group_key, device, least
 
-    def _instance(self) -> int:
-        counters = _keys.setdefault(get_default_graph(), {})
-        return next(counters.setdefault(self.group_key, itertools.count(1)))  # type: ignore[no-any-return]
+    def _identity(self, name: str) -> tuple[str, tuple[int, int, int]]:
+        """(the name, (group_size, group_key, instance_key)) of the next collective of that name."""
+        used = _used.setdefault(get_default_graph(), {})
+        count = used[self.group_key, name] = used.get((self.group_key, name), 0) + 1
+        if not name:
+            return "", (self.size, self.group_key, count)
+        called = name if count == 1 else f"{name}_{count - 1}"
+        if called != name and (self.group_key, called) in used:  # somebody has given this name himself
+            return self._identity(name)
+        used.setdefault((self.group_key, called), 1)
+        key = int.from_bytes(blake2b(called.encode(), digest_size=_KEY_BYTES).digest(), "big")
+        return called, (self.size, self.group_key, key)
 
     def _scope(self, value: Tensor, name: str, **more: Any) -> Any:
         """Adds attrs to a collective, beyond those of TensorFlow's op, that the ranks compare."""
@@ -75,8 +87,8 @@ class Ranks:
         if self.size == 1:
             return value
         carried, restored = for_arithmetic(value, merge, mean)
+        name, keys = self._identity(name)
         with device(self.device), self._scope(value, name, **_begins(begins)):
-            keys = (self.size, self.group_key, self._instance())
             got = collective_ops.all_reduce(carried, *keys, merge, "Div" if mean else "Id")
         return restored(got)
 
@@ -94,9 +106,10 @@ class Ranks:
             return value
         carried, restored = as_bits(value)
         shape = carried.shape if carried.shape.ndims is None else [None, *carried.shape.as_list()[1:]]
+        name, (size, group, instance) = self._identity(name)
         with device(self.device), self._scope(value, name, _collective_any_rows=True, **_begins(begins)):
             got = collective_ops.collective_gather(
-                carried, shape=shape, group_size=self.size, group_key=self.group_key, instance_key=self._instance(),
+                carried, shape=shape, group_size=size, group_key=group, instance_key=instance
             )  # fmt: skip
         return restored(got)
 
@@ -116,8 +129,8 @@ class Ranks:
         if self.size == 1:
             return value
         carried, restored = for_arithmetic(value, merge, mean)
+        name, keys = self._identity(name)
         with device(self.device), self._scope(value, name):
-            keys = (self.size, self.group_key, self._instance())
             got = collective_ops.reduce_scatter(carried, *keys, merge, "Div" if mean else "Id")
         sizes = value.raw_shape
         if sizes is not None and sizes[0] is not None:
@@ -141,8 +154,8 @@ class Ranks:
             counts = array_shape.shape(value)[:1] if splits is None else counts
             return value[: counts[0]], counts
         carried, restored = as_bits(value)
+        name, keys = self._identity(name)
         with device(self.device), self._scope(value, name, _collective_any_rows=True):
-            keys = (self.size, self.group_key, self._instance())
             got, received = collective_ops.all_to_all(carried, counts, *keys)
         return restored(got), received
 
@@ -164,7 +177,7 @@ class Ranks:
             raise ValueError(f"root_rank must be in [0, {self.size}), got {root_rank}.")
         if self.size == 1:
             return value
-        keys = (self.size, self.group_key, self._instance())
+        name, keys = self._identity(name)
         carried, restored = as_bits(value)
         with device(self.device), self._scope(value, name, _collective_root=root_rank, **more):
             if not carried.shape.is_fully_defined():
@@ -183,7 +196,8 @@ class Ranks:
         updates = []
         with name_scope("broadcast_variables"):
             for variable in variables:
-                value = self._broadcast(variable.value(), root_rank, variable.op.name, **_begins(True))
+                name = f"{variable.op.name}/broadcast"  # its gradient may have the variable's name
+                value = self._broadcast(variable.value(), root_rank, name, **_begins(True))
                 updates.append(value.op if self.rank == root_rank else assign(variable, value).op)
             return control.group(*updates)
 

@@ -13,12 +13,14 @@ for its gradients. The chief, which makes all updates, closes the token queue wh
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfmini import dtypes, errors
 from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.omission import STAND_IN
 from tfmini.graph.operation import Operation, Tensor
@@ -39,7 +41,8 @@ from tfmini.train.replicas.sync_ledger import SyncLedger, ledger_ops
 from tfmini.train.replicas.sync_numbers import ChangingNumbers, Numbers
 from tfmini.train.replicas.sync_replicas_hook import SyncReplicasHook
 from tfmini.train.replicas.sync_state import SyncState
-from tfmini.train.sessions.run_state import add_run_state
+from tfmini.train.sessions.repetition import PREEMPTION_ERRORS
+from tfmini.train.sessions.run_state import add_run_state, cause_of, run_states
 
 _log = logging.getLogger("tensorflow")
 # The attr of an accumulator's update that names the contributor of the gradient for the ledger.
@@ -84,7 +87,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._global_step: Any = None
         self._local_step: Any = None
         self._sync_token_queue: Any = None
-        self._chief_queue_runner: QueueRunner | None = None
+        self._chief_queue_runner: _ChiefQueueRunner | None = None
         # (name of the variable, accumulator, device) for each variable with a gradient.
         self._accumulators: list[tuple[str, Any, str]] = []
         self.chief_init_op: Operation
@@ -115,6 +118,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             raise ValueError("Must supply at least one variable")
         if global_step is None:
             raise ValueError("Global step is required to check staleness")
+        _warn_of_second_call(global_step.graph)
         self._global_step = global_step
         self._add_local_step(global_step)
         with name_scope(None, self._name):
@@ -126,7 +130,12 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             train_op = self._add_steps(global_step, sent, update, dummy=self._dummy_queue)
             self._add_chief_init(global_step)
         handles = [accumulator.accumulator_ref for _, accumulator, _ in self._accumulators]
-        self._state = SyncState(handles, self._sync_token_queue.queue_ref, global_step)
+        spare = max(0, self._total_num_replicas - self._replicas_to_aggregate)
+        self._state = SyncState(
+            handles, self._sync_token_queue.queue_ref, global_step, self._anchor.device, spare, self._elastic
+        )
+        assert self._chief_queue_runner is not None
+        self._chief_queue_runner.state = self._state
         add_run_state(global_step.graph, self._state)
         return train_op
 
@@ -303,6 +312,18 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         return SyncLedger.from_json(plain.run(ledger_ops(self._accumulators)))
 
 
+def _warn_of_second_call(graph: Graph) -> None:
+    """Warns once per graph of calls that share tokens and accumulators, as in TensorFlow; most of them hang."""
+    calls = 1 + sum(isinstance(state, SyncState) for state in run_states(graph))
+    if calls == 2:
+        _log.warning(
+            "SyncReplicasOptimizer.apply_gradients (or minimize) was called 2 times for one graph. All calls share one"
+            " queue of tokens, and get_chief_queue_runner() and make_session_run_hook() of an optimizer serve only its"
+            " last call. So steps of the others wait for updates that nobody makes. Pass all gradients in one call:"
+            " optimizer.apply_gradients(pairs + more_pairs, global_step)."
+        )
+
+
 class _Unjoined:
     """A view of a coordinator that stops threads and takes their errors, but does not join them."""
 
@@ -317,12 +338,55 @@ class _Unjoined:
 
 
 class _ChiefQueueRunner(QueueRunner):
+    """The thread that makes the updates. Its queue is one that nobody waits for; all wait for tokens."""
+
     numbers: ChangingNumbers | None = None
+    state: SyncState
 
     def _enqueuing(self, sess: Any, enqueue_op: Any) -> Any:
-        if self.numbers is None:
-            return super()._enqueuing(sess, enqueue_op)
-        return self.numbers.updates(sess, enqueue_op)
+        with self._failing(sess):
+            made = sess.make_callable(enqueue_op) if self.numbers is None else self.numbers.updates(sess, enqueue_op)
+
+        def update() -> None:
+            with self._failing(sess):
+                made()
+
+        return update
+
+    @contextlib.contextmanager
+    def _failing(self, sess: Any) -> Iterator[None]:
+        """Ends the run of all workers if the block fails: without updates they would wait for ever."""
+        try:
+            yield
+        except PREEMPTION_ERRORS:  # the chief, or the next one, makes a new session and goes on
+            raise
+        except Exception as error:
+            if sess._closed:  # by the chief's end; whoever waits for the thread's session knows why
+                raise
+            failure = _explained(error)
+            try:
+                self.state.fail_update(sess, failure)
+            except Exception as lost:  # the cause is raised in any case
+                _log.warning("The workers could not be told that the updates have failed: %s", lost)
+            # After the end of the run this is what the runner expects: the token queue is closed.
+            raise error if isinstance(error, errors.CancelledError) else failure from error
 
     def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
         return super().create_threads(sess, _Unjoined(coord) if coord else None, daemon, start)  # type: ignore[arg-type]
+
+
+def _explained(error: Exception) -> Exception:
+    """The error of an update as the user sees it."""
+    if isinstance(error, errors.OutOfRangeError):  # else it would count as the end of the workers' input
+        text = f"An input of the update has ended, such as the dataset of a learning rate: {cause_of(error)}"
+        return errors.UnknownError(None, error.op, text)
+    op = getattr(error, "op", None)
+    if op is None or op.type not in ("Placeholder", "PlaceholderV2"):
+        return error
+    text = (
+        f"The placeholder {op.name!r} has no value in the chief's thread that makes the updates. The thread feeds"
+        " nothing, and what workers feed to their steps does not reach it. Take a value that needs no feed: a variable"
+        " that the chief assigns (tf.Variable(…, trainable=False)), or a function of the global step such as"
+        " tf.train.exponential_decay."
+    )
+    return errors.InvalidArgumentError(None, op, text)

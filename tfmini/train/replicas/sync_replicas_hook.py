@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from tfmini import errors
+from tfmini import errors, protos
 from tfmini.graph.scoping import device, name_scope
 from tfmini.ops.queues import queue_ops
 from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunHook
 from tfmini.train.replicas.roster import Follower
+from tfmini.train.replicas.sync_state import added_later
 from tfmini.train.sessions.readiness import ready
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tensorflow")
 _REOPEN_WAIT_S = 10.0
 _POLL_S = 0.1
+_LEAVE_MS = 2000
 # Errors at a worker's end that mean that other tasks have ended before.
 _OTHERS_ENDED = (errors.CancelledError, errors.OutOfRangeError, errors.AbortedError, errors.UnavailableError)
 
@@ -56,7 +58,7 @@ class SyncReplicasHook(SessionRunHook):
         with device(optimizer._global_step.device), name_scope(""):
             self._is_closed = queue.is_closed()
             self._leave_op = queue.enqueue(optimizer._local_step)
-            self._end_op = queue.close() if self._is_chief else self._leave_op
+        optimizer._state.leave = self._leave
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Sets the local step; on the chief, also enqueues the first tokens and starts the update thread.
@@ -108,20 +110,15 @@ class SyncReplicasHook(SessionRunHook):
             process.sleep(_POLL_S)
             if not session.run(self._is_closed):
                 return
-        _log.warning("The synchronous run that this worker wants to join has ended, and no chief has started another.")
+        _log.warning(
+            "The synchronous run that this worker wants to join has ended or failed, and no chief has started another"
+            " within %.0f s. The worker's first step says which.", _REOPEN_WAIT_S,
+        )  # fmt: skip
 
     def _reopen_op(self) -> Any:
         """The op is added only when it is needed, so that graphs exported to TensorFlow do not contain it."""
         queue_ref = self._optimizer._sync_token_queue.queue_ref
-        graph = queue_ref.graph
-        finalized = graph.finalized
-        graph._unsafe_unfinalize()
-        try:
-            with graph.as_default(), device(queue_ref.device):
-                return queue_ops.queue_reopen(queue_ref, name="reopen")
-        finally:
-            if finalized:
-                graph.finalize()
+        return added_later(queue_ref, lambda: queue_ops.queue_reopen(queue_ref, name="reopen"))
 
     def end(self, session: Any) -> None:
         """Returns the worker's token; the chief instead closes the token queue, which ends the run for all.
@@ -131,6 +128,19 @@ class SyncReplicasHook(SessionRunHook):
         try:
             if self._roster is not None:
                 session.run(self._roster.leave)
-            session.run(self._leave_op if current_process().is_leaving else self._end_op)
+            if self._is_chief and not current_process().is_leaving:
+                self._optimizer._state.end_in(session)
+            else:
+                session.run(self._leave_op)
         except _OTHERS_ENDED as error:
             _log.debug("The synchronous run has ended on other tasks: %s", error)
+
+    def _leave(self, session: Any) -> None:
+        """Returns the worker's token when it goes in the middle; `RunState.leave`."""
+        soon = protos.RunOptions(timeout_in_ms=_LEAVE_MS)
+        try:
+            if self._roster is not None:
+                session.run(self._roster.leave, options=soon)
+            session.run(self._leave_op, options=soon)
+        except (errors.OpError, RuntimeError) as error:  # the worker ends anyway
+            _log.debug("The worker could not return its token: %s", error)

@@ -12,11 +12,15 @@ from typing import Any
 from tfmini import dtypes, protos
 from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.operation import Tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.scoping import device
 from tfmini.ops.control import group
 from tfmini.ops.queues import accumulator_ops, queue_ops
 from tfmini.runtime.client.session import Session
+from tfmini.train.sessions.model_record import limited
+from tfmini.train.sessions.run_state import RUN_HAS_ENDED, cause_of
 
+_FAIL_S = 5.0  # of a message to the task with the tokens
 _log = logging.getLogger("tensorflow")
 
 
@@ -27,16 +31,27 @@ class SyncState:
       accumulators: the handles of the accumulators.
       tokens: the handle of the token queue.
       global_step: the variable that counts updates.
+      worker: the device of this worker, "" if the graph does not say it.
+      spare: how many workers may fail before an update lacks gradients.
+      is_elastic: whether updates need fewer gradients when a worker has left.
 
     Attributes:
       has_hook: whether `SyncReplicasHook` makes a worker wait for the next run.
+      leave: gives back what this worker has, in a session, when it goes before its end. The hook sets it.
     """
 
-    def __init__(self, accumulators: Sequence[Tensor], tokens: Tensor, global_step: Any) -> None:
+    def __init__(
+        self, accumulators: Sequence[Tensor], tokens: Tensor, global_step: Any, worker: str = "", spare: int = 0,
+        is_elastic: bool = False,
+    ) -> None:  # fmt: skip
         self._accumulators = list(accumulators)
         self._tokens = tokens
         self._global_step = global_step
+        self._worker = worker
+        self._spare = spare
+        self._is_elastic = is_elastic
         self.has_hook = False
+        self.leave: Callable[[Any], None] = lambda session: None
 
     def is_whole(self, session: Any, config: Any) -> bool:
         """Whether every update was made either for all variables or for none."""
@@ -61,11 +76,53 @@ class SyncState:
         """Whether the last chief has closed the token queue."""
         if self.has_hook:
             return False
+        self.has_come_back(_target(session), config)
         return bool(self._run(_target(session), config, lambda: queue_ops.is_closed(_copy(self._tokens))))
 
     def end(self, master: str, config: Any) -> None:
         """Closes the token queue: a worker that waits for a token gets OutOfRangeError, the end of the input."""
-        self._run(master, config, lambda: queue_ops.close(_copy(self._tokens)))
+        reason = self._end_reason(master)
+        self._run(master, config, lambda: queue_ops.queue_end_run(_copy(self._tokens), reason=reason, name="end_run"))
+
+    def end_in(self, session: Any) -> None:
+        """`end`, in a session that is open."""
+        reason = self._end_reason(_target(session))
+        tokens = self._tokens
+        session.run(added_later(tokens, lambda: queue_ops.queue_end_run(tokens, reason=reason, name="end_run")))
+
+    def _end_reason(self, master: str) -> str:
+        return f"{RUN_HAS_ENDED}: its chief, {self._name(master)}, has finished."
+
+    def fail(self, master: str, config: Any, is_chief: bool, error: BaseException) -> None:
+        """Ends the run of all workers with UnknownError, unless it can do without this one."""
+        if self._is_elastic and self.has_hook and not is_chief:  # it leaves
+            return
+        spare = 0 if is_chief else self._spare
+        self._fail(master, config, f"{self._name(master)} has failed: {cause_of(error)}", spare)
+
+    def fail_update(self, session: Any, error: BaseException) -> None:
+        """The same, because the chief's thread in this session can make no more updates."""
+        master = _target(session)
+        reason = f"the thread of the chief, {self._name(master)}, that makes the updates, has failed: {cause_of(error)}"
+        if master:
+            self._fail(master, limited(session._config, _FAIL_S), reason, 0)
+        else:  # its resources are those of the session
+            session.run(added_later(self._tokens, lambda: self._failing(self._tokens, "", reason, 0)))
+
+    def has_come_back(self, master: str, config: Any) -> None:
+        """A worker that had failed is there again."""
+        if self._spare:
+            self._fail(master, limited(config, _FAIL_S), "", self._spare)
+
+    def _fail(self, master: str, config: Any, reason: str, spare: int) -> None:
+        self._run(master, config, lambda: self._failing(_copy(self._tokens), self._name(master), reason, spare))
+
+    @staticmethod
+    def _failing(tokens: Tensor, worker: str, reason: str, spare: int) -> Operation:
+        return queue_ops.queue_fail_run(tokens, worker=worker, reason=reason, spare=spare, name="fail_run")
+
+    def _name(self, master: str) -> str:
+        return self._worker or f"the worker at {master}"
 
     def _renewal(self, step: int) -> Any:
         accumulators = [_renewed(copy, step) for copy in self._copies()]
@@ -80,6 +137,19 @@ class SyncState:
             wanted = build()
         with Session(master, graph=graph, config=config) as session:
             return session.run(wanted)
+
+
+def added_later(handle: Tensor, build: Callable[[], Operation]) -> Operation:
+    """Adds an op on the device of a handle when it is needed, so that graphs exported to TensorFlow do not have it."""
+    graph = handle.graph
+    finalized = graph.finalized
+    graph._unsafe_unfinalize()
+    try:
+        with graph.as_default(), device(handle.device):
+            return build()
+    finally:
+        if finalized:
+            graph.finalize()
 
 
 def _target(session: Any) -> str:

@@ -92,14 +92,20 @@ class ModelRecords:
 
     def limited(self, timeout_s: float) -> Any:
         """The ConfigProto of a session whose operations may take so long."""
-        config = protos.ConfigProto()
-        config.CopyFrom(self._config)
-        config.operation_timeout_in_ms = round(1000 * timeout_s)
-        return config
+        return limited(self._config, timeout_s)
 
     def _write(self, text: str, config: Any) -> None:
         with Session(self.master, graph=self._graph, config=config) as session:
             session.run(self._assign.op, {self._text: text})
+
+
+def limited(config: Any, timeout_s: float) -> Any:
+    """A copy of a ConfigProto, or of the default one, for a session whose operations may take so long."""
+    copy = protos.ConfigProto()
+    if config is not None:
+        copy.CopyFrom(config)
+    copy.operation_timeout_in_ms = round(1000 * timeout_s)
+    return copy
 
 
 def latest_state(directory: str) -> Any:

@@ -16,6 +16,7 @@ from tfmini.train.hooks.session_run_hook import SessionRunHook
 from tfmini.train.inputs.queue_runners import start_queue_runners
 from tfmini.train.sessions import leaving, wrapped_session
 from tfmini.train.sessions.readiness_wait import close_quietly
+from tfmini.train.sessions.run_state import fails_run, run_states
 from tfmini.train.sessions.session_creators import ChiefSessionCreator, SessionCreator
 from tfmini.train.sessions.wrapped_session import _CoordinatedSession, _HookedSession, _RecoverableSession
 
@@ -65,6 +66,12 @@ class CoordinatedSessionCreator(SessionCreator):
         leave = getattr(self._session_creator, "end_run" if has_ended else "leave_run", None)
         if leave is not None:
             leave()
+
+    def fail_run(self, error: BaseException) -> None:
+        """The other workers of the run learn of an exception that ends the part of this one."""
+        fail = getattr(self._session_creator, "fail_run", None)
+        if fail is not None:
+            fail(error)
 
     def _begin(self, sess: Any, coord: Coordinator) -> None:
         if get_collection(GraphKeys.QUEUE_RUNNERS):
@@ -167,17 +174,39 @@ class _MonitoredSession:
     ) -> bool:
         if kind in _CLEAN_ENDS:
             kind = None
-        self._close_internal(None if kind is leaving.Left else kind)
+        self._close_internal(None if kind is leaving.Left else kind, error)
         return kind is None
 
-    def _close_internal(self, exception_type: type[BaseException] | None = None) -> None:
+    def _tell_others(self, error: BaseException | None) -> None:
+        """The other workers of a run learn that this one fails, or leaves it in the middle."""
+        session, coord = self._coordinated_creator.tf_sess, self._coordinated_creator.coord
+        if error is None and coord is not None and coord._exc_info_to_raise:
+            error = coord._exc_info_to_raise[1]  # the loop has ended because a thread has
+        if session is None or error is None or isinstance(error, _CLEAN_ENDS):
+            return
+        if fails_run(error):
+            self._coordinated_creator.fail_run(error)
+        if not isinstance(error, wrapped_session.PREEMPTION_ERRORS):
+            for state in run_states(session.graph):
+                state.leave(session)
+
+    def _exits(self, error: BaseException | None) -> bool:
+        """Whether the script itself ends the process in good order: no handler of its own does so after SIGTERM."""
+        return isinstance(error, SystemExit) and not fails_run(error) and self._may_leave and not self._is_leaving()
+
+    def _close_internal(
+        self, exception_type: type[BaseException] | None = None, error: BaseException | None = None
+    ) -> None:
         is_leaving = self._is_leaving() and exception_type is None
         leaving.last_step_is_over()
+        # Before the hooks' `end`, one of which ends a synchronous run in good order.
+        self._tell_others(error if exception_type else None)
         try:
             if exception_type is None:
                 for hook in self._hooks:
                     hook.end(self._coordinated_creator.tf_sess)
-            self._coordinated_creator.close_run(has_ended=exception_type is None and not is_leaving)
+            has_ended = self._exits(error) if exception_type else not is_leaving
+            self._coordinated_creator.close_run(has_ended)
         finally:
             try:
                 if self._sess is None:

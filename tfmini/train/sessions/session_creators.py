@@ -41,6 +41,18 @@ class _ScaffoldedCreator(SessionCreator):
         """`SessionManager.model` of the latest session."""
         return "" if self._session_manager is None else self._session_manager.model
 
+    def end_run(self) -> None:
+        """The run has ended in good order for this worker: see `SessionManager.end_run`."""
+        self._get_session_manager().end_run()
+
+    def leave_run(self) -> None:
+        """See `SessionManager.leave_run`."""
+        self._get_session_manager().leave_run()
+
+    def fail_run(self, error: BaseException) -> None:
+        """See `SessionManager.fail_run`."""
+        self._get_session_manager().fail_run(error)
+
     def _get_session_manager(self) -> SessionManager:
         if self._session_manager is None:
             self._session_manager = SessionManager(
@@ -87,14 +99,6 @@ class ChiefSessionCreator(_ScaffoldedCreator):
             init_feed_dict=scaffold.init_feed_dict,
             init_fn=scaffold.init_fn,
         )
-
-    def end_run(self) -> None:
-        """The run has ended in good order: see `SessionManager.end_run`."""
-        self._get_session_manager().end_run()
-
-    def leave_run(self) -> None:
-        """See `SessionManager.leave_run`."""
-        self._get_session_manager().leave_run()
 
 
 class WorkerSessionCreator(_ScaffoldedCreator):

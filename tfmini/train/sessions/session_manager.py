@@ -15,14 +15,15 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.traits import ops_with
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process, random_name
-from tfmini.train.sessions.model_record import ModelRecord, ModelRecords, is_used, latest_state, mark_used
+from tfmini.train.sessions.model_record import ModelRecord, ModelRecords, is_used, latest_state, limited, mark_used
 from tfmini.train.sessions.readiness import name_of, ready
 from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
-from tfmini.train.sessions.run_state import NEXT_RUN_S, end_at_exit, forget_exit, run_states
+from tfmini.train.sessions.run_state import NEXT_RUN_S, end_at_exit, fails_run, forget_exit, run_states
 
 _log = logging.getLogger("tensorflow")
 _CHECKPOINT_POLL_S = 0.25
 _CLEAR_S = 2.0
+_FAIL_S = 5.0
 _COLLECTIVES = ops_with("collective")
 
 
@@ -63,6 +64,8 @@ class SessionManager:
         self._local_init_run_options = local_init_run_options
         self.model = ""
         self._records: ModelRecords | None = None
+        # The target, the ConfigProto, and whether this is the chief, of the last session in a cluster.
+        self._part: tuple[str, Any, bool] | None = None
         self._process = current_process()
         self._own_run = random_name(self._process)
         if ready_for_local_init_op is not None and local_init_op is None:
@@ -123,7 +126,7 @@ class SessionManager:
             if checkpoint_dir and self._records is not None:
                 mark_used(checkpoint_dir, self._graph)
             self._record(is_set=True, run=run)
-            end_at_exit(self._graph, self.end_run)
+            self._take_part(sess, config, is_chief=True)
         except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
             close_quietly(sess)
             raise
@@ -189,9 +192,31 @@ class SessionManager:
         if self._records is not None:
             self._records.write(ModelRecord(self.model, is_set, run))
 
+    def _take_part(self, sess: Session, config: Any, is_chief: bool) -> None:
+        """From now on the other workers of the run learn how this one ends."""
+        if sess.sess_str:
+            self._part = (sess.sess_str.decode(), config, is_chief)
+        end_at_exit(self._graph, self.end_run, self.fail_run)
+
+    def fail_run(self, error: BaseException) -> None:
+        """This worker ends with an exception; if its script has failed, the other workers of the run learn it."""
+        part, self._part = self._part, None
+        if part is None or not fails_run(error):
+            return
+        master, config, is_chief = part
+        for state in run_states(self._graph):
+            try:
+                state.fail(master, limited(config, _FAIL_S), is_chief, error)
+            except Exception as failure:  # such as a lost task; the caller raises the cause
+                _log.warning("The other workers of the run could not be told of the failure: %s", failure)
+
     def end_run(self) -> None:
-        """The chief's run has ended in good order, so the next one initialises or restores its model."""
+        """The run has ended in good order for this worker.
+
+        Where it is the chief, the next run initialises or restores its model.
+        """
         forget_exit(self._graph)
+        self._part = None
         records, self._records = self._records, None
         if records is None:
             return
@@ -205,6 +230,7 @@ class SessionManager:
     def leave_run(self) -> None:
         """This process ends before its run, as by a signal: the others go on, and a restarted chief continues it."""
         forget_exit(self._graph)
+        self._part = None
         self._records = None
 
     def _initialise(self, sess: Session, init_op: Any, init_feed_dict: Any, init_fn: Any) -> None:
@@ -308,7 +334,9 @@ class SessionManager:
         )
         max_wait_s = float("inf") if max_wait_secs is None else float(max_wait_secs)
         wait = ReadinessWait(probe, master, self._graph, self._recovery_wait_secs, max_wait_s, cancelled)
-        return wait.result()  # type: ignore[no-any-return]
+        sess: Session = wait.result()
+        self._take_part(sess, config, is_chief=False)
+        return sess
 
     def _restore(
         self,

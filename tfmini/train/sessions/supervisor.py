@@ -135,7 +135,11 @@ class Supervisor:
         references = ops_with("variable", "reference")
         for op in self._graph.get_operations():
             if op.type in references and not op.device:
-                raise ValueError(f"When using replicas, all Variables must have their device set: {op}")
+                raise ValueError(
+                    f"When using replicas, all Variables must have their device set: '{op.name}' has none, so each"
+                    " worker would have its own. Build the model inside"
+                    " tf.device(tf.train.replica_device_setter(cluster=cluster)), or request a device for the variable."
+                )
 
     # ---- the session ------------------------------------------------------------------------
 
@@ -225,8 +229,9 @@ class Supervisor:
             yield sess
         except Exception as error:  # `stop` raises it, unless it is a clean end
             self.request_stop(error)
-        except BaseException:  # such as the SystemExit of a script's handler of SIGTERM
+        except BaseException as error:  # such as the SystemExit of a script's handler of SIGTERM
             if isinstance(self._session_manager, SessionManager):
+                self._session_manager.fail_run(error)
                 self._session_manager.leave_run()
             raise
         finally:
@@ -323,6 +328,10 @@ class Supervisor:
             )
             if isinstance(self._session_manager, SessionManager):
                 self._session_manager.end_run()
+        except BaseException as error:
+            if isinstance(self._session_manager, SessionManager):
+                self._session_manager.fail_run(error)
+            raise
         finally:
             # Last, since the threads use the writer.
             if close_summary_writer and self._summary_writer:

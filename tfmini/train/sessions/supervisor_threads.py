@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from tfmini import protos
+from tfmini import errors, protos
 from tfmini.runtime.process import current_process
 from tfmini.train.coordinator import LooperThread
 from tfmini.train.global_steps import global_step
@@ -29,10 +29,17 @@ class SVSummaryThread(LooperThread):
     def run_loop(self) -> None:
         sv = self._sv
         step = None
-        if sv.global_step is not None:
-            summaries, step = self._sess.run([sv.summary_op, sv.global_step])
-        else:
-            summaries = self._sess.run(sv.summary_op)
+        try:
+            if sv.global_step is not None:
+                summaries, step = self._sess.run([sv.summary_op, sv.global_step])
+            else:
+                summaries = self._sess.run(sv.summary_op)
+        except errors.InvalidArgumentError as error:
+            error.explain(
+                "The supervisor's summary thread ran this, without feeds. Give the Supervisor summary_op=None, and"
+                " write summaries that need feeds by sv.summary_computed()."
+            )
+            raise
         if sv.summary_writer:
             _log.info("Recording summary at step %s.", step)
             sv.summary_writer.add_summary(summaries, step)

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.graph.operation import op_of
+from tfmini.graph.traits import PLACEHOLDER_OPS
+from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.sessions import leaving, repetition
@@ -130,10 +133,15 @@ class _HookedSession(_WrappedSession):
         with repetition.of_no_step():
             feed_dict = self._before_run(context, all_fetches, feed_dict, options)
         omitted, self._omitted = self._omitted, frozenset()
-        if omitted:
-            outputs = repetition.run_without(self._sess, omitted, all_fetches, feed_dict, options)
-        else:
-            outputs = super().run(all_fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        try:
+            if omitted:
+                outputs = repetition.run_without(self._sess, omitted, all_fetches, feed_dict, options)
+            else:
+                outputs = super().run(all_fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        except errors.InvalidArgumentError as error:
+            if error.op is not None and error.op.type in PLACEHOLDER_OPS:
+                _name_hooks(error, all_fetches, feed_dict)
+            raise
         with repetition.of_finished_step(self._sess, all_fetches, feed_dict, omitted):
             for hook in self._hooks:
                 hook.after_run(context, SessionRunValues(outputs.get(hook), options, run_metadata))
@@ -160,6 +168,33 @@ class _HookedSession(_WrappedSession):
             _refuse_common(user_feeds, hook_feeds, "Same tensor is fed by a SessionRunHook and user.")
             hook_feeds.update(user_feeds)
         return hook_feeds
+
+
+def _name_hooks(error: errors.OpError, all_fetches: dict[Any, Any], feed_dict: Any) -> None:
+    """Adds to an error about a placeholder without a value which hooks need it, if the caller does not."""
+    fed = {op_of(error.op.graph.as_graph_element(key)) for key in feed_dict or ()}
+    wanting = [who for who, fetches in all_fetches.items() if _needs(fetches, error.op, fed)]
+    if wanting and "caller" not in wanting:
+        names = " and ".join(type(hook).__name__ for hook in wanting)
+        error.explain(
+            f"Nothing that this run fetches needs '{error.op.name}', but {names} does, which adds fetches of its own to"
+            " some runs (as for summaries): feed it in every run, or make it a tf.placeholder_with_default."
+        )
+
+
+def _needs(fetches: Any, wanted: Any, fed: set[Any]) -> bool:
+    """Whether a step for ``fetches`` runs the op ``wanted``."""
+    found = Fetches(wanted.graph, fetches)
+    waiting = [*found.targets, *(tensor.op for tensor in found.tensors)]
+    seen = set(fed)
+    while waiting:
+        op = waiting.pop()
+        if op is wanted:
+            return True
+        if op not in seen:
+            seen.add(op)
+            waiting += [*(tensor.op for tensor in op.inputs), *op._control_inputs]
+    return False
 
 
 def _refuse_common(feeds: Any, more: Any, message: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfmini import protos
+from tfmini import errors, protos
 from tfmini.ops.io.tf_record import tf_record_iterator
 
 
@@ -14,7 +15,9 @@ def summary_iterator(path: Any) -> Iterator[Any]:
 
     Raises:
       NotFoundError: when there is no such file.
-      DataLossError: when a record is truncated or corrupt.
+      DataLossError: when a record is truncated or corrupt, or no Event.
     """
     for record in tf_record_iterator(path):
-        yield protos.Event.FromString(record)
+        with errors.reading(f"{os.fsdecode(path)}: a record is no Event"):
+            event = protos.Event.FromString(record)
+        yield event

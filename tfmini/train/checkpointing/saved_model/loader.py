@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from tfmini import protos
+from tfmini import errors, protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
@@ -59,18 +59,21 @@ def load(sess: Any, tags: Iterable[str], export_dir: Any, import_scope: str | No
 
     Raises:
       OSError: when there is no SavedModel or it cannot be read.
-      RuntimeError: when no meta graph has these tags.
+      RuntimeError: when no meta graph has these tags, or it has several main ops.
+      ValueError: when its graph is not valid.
       OpError: when the variables cannot be restored.
     """
     directory = os.fsdecode(export_dir)
     definition = _with_tags(parse_saved_model(directory), set(tags))
-    with sess.graph.as_default():
+    main_op = _main_op_name(definition)
+    what = f"The SavedModel in {directory} is not valid"
+    with errors.reading(what, ValueError), sess.graph.as_default():
         saver = import_meta_graph(definition, import_scope=import_scope, **saver_kwargs)
         if saver is not None:
             saver.restore(sess, os.path.join(directory, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME))
-        main_op = _main_op(definition, import_scope)
         if main_op is not None:
-            sess.run(main_op, asset_feeds(directory, definition, import_scope))
+            op = get_default_graph().as_graph_element(prepend_name_scope(main_op, import_scope))
+            sess.run(op, asset_feeds(directory, definition, import_scope))
     return definition
 
 
@@ -86,16 +89,16 @@ def _with_tags(model: Any, tags: set[str]) -> Any:
     )
 
 
-def _main_op(definition: Any, import_scope: str | None) -> Any:
+def _main_op_name(definition: Any) -> str | None:
     if constants.INIT_OP_SIGNATURE_KEY in definition.signature_def:
         info = definition.signature_def[constants.INIT_OP_SIGNATURE_KEY].outputs[constants.INIT_OP_SIGNATURE_KEY]
-        return get_default_graph().as_graph_element(prepend_name_scope(info.name, import_scope))
+        return str(info.name)
     for key in (constants.MAIN_OP_KEY, constants.LEGACY_INIT_OP_KEY):
         if key in definition.collection_def:
             names = definition.collection_def[key].node_list.value
             if len(names) != 1:
                 raise RuntimeError(f"Expected exactly one SavedModel init op. Found: {list(names)}")
-            return get_default_graph().as_graph_element(prepend_name_scope(names[0], import_scope))
+            return str(names[0])
     return None
 
 

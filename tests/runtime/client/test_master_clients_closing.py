@@ -1,0 +1,178 @@
+"""A session that is closed during its first run: the run ends with an error, and nothing stays open anywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tests.polling import poll
+from tfmini.runtime.client import master_clients
+from tfmini.testing.process_cluster import ProcessCluster
+
+PLACES = ["local", "this process", "another process"]
+MESSAGE = "explicit call to `Session::Close"
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    with tf.train.Server.create_local_server() as server:
+        yield server
+
+
+def session_at(place: str, server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if place == "another process":
+        monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
+    return tf.Session("" if place == "local" else server.target)
+
+
+class Interrupting:
+    """A fed value during whose conversion something happens in another thread, as during that of a large list."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self._action = action
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self._action()
+        return np.zeros([], dtype or np.float32)
+
+
+def waiting_step() -> tuple[Any, Any]:
+    fed = tf.placeholder(tf.float32, [])
+    with tf.control_dependencies([fed + 1.0]):
+        return fed, tf.FIFOQueue(1, [tf.int32]).dequeue()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_first_run_ends_if_its_session_is_closed_before_it_is_open(
+    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed, wait = waiting_step()
+    session = session_at(place, server, monkeypatch)
+    with pytest.raises(tf.errors.CancelledError, match=MESSAGE):
+        session.run(wait, {fed: Interrupting(session.close)})
+    assert not server.master.sessions
+    with pytest.raises(RuntimeError, match="closed Session"):
+        session.run(wait, {fed: 0.0})
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_session_that_opens_after_it_was_closed_is_closed_at_its_master(
+    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the master is on its way when the session is closed."""
+    fed, wait = waiting_step()
+    session = session_at(place, server, monkeypatch)
+    opened: list[Any] = []
+    if place == "another process":
+        master = session._master
+        on_opened = master._opened
+        monkeypatch.setattr(master, "_opened", lambda reply: (opened.append(1), session.close(), on_opened(reply)))
+    else:
+        open_session = master_clients.open_session
+
+        def open_late(*args: Any, **options: Any) -> None:
+            *rest, on_done = args
+            open_session(*rest, lambda *found: (opened.append(1), session.close(), on_done(*found)), **options)
+
+        monkeypatch.setattr(master_clients, "open_session", open_late)
+    with pytest.raises(tf.errors.CancelledError, match=MESSAGE):
+        session.run(wait, {fed: 0.0})
+    assert opened == [1]
+    poll(lambda: not server.master.sessions, "the end of the session")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(is_remote: bool) -> None:
+    cluster = ProcessCluster(ps=1, workers=2, local=("worker", 0))
+    try:
+        cluster.start_task("worker", 1)
+        cluster._start_local()
+        with tf.device("/job:ps/task:0/device:CPU:1"):  # a task that is never started
+            result = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
+        session = tf.Session(cluster.target("worker", 1) if is_remote else cluster.server.target)
+        ended: list[Any] = []
+
+        def run() -> None:
+            try:
+                session.run(result)
+            except tf.errors.OpError as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        poll(lambda: session._master._pending._answers, "the question")  # type: ignore[attr-defined]
+        session.close()
+        thread.join(60)
+        assert [type(error) for error in ended] == [tf.errors.CancelledError]
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_a_session_that_is_dropped_is_closed_at_its_master(
+    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a session of a helper function, which nobody closes."""
+    one = tf.constant(1.0) + tf.placeholder_with_default(0.0, [])
+
+    def evaluate() -> Any:
+        return session_at(place, server, monkeypatch).run(one)
+
+    for _ in range(3):
+        assert evaluate() == 1.0
+    poll(lambda: not server.master.sessions, "the end of the sessions")
+    session_at(place, server, monkeypatch)  # which has never run anything
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_a_session_may_be_dropped_while_its_thread_holds_any_lock(
+    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A garbage collection may come in the middle of everything, also of the opening of another session."""
+    session = session_at(place, server, monkeypatch)
+    session.run(tf.constant(1.0))
+    endpoint = master_clients.client_endpoint()
+    with server.master._lock, server.worker._lock, endpoint._lock, session._master._pending.lock:
+        del session
+    poll(lambda: not server.master.sessions, "the end of the session")
+
+
+def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
+    """The thread of a Python function, say, outlives the step that has waited for it."""
+    session = tf.Session()
+    session.run(tf.constant(1.0))
+    worker, master = session._master._master.worker, session._master._master  # type: ignore[attr-defined]
+    worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
+    with worker._lock:
+        del session
+    poll(lambda: not master.sessions, "the end of the session")
+
+
+_EXIT = """
+import sys
+import tfmini as tf
+import tfmini.runtime.targets as targets
+server = tf.train.Server.create_local_server()
+if sys.argv[1] == "another process":
+    targets.server_at = lambda address: None
+session = tf.Session("" if sys.argv[1] == "local" else server.target)
+print(session.run(tf.constant(1.0)))
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_session_that_is_open_when_its_script_ends_says_nothing(place: str) -> None:
+    """Its destructor may run when the modules that it needs are gone."""
+    found = subprocess.run(
+        [sys.executable, "-c", _EXIT, place], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert (found.stdout, found.stderr) == ("1.0\n", "")

@@ -1,0 +1,65 @@
+"""A step of another process has the values that its graph expects, and the graph the types that its ops expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.graph.node import Node, node_of
+from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.options import SessionOptions
+
+
+def foreign_session(nodes: list[Node]) -> Any:
+    """A session as a client in another process opens it, without that client's checks."""
+    options = SessionOptions()
+    master, opened = _local_master(options), Answer[Any](None)
+    open_session(master, [Node.from_wire(node.to_wire()) for node in nodes], options, "", opened.done)
+    return opened.result()
+
+
+@pytest.fixture
+def nodes() -> list[Node]:
+    with tf.Graph().as_default() as graph:
+        x, text = tf.placeholder(tf.float32, name="x"), tf.placeholder(tf.string, name="text")
+        tf.add(tf.nn.relu(x), 1.0, name="y")
+        tf.strings.length(text, name="length")
+        return [node_of(operation) for operation in graph.get_operations()]
+
+
+@pytest.fixture
+def session(nodes: list[Node]) -> Iterator[Any]:
+    session = foreign_session(nodes)
+    yield session
+    session.close()
+
+
+def step(session: Any, fed: dict[str, Any], *fetches: str, values: list[Any] | None = None) -> Any:
+    planned, done = Answer[Any](None), Answer[Any](None)
+    session.prepare((tuple(fed), fetches, ()), planned.done)
+    step = session.new_step(planned.result(), lambda error, found, trace: done.done(error, found), None)
+    step.start(list(fed.values()) if values is None else values)
+    return done.result()
+
+
+def test_fed_values_have_the_types_of_their_tensors(session: Any) -> None:
+    assert step(session, {"x:0": np.float32([-1, 2])}, "y:0")[0].tolist() == [1, 3]
+    assert step(session, {"text:0": b"abc"}, "length:0")[0] == 3
+    wrong = {"x:0": [np.array([1, 2]), np.array([b"a"], object), b"a", 1.0, None], "text:0": [np.float32([1]), 3]}
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="was fed where (float32|string) is expected"):
+                step(session, {name: value}, "y:0" if name == "x:0" else "length:0")
+
+
+def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
+    relu = next(node for node in nodes if node.op == "Relu")
+    lie = relu.replace(name="lie", attrs={"T": tf.int32})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="float32 from x:0 incompatible with expected int32"):
+        foreign_session([*nodes, lie])
