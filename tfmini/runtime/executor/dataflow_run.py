@@ -474,9 +474,9 @@ class Iteration(Activation):
     def _take(self, store: Callable[[int, Sequence[Any]], int | None], number: int, values: Sequence[Any]) -> None:
         with self.run.lock:
             segment = store(number, values)
-            ready = segment is not None and self.pending[segment] == 0 and self.run.is_running
+            ready = [] if segment is None or self.pending[segment] or not self.run.is_running else [segment]
         if ready:
-            dispatch(self, [segment])
+            dispatch(self, ready)
 
     def store_entry(self, number: int, arguments: Sequence[Any]) -> int | None:
         """Stores the values of an entry; returns the segment that has waited for them. The caller holds the lock."""
