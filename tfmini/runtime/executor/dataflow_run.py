@@ -388,9 +388,10 @@ class _LoopRun:
                 self.early.setdefault(count, []).append((number, values))
                 if (number == 0 or not self.loop.leads) and any(value is not DEAD for value in values):
                     self.wanted = max(self.wanted, count + 1)
+            has_more = self.begun < self.wanted
         if iteration is not None:
             iteration.take_round(number, values)
-        else:
+        elif has_more:
             self._begin_more()
 
     def iteration_over(self, iteration: Iteration) -> None:
@@ -402,12 +403,13 @@ class _LoopRun:
                 if slots[slot] is not DEAD and count > self.left_at[i]:
                     self.exits[i], self.left_at[i] = slots[slot], count
             del self.iterations[count]
-            is_over = not self.iterations and self.begun == self.wanted
+            has_more = self.begun < self.wanted
+            is_over = not self.iterations and not has_more
             if is_over:
                 run.loops.pop((self.key, self.outer.path), None)
         if is_over:
             self.outer.complete(self.key, self.exits)
-        else:
+        elif has_more:
             self._begin_more()
 
     # ---- iterations -------------------------------------------------------------------------
