@@ -1,4 +1,6 @@
-"""Reports from a task to the `tfmini launch` that started it: it serves, enters or leaves `Server.join`, works long.
+"""Reports from a task to the `tfmini launch` that started it.
+
+It serves, enters or leaves `Server.join`, meets others in a collective, works long.
 
 The contract: the environment variable `TFMINI_LAUNCH_REPORT` is ``FD:INODE``, the write end of a pipe that the task
 has inherited, and the pipe's inode. The inode prevents that a child of the task, in which the descriptor may be
@@ -14,6 +16,9 @@ import stat
 
 REPORT_ENV = "TFMINI_LAUNCH_REPORT"
 _NUMBER = re.compile("[0-9]{1,9}")
+MEETS = "meets"
+"""The progress of a task that has met others in a collective; ``MEETS_ELASTIC``: in a group that may lose it."""
+MEETS_ELASTIC = f"{MEETS} elastic"
 _LONGEST_LINE = 400  # bytes; shorter than PIPE_BUF, so that lines of several tasks do not mix
 
 
@@ -56,7 +61,7 @@ def parse_progress(line: str) -> tuple[str, int, str] | None:
     """Parses a line of `send_progress` to (job, task, words); None if it is none."""
     job, _, rest = line.partition(" ")
     task, _, words = rest.partition(" ")
-    if not _NUMBER.fullmatch(task) or words.split(" ")[0] not in ("serves", "works", "rests"):
+    if not _NUMBER.fullmatch(task) or words.split(" ")[0] not in ("serves", "works", "rests", MEETS):
         return None
     return job, int(task), words
 

@@ -186,8 +186,8 @@ _NAMES: dict[str, str] = {
         "FIFOQueue FIFOQueueV2 FakeQueue PaddingFIFOQueue PaddingFIFOQueueV2 PriorityQueue PriorityQueueV2 QueueClose "
         "QueueCloseV2 QueueDequeue QueueDequeueMany QueueDequeueManyV2 QueueDequeueUpTo QueueDequeueUpToV2 "
         "QueueDequeueV2 QueueEnqueue QueueEnqueueMany QueueEnqueueManyV2 QueueEnqueueV2 QueueIsClosed QueueIsClosedV2 "
-        "QueueSize QueueSizeV2 RandomShuffleQueue RandomShuffleQueueV2 _QueueEndRun _QueueFailRun "
-        "_QueueRenew _QueueReopen"
+        "QueueSize QueueSizeV2 RandomShuffleQueue RandomShuffleQueueV2 _QueueBeginRun _QueueEndRun "
+        "_QueueFailRun _QueueRenew _QueueReopen"
     ),
     "ops.queues.staging_ops": (
         "MapClear MapIncompleteSize MapPeek MapSize MapStage MapUnstage MapUnstageNoKey OrderedMapClear "

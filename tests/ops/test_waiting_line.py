@@ -12,7 +12,7 @@ from tests.ops.fake_wait import FakeWait
 from tests.ops.queues.queue_calls import KINDS, put, queue_of, take, take_many
 from tfmini import dtypes, errors
 from tfmini.graph.waiting import Wait
-from tfmini.ops.queues.accumulator_state import DenseAccumulatorState
+from tfmini.ops.queues.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
 from tfmini.ops.queues.mutex import MutexState
 from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.queues.staging_state import MapStageState, StageState
@@ -142,6 +142,28 @@ def test_a_tuple_of_a_staging_area_goes_back_if_its_step_has_ended() -> None:
     keyed.get_any(_Deaf(), [0, 1])
     assert sorted(keyed.complete) == [1, 2] and keyed.bytes == 16
     assert None not in keyed.complete[1] + keyed.complete[2]
+
+
+@pytest.mark.parametrize("reduction", ["MEAN", "SUM"])
+def test_gradients_whose_step_ends_before_the_answer_go_to_the_next_mean(reduction: str) -> None:
+    dense = DenseAccumulatorState("d", dtypes.float32, (2,), reduction)
+    sparse = SparseAccumulatorState("s", dtypes.float32, (4, 1), reduction)
+    gradients = {
+        dense: [np.float32([1, 2]), np.float32([3, 6])],
+        sparse: [(np.array([0, 2]), np.float32([[1], [2]]), None), (np.array([2]), np.float32([[4]]), None)],
+    }
+    for state, (first, second) in gradients.items():
+        state.take_when(_Deaf(), 2)
+        state.apply(0, first, who="w0")
+        state.apply(0, second, who="w1")
+        assert (state.step, state.count, state.taken) == (0, 2, 0) and state.ledger.waiting() == {"w0", "w1"}
+        wait = FakeWait()
+        state.take_when(wait, 2)
+        found = wait.value if state is dense else wait.value[1].ravel()
+        wanted = np.array([4, 8] if state is dense else [1, 6])
+        counts = np.array([2, 2] if state is dense else [1, 2]) if reduction == "MEAN" else 1
+        np.testing.assert_allclose(found, wanted / counts)
+        assert (state.step, state.count, state.taken) == (1, 0, 1) and not state.ledger.waiting()
 
 
 def test_a_mutex_whose_step_has_ended_goes_to_the_next_one() -> None:

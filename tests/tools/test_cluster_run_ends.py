@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +72,48 @@ def test_a_worker_that_outlasts_its_grace_is_killed_and_the_run_goes_on(monkeypa
         return True
 
     assert _finish(monkeypatch, STUBBORN.replace("60", "3"), 0, scaled).exit_code == 0
+
+
+_RANK = """
+import json, os, signal, sys, time
+from pathlib import Path
+import tensorflow as tf
+config, here = json.loads(os.environ["TF_CONFIG"]), Path(__file__).parent
+rank = config["task"]["index"]
+server = tf.train.Server(config["cluster"], job_name="worker", task_index=rank)
+step = tf.train.get_or_create_global_step()
+w = tf.get_variable("w", initializer=1.0)
+opt = tf.train.AllReduceOptimizer(
+    tf.train.GradientDescentOptimizer(0.1), num_workers=3, rank=rank, least_workers=int(sys.argv[1])
+)
+train = opt.minimize(w * w, global_step=step)
+hooks = [opt.make_session_run_hook(), tf.train.StopAtStepHook(last_step=20)]
+with tf.train.MonitoredTrainingSession(server.target, hooks=hooks) as session:
+    while not session.should_stop():
+        session.run(train)
+(here / f"pid.{rank}").write_text(str(os.getpid()))
+
+def has_ended(other):
+    try:
+        os.kill(int((here / f"pid.{other}").read_text() or 0), 0)
+    except FileNotFoundError:
+        return False
+    except ProcessLookupError:  # the launcher has seen its end
+        return True
+
+while rank == 1 and not (has_ended(0) and has_ended(2)):
+    time.sleep(0.02)  # polls for other processes
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("least", [0, 2])
+def test_a_rank_that_is_killed_when_the_others_have_finished_does_not_come_back(least: int, tmp_path: Path) -> None:
+    """It would wait for them without end."""
+    script = tmp_path / "train.py"
+    script.write_text(_RANK)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", "--restarts", "3", str(script)]
+    done = subprocess.run([*command, str(least)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker/1 ended (killed by SIGKILL) when the ranks that it needs had finished" in done.stderr

@@ -27,12 +27,13 @@ from tfmini.tools.supervision import (
     TaskExited,
     TaskId,
     TaskJoined,
+    TaskMet,
     TimeLimitReached,
     describe_exit,
 )
 
 PS0, PS1 = TaskId("ps", 0), TaskId("ps", 1)
-W0, W1 = TaskId("worker", 0), TaskId("worker", 1)
+W0, W1, W2 = TaskId("worker", 0), TaskId("worker", 1), TaskId("worker", 2)
 CHIEF = TaskId("chief", 0)
 TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
 
@@ -243,6 +244,44 @@ def test_a_task_that_was_killed_or_preempted_starts_again_so_many_times() -> Non
     assert feed(run, TaskExited(W1, EXIT_LEFT)) == []  # it has left, as without restarts
     assert feed(run, TaskExited(PS0, -KILL)) == [SendSignal((W0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(W0, 0))) == Finish(137, PS0, "ps/0 failed first: killed by SIGKILL")
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_a_rank_that_is_killed_when_the_others_have_finished_is_not_started_again(elastic: bool) -> None:
+    run = Supervision([W0, W1, W2], restarts=3)
+    meet = [TaskMet(task, elastic) for task in (W0, W1, W2)]
+    assert feed(run, *meet, TaskExited(W1, -KILL)) == [StartTasks((W1,))]  # the others still train
+    assert feed(run, TaskMet(W1, elastic), TaskExited(W0, 0)) == []
+    assert feed(run, TaskExited(W1, -KILL)) == []
+    assert finished(feed(run, TaskExited(W2, 0))) == Finish(0, None, "")
+
+
+def test_an_elastic_rank_starts_again_as_long_as_its_leader_is_there() -> None:
+    run = Supervision([W0, W1, W2], restarts=3)
+    meet = [TaskMet(task, True) for task in (W0, W1, W2)]
+    assert feed(run, *meet, TaskExited(W2, 0), TaskExited(W1, -KILL)) == [StartTasks((W1,))]
+    assert feed(run, TaskMet(W1, True), TaskExited(W0, 0)) == []  # which is an error for the other one
+    assert finished(feed(run, TaskExited(W1, 1))) == Finish(0, None, "")
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_a_rank_that_has_come_back_when_the_others_finish_is_stopped(elastic: bool) -> None:
+    run = Supervision([W0, W1], restarts=3)
+    assert feed(run, TaskMet(W0, elastic), TaskMet(W1, elastic), TaskExited(W1, -KILL)) == [StartTasks((W1,))]
+    assert feed(run, TaskExited(W0, 0)) == [Dismiss((W1,))]
+    assert finished(feed(run, TaskExited(W1, -TERM))) == Finish(0, None, "")
+
+
+def test_workers_that_are_no_ranks_are_started_again_whoever_has_finished() -> None:
+    run = Supervision([W0, W1], restarts=3)
+    assert feed(run, TaskExited(W0, 0), TaskExited(W1, -KILL)) == [StartTasks((W1,))]
+    assert finished(feed(run, TaskExited(W1, 1))).exit_code == 1
+
+
+def test_a_rank_whose_script_fails_when_the_others_have_finished_fails_the_run() -> None:
+    run = Supervision([W0, W1], restarts=3)
+    feed(run, TaskMet(W0, False), TaskMet(W1, False), TaskExited(W0, 0))
+    assert finished(feed(run, TaskExited(W1, 1))).exit_code == 1
 
 
 def test_a_script_that_failed_would_fail_again_and_nothing_starts_while_the_run_ends() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import checksums, encoding, files, sstable
 from tfmini.checkpoint.slices import Slice, check_disjoint, encode_key
+from tfmini.printable import printable
 from tfmini.suggestions import similar
 
 _CHUNK = 1 << 20
@@ -277,5 +278,5 @@ def _readable(key: bytes) -> str:
 def missing_key(name: str, prefix: str, names: Sequence[str]) -> str:
     """The message for a tensor that a checkpoint does not have, with the names in it that are most similar."""
     near = similar(name, names[:_NAMES_COMPARED])
-    has = f"; it has {', '.join(near)}" if near else f"; it has {len(names)} other tensors"
+    has = f"; it has {', '.join(map(printable, near))}" if near else f"; it has {len(names)} other tensors"
     return f"Key {name} not found in checkpoint {prefix}{has}"

@@ -15,6 +15,7 @@ from tfmini.data.reading import Reading
 from tfmini.data.stages import batch
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.ops.kept_values import own_all
 
 _ON = "input_dataset: variant, other_arguments: Targuments"
@@ -127,7 +128,7 @@ def _reduce(
 
 
 @single_element.kernel("CPU")
-def _single(step: Any, source: Source) -> Element:
+def _single(step: Any, source: Source, *, output_types: Any, output_shapes: Any) -> Element:
     stage = source.open(Reading(step.owner, step))
     try:
         element = next(stage, None)
@@ -137,4 +138,5 @@ def _single(step: Any, source: Source) -> Element:
             raise errors.InvalidArgumentError.of("Dataset had more than one element.")
     finally:
         stage.close()
+    check_components(element, output_types, output_shapes)
     return element

@@ -19,6 +19,7 @@ from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, compatible_raw
 
@@ -188,13 +189,15 @@ def _make(step: Any, dataset: Source, iterator: IteratorState) -> tuple[()]:
 
 
 @get_next_op.async_kernel("CPU")
-def _get_next(wait: Wait, iterator: IteratorState) -> None:
-    iterator.ask(wait)
+def _get_next(wait: Wait, iterator: IteratorState, *, output_types: Any, output_shapes: Any) -> None:
+    iterator.ask(ComponentWait(wait, output_types, output_shapes))
 
 
 @get_next_sync_op.kernel("CPU")
-def _get_next_sync(step: Any, iterator: IteratorState) -> Element:
-    return iterator.get_next(step)
+def _get_next_sync(step: Any, iterator: IteratorState, *, output_types: Any, output_shapes: Any) -> Element:
+    element = iterator.get_next(step)
+    check_components(element, output_types, output_shapes)
+    return element
 
 
 @to_string_op.kernel("CPU")

@@ -12,6 +12,7 @@ from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.iterator_ops import IteratorState
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import check_components
 
 from_value_op = op(
     "OptionalFromValue(components: Toutput_types) -> optional: variant; Toutput_types: list(type) >= 1", shape=[()]
@@ -51,10 +52,11 @@ def _has_value(optional: OptionalValue) -> Any:
 
 
 @get_value_op.kernel("CPU")
-def _get_value(optional: OptionalValue) -> tuple[Any, ...]:
+def _get_value(optional: OptionalValue, *, output_types: Any, output_shapes: Any) -> tuple[Any, ...]:
     if optional.components is None:
         text = "The given optional does not have a value."
         raise errors.InvalidArgumentError.of(text)
+    check_components(optional.components, output_types, output_shapes)
     return optional.components
 
 

@@ -55,7 +55,7 @@ class Reading:
         if self.closed:
             raise errors.CancelledError.of("The iterator was closed while it was read.")
         if self.step is not None and self.step.run.stopped:
-            self.step.run.raise_stopped()
+            self.step.run.raise_stopped("reads a dataset")
 
 
 class FunctionCall(FunctionRun):
@@ -79,5 +79,5 @@ class _ReadingStop:
     def __bool__(self) -> bool:
         return self._reading.stopped
 
-    def raise_error(self, run: PartitionRun) -> None:
+    def raise_error(self, run: PartitionRun, doing: str) -> None:
         self._reading.check()

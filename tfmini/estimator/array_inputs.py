@@ -70,7 +70,7 @@ def _arrays(x: Any, what: str) -> dict[Any, Any]:
         return {name: np.asarray(x[name]) for name in sorted(x)}
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{what} must be a dict or array; got {type(x).__name__}")
-    return {_TARGET: x}
+    return {_TARGET: np.asarray(x)}
 
 
 def _labels(y: Any) -> dict[Any, Any]:

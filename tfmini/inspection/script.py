@@ -45,6 +45,9 @@ class _Reached(BaseException):
 class _NoMaster:
     """Replaces the master of a session, which does not run."""
 
+    def drop(self) -> None:
+        """Does nothing: the end of a session that nobody closed is no run."""
+
     def __getattr__(self, name: str) -> Any:
         raise _Reached(get_default_graph())
 

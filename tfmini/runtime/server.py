@@ -123,6 +123,7 @@ class Server:
         targets.register(self._address, self)
         if process.is_real:
             _running.add(self)
+            self.worker.collectives.on_met = self._met
 
     def _watch(self, peer: Any) -> None:
         """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
@@ -257,6 +258,11 @@ class Server:
         if self._endpoint.book is not None:
             self._endpoint.book.withdraw(self._task, self._endpoint.incarnation)
         self._ended.set()
+
+    def _met(self, elastic: bool) -> None:
+        """Tells the launcher that this task is a rank, which is of no use without others."""
+        words = launch_report.MEETS_ELASTIC if elastic else launch_report.MEETS
+        launch_report.send_progress(self._job, self._index, words)
 
     def _part(self, why: str, is_final: bool) -> None:
         """Tells the other ranks of its collectives that it has ended, unless it was told to leave and may come back."""

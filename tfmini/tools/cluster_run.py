@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfmini.cluster import ClusterSpec
+from tfmini.launch_report import MEETS, MEETS_ELASTIC
 from tfmini.tools.control import Control
 from tfmini.tools.engine import Engine, EngineError, TaskCommand, TaskRequest
 from tfmini.tools.output import TaskOutput
@@ -35,6 +36,7 @@ from tfmini.tools.supervision import (
     TaskExited,
     TaskId,
     TaskJoined,
+    TaskMet,
     TimeLimitReached,
 )
 
@@ -333,7 +335,10 @@ class ClusterRun:
 
     def progress(self, task: TaskId, words: str) -> None:
         """See `Events.progress`."""
-        self.display.told(task, words)
+        if words in (MEETS, MEETS_ELASTIC):
+            self._dispatch(TaskMet(task, elastic=words == MEETS_ELASTIC))
+        else:
+            self.display.told(task, words)
 
     def ended(self, task: TaskId, returncode: int) -> None:
         """See `Events.ended`."""

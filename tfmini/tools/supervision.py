@@ -11,6 +11,9 @@
 * A working task that was told to end by somebody else, and has left in good order, has not failed: the others go on.
 * A task that a signal has killed, that is lost with its host, or that was told to end by somebody else is started again
   so many times as `restarts` says. One whose script has failed is not: it would fail again.
+* A rank of a collective is not started again when it could only wait: when another rank has ended with exit code 0, or
+  in an elastic group the leader. The work is done then, and the rank has not failed. One that was started again before,
+  and has not met the others yet, is stopped.
 * `scale` lets workers join and leave a run. One that has joined late does not fail the run; one that leaves may end as
   it likes.
 * A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
@@ -33,6 +36,8 @@ from typing import NamedTuple
 
 SERVICE_JOBS = frozenset({"ps"})
 WORKER_JOB = "worker"
+
+_RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
 
 EXIT_TIMED_OUT = 124
 """The exit code of a run that its time limit ended, as for `timeout(1)`."""
@@ -72,6 +77,14 @@ class TaskJoined:
 
 
 @dataclass(frozen=True)
+class TaskMet:
+    """A task has met others in a collective, so it is a rank. In an elastic group the others can go on without it."""
+
+    task: TaskId
+    elastic: bool
+
+
+@dataclass(frozen=True)
 class SignalReceived:
     """The launcher itself has received a signal to end (Ctrl-C, SIGTERM, a closed terminal or pipe)."""
 
@@ -90,7 +103,7 @@ class GraceExpired:
     """The grace time started by the latest `StartGrace` is over."""
 
 
-Event = TaskExited | TaskJoined | SignalReceived | TimeLimitReached | GraceExpired
+Event = TaskExited | TaskJoined | TaskMet | SignalReceived | TimeLimitReached | GraceExpired
 
 
 # ---------------------------------------------------------------- instructions
@@ -209,6 +222,10 @@ class Supervision:
         self._keep_going = keep_going
         self._restarts = restarts
         self._restarted: collections.Counter[TaskId] = collections.Counter()
+        self._ranks: dict[TaskId, bool] = {}  # whether their group is elastic
+        self._leader = min(self._alive, key=lambda task: (_RANK_JOBS.get(task.job, len(_RANK_JOBS)), task.task))
+        self._finished_ranks: set[TaskId] = set()
+        self._back: set[TaskId] = set()  # ranks that were started again and have not met the others since
         self._late: set[TaskId] = set()  # working tasks that have joined the run
         self._dismissed: set[TaskId] = set()
         self._verdict: _Verdict | None = None
@@ -225,6 +242,10 @@ class Supervision:
                 return self._task_exited(task, returncode)
             case TaskJoined(task, joined):
                 return self._task_joined(task, joined)
+            case TaskMet(task, elastic):
+                self._ranks[task] = elastic
+                self._back.discard(task)
+                return []
             case SignalReceived(signum):
                 return self._signal_received(signum)
             case TimeLimitReached(limit_s):
@@ -257,6 +278,8 @@ class Supervision:
         done: list[Instruction] = []
         if self.phase is Phase.RUNNING:
             done += self._judge(task, returncode)
+            self._back.discard(task)
+            done += self._release_stranded()
         self._joined.discard(task)  # a later worker of this number has not joined
         if not self._alive:
             return [*done, self._finish()]
@@ -277,8 +300,13 @@ class Supervision:
             return [Note(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
         if returncode == EXIT_LEFT and task not in self._serves and spared:
             return [Note(f"{task} was told to end (SIGTERM) and has left; {others}.")]
+        if self._comes_too_late(task, returncode):
+            how = f"{task} ended ({describe_exit(returncode)}) when the ranks that it needs had finished"
+            return [Note(f"{how}: it is not started again, and has not failed the run; {others}.")]
         if returncode != 0:
             return self._task_failed(task, returncode)
+        if task in self._ranks:
+            self._finished_ranks.add(task)
         if task in self._serves and working:
             return [Note(f"{task} has ended (exit code 0); {_names(working)} still running.")]
         if task not in self._serves and task not in self._joined:
@@ -287,11 +315,38 @@ class Supervision:
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:
         lost = returncode < 0 or returncode == EXIT_LEFT
-        allowed = self.phase is Phase.RUNNING and task not in self._dismissed
+        allowed = self.phase is Phase.RUNNING and task not in self._dismissed and not self._could_only_wait(task)
         return lost and allowed and self._restarted[task] < self._restarts
+
+    def _could_only_wait(self, task: TaskId) -> bool:
+        """Whether a rank would wait for others that have finished, if it was started again."""
+        if not self._ranks.get(task, False):
+            return task in self._ranks and bool(self._finished_ranks)
+        others = self._ranks.keys() - {task}
+        return self._leader in self._finished_ranks or others <= self._finished_ranks
+
+    def _release_stranded(self) -> list[Instruction]:
+        """Stops ranks that were started again when the others were about to finish: nobody can tell them."""
+        stranded = tuple(task for task in self._alive if task in self._back and self._could_only_wait(task))
+        if not stranded or self.phase is not Phase.RUNNING:
+            return []
+        self._back.difference_update(stranded)
+        self._dismissed.update(stranded)
+        return [Note(f"the ranks that {_names(stranded)} would wait for have finished."), Dismiss(stranded)]
+
+    def _comes_too_late(self, task: TaskId, returncode: int) -> bool:
+        """Whether a rank has only missed the end: it was killed when it might have been started again, or it was.
+
+        Having come back, the rank of an elastic group finds that its leader has ended, which is an error there.
+        """
+        if returncode == 0 or not self._could_only_wait(task):
+            return False
+        return self._restarts > 0 if returncode < 0 else self._ranks[task] and self._restarted[task] > 0
 
     def _start_again(self, task: TaskId, returncode: int) -> list[Instruction]:
         self._restarted[task] += 1
+        if task in self._ranks:
+            self._back.add(task)
         self._joined.discard(task)
         how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"

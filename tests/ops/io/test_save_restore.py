@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini import protos
+from tfmini.checkpoint import sstable
+from tfmini.checkpoint.slices import Slice, encode_key
 
 raw = tf.raw_ops
 
@@ -98,6 +101,29 @@ def test_a_v1_file_is_written_and_read(tmp_path: Path) -> None:
         file.write(b"?")
     with pytest.raises(tf.errors.DataLossError, match=f"Unable to open table file {path}"):
         restore(path, "b", "", tf.string)
+
+
+def test_a_hostile_v1_file_is_refused(tmp_path: Path) -> None:
+    """Tensors without slices, slices that overlap, and few values for many elements."""
+    path = tmp_path / "v1"
+    for sizes, slices, values in (([4], [], 4), ([4], [2, 2], 2), ([1 << 40], [None], 1), ([-4], [None], 4)):
+        header, record = protos.SavedTensorSlices(), protos.SavedTensorSlices()
+        meta = header.meta.tensor.add(name="w", type=1)
+        for size in sizes:
+            meta.shape.dim.add(size=size)
+        items = {b"": b""}
+        for length in slices:
+            extent = meta.slice.add().extent.add()
+            if length is not None:
+                extent.length = length
+        record.data.name = "w"
+        record.data.data.float_val.extend([1.0] * values)
+        for part in meta.slice:
+            items[encode_key("w", Slice.from_proto(part))] = record.SerializeToString()
+        items[b""] = header.SerializeToString()
+        path.write_bytes(sstable.build(sorted(items.items())))
+        with pytest.raises(tf.errors.DataLossError, match="tensor w: "):
+            tf.train.NewCheckpointReader(str(path)).get_tensor("w")
 
 
 def test_a_pattern_must_match_the_whole_text() -> None:

@@ -84,6 +84,7 @@ OURS = f"""
 {_DENSE.strip()}
 # What a session needs for the recovery of queues and accumulators.
 q = FIFOQueueV2(component_types=[int32]); QueueCloseV2(handle=q); _QueueReopen(handle=q); QueueIsClosedV2(handle=q)
+q = FIFOQueueV2(component_types=[int32]); _QueueBeginRun(handle=q, chief='a'); QueueIsClosedV2(handle=q)
 q = FIFOQueueV2(component_types=[int32]); _QueueEndRun(handle=q, reason='over'); QueueIsClosedV2(handle=q)
 q = FIFOQueueV2(component_types=[int32]); _QueueFailRun(handle=q, worker='a', reason='why'); QueueIsClosedV2(handle=q)
 _AccumulatorLedger(handle=ResourceConditionalAccumulator(dtype=float32, shape=[2]))

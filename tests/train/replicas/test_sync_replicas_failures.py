@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import tfmini as tf
 from tests.train.replicas.test_sync_replicas import servers
+from tfmini.runtime.client import wait_reports
 
 LIMIT_S = 120
 Step = Callable[[Any, int], Any]
@@ -241,6 +243,77 @@ def test_a_second_call_and_a_second_optimizer_are_warned_of(caplog: pytest.LogCa
     second.minimize(3 * weight, step)
     second.minimize(4 * weight, step)
     assert len([record for record in caplog.records if "apply_gradients" in record.getMessage()]) == 1
+
+
+def test_the_chiefs_thread_serves_the_workers_after_another_thread_has_failed() -> None:
+    """The chief's own step may wait for an update: the thread ends with the session, not with the coordinator."""
+    coord = tf.train.Coordinator()
+    with tf.Session() as session:
+        optimizer, train, step = Team(1).build(0)
+        session.run(tf.global_variables_initializer())
+        session.run(optimizer.chief_init_op)
+        optimizer.get_chief_queue_runner().create_threads(session, coord, daemon=True, start=True)
+        session.run(train)
+        coord.request_stop((Boom, Boom("the disk is full"), None))
+        for _ in range(3):
+            session.run(train)
+        assert session.run(step) >= 3
+        with pytest.raises(Boom, match="the disk is full"):
+            coord.join()
+
+
+def test_a_thread_that_loses_a_task_wakes_the_chief_without_a_monitored_session() -> None:
+    with servers(1) as (_, targets), tf.device("/job:worker/task:0"), tf.Graph().as_default():
+        optimizer, train, _ = Team(2).build(0)
+        runner = optimizer.get_chief_queue_runner()
+        with tf.Session(targets[0]) as session, tf.Session(targets[0]) as thread:
+            session.run(tf.global_variables_initializer())
+            session.run(optimizer.chief_init_op)
+            found: list[BaseException] = []
+
+            def wait() -> None:
+                try:
+                    session.run(train)
+                except tf.errors.AbortedError as error:
+                    found.append(error)
+
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            sent = optimizer._accumulators[0][1].num_accumulated()
+            while thread.run(sent) < 1:
+                pass
+            with pytest.raises(tf.errors.UnavailableError), runner._failing(thread):
+                raise tf.errors.UnavailableError(None, None, "a ps is lost")
+            waiting.join(LIMIT_S)
+            assert found
+
+
+def test_who_waits_for_a_token_is_told_the_chief(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, texts = threading.Event(), list[str]()
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(record.getMessage())
+            if "sync_token_q" in texts[-1]:
+                told.set()
+
+    handler = Lines()
+    monkeypatch.setattr(wait_reports, "FIRST_S", 0.05)
+    logging.getLogger("tfmini").addHandler(handler)
+    with servers(1) as (_, targets), tf.device("/job:worker/task:0"), tf.Graph().as_default():
+        optimizer, train, _ = Team(2).build(0)
+        with tf.Session(targets[0]) as session, tf.Session(targets[0]) as other:
+            session.run(tf.global_variables_initializer())
+            session.run(optimizer.chief_init_op)
+            optimizer._state.begin(session)
+            ending = threading.Thread(target=lambda: (told.wait(LIMIT_S), optimizer._state.end_in(other)))
+            ending.start()
+            with pytest.raises(tf.errors.OutOfRangeError, match="its chief, .*, has finished"):
+                session.run(train)
+            ending.join(LIMIT_S)
+    logging.getLogger("tfmini").removeHandler(handler)
+    (text,) = [text for text in texts if "sync_token_q" in text][:1]
+    assert "filled by the chief, " in text and "optimizer.ledger(session)" in text and "queue runners" not in text
 
 
 def test_the_next_run_does_not_know_of_the_failure_of_the_last_one() -> None:

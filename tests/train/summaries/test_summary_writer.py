@@ -154,6 +154,15 @@ def test_failure_to_write_reaches_the_caller_and_blocks_nobody(tmp_path: Path) -
     writer.close()
 
 
+def test_an_event_that_is_none_reaches_the_caller_and_blocks_nobody(tmp_path: Path) -> None:
+    writer = EventFileWriter(str(tmp_path), max_queue=1)
+    writer.add_event("no event")
+    with pytest.raises(AttributeError):
+        writer.flush()
+    with pytest.raises(AttributeError):
+        writer.close()
+
+
 def test_many_threads_share_a_writer(tmp_path: Path) -> None:
     with tf.summary.FileWriter(str(tmp_path), max_queue=2) as writer:
         threads = [

@@ -88,6 +88,9 @@ def _list_diff_shape(node: Operation) -> list[RawShape]:
 
 @_list_diff.kernel("CPU")
 def _list_diff_kernel(x: Any, y: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
+    for name, value in (("x", x), ("y", y)):
+        if np.ndim(value) != 1:
+            refuse(f"{name} should be a 1D vector.")
     kept = np.flatnonzero(~np.isin(x, y))
     return x[kept], kept.astype(out_idx.numpy)
 

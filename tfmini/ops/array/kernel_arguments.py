@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
+from tfmini.dtypes import DType, resource, string, variant
 from tfmini.errors import InvalidArgumentError
 from tfmini.machine_memory import check_room
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 
 def as_ndarray(value: Any) -> np.ndarray[Any, Any]:
@@ -25,6 +27,51 @@ def as_ndarray(value: Any) -> np.ndarray[Any, Any]:
 def refuse(message: str) -> NoReturn:
     """Raises InvalidArgumentError, which fails the step."""
     raise InvalidArgumentError.of(message)
+
+
+def holds(dtype: DType, value: Any) -> bool:
+    """Whether a value, as kernels and feeds have it, is of a type."""
+    is_array = isinstance(value, (np.ndarray, np.generic))
+    if dtype is resource or dtype is variant:  # objects of the runtime, or arrays of them
+        return type(value) is not bytes and (not is_array or value.dtype == object)
+    return bool(value.dtype == dtype.numpy) if is_array else dtype is string and type(value) is bytes
+
+
+def check_components(values: Sequence[Any], types: Sequence[DType], shapes: Sequence[RawShape] | None = None) -> Any:
+    """The values that a handle or a variant stands for, refused unless they are what a node says that it gets.
+
+    Raises:
+      InvalidArgumentError: for another number, type or shape, in TensorFlow's words.
+    """
+    if len(values) != len(types):
+        refuse(f"Number of components does not match: expected {len(types)} types but got {len(values)}.")
+    for i, (value, dtype) in enumerate(zip(values, types)):
+        if not holds(dtype, value):
+            found = getattr(value, "dtype", type(value).__name__)
+            refuse(f"Data type mismatch at component {i}: expected {dtype.name} but got {found}.")
+        if shapes is not None and dtype is not variant and not compatible_raw(shapes[i], np.shape(value)):
+            texts = format_raw(shapes[i]), format_raw(np.shape(value))
+            refuse(f"Incompatible shapes at component {i}: expected {texts[0]} but got {texts[1]}.")
+    return values
+
+
+class ComponentWait:
+    """A `graph.waiting.Wait` whose answer goes through `check_components`."""
+
+    __slots__ = ("_wait", "_types", "_shapes")
+
+    def __init__(self, wait: Any, types: Sequence[DType], shapes: Sequence[RawShape] | None = None) -> None:
+        self._wait, self._types, self._shapes = wait, types, shapes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wait, name)
+
+    def done(self, result: Any) -> bool:
+        try:
+            check_components(result if type(result) in (tuple, list) else (result,), self._types, self._shapes)
+        except InvalidArgumentError as error:
+            return bool(self._wait.fail(error))
+        return bool(self._wait.done(result))
 
 
 def check_axis(axis: int, rank: int, message: str | None = None) -> int:

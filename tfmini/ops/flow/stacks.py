@@ -15,6 +15,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import second_shape
+from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.shapes import RawShape, with_rank
 
 stack_op = op(
@@ -102,12 +103,14 @@ def _push(step: Any, handle: Stack, elem: Any) -> Any:
 
 @pop_op.kernel("CPU")
 @ref_pop_op.kernel("CPU")
-def _pop(step: Any, handle: Stack) -> Any:
+def _pop(step: Any, handle: Stack, *, elem_type: Any) -> Any:
     if handle.closed:
         handle.refuse("has already been closed.")
     if not handle.values:
         handle.refuse("is empty when calling Pop().")
-    return handle.values.pop()
+    found = handle.values.pop()
+    check_components([found], [elem_type])
+    return found
 
 
 @close_op.kernel("CPU")

@@ -15,7 +15,7 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.flow.tensor_array_state import TensorArrayState
-from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
 tensor_array_op: OpHandle[Any] = op(
     """TensorArrayV3(size: int32) -> handle: resource, flow: float
@@ -268,6 +268,11 @@ def _concat(
                 f" {format_raw(values[0].shape[1:])} but index {i} has (excepting dimension 0) shape:"
                 f" {format_raw(shape[1:])}"
             )
+    if not compatible_raw(element_shape_except0, values[0].shape[1:]):
+        _refuse(
+            f"TensorArray was passed element_shape_except0 {format_raw(element_shape_except0)} which does not match the"
+            f" shape of its elements: {format_raw(values[0].shape[1:])}"
+        )
     return np.concatenate(values), np.array([len(value) for value in values], np.int64)
 
 

@@ -99,16 +99,19 @@ class V1Reader(BundleReader):
             records = dict(sstable.read(content))
             header: Any = protos.SavedTensorSlices.FromString(records.pop(b"", b""))
             self._records.update((key, (path, record)) for key, record in records.items())
-            for meta in header.meta.tensor:
+        for meta in header.meta.tensor:
+            with errors.reading(f"Unable to open table file {path}: tensor {meta.name}", remedy=_REMEDY):
                 self._add_tensor(meta)
 
     def _add_tensor(self, meta: Any) -> None:
         before = self._entries.get(meta.name)
         parts = tuple(Slice.from_proto(part) for part in meta.slice)
+        if not parts:
+            raise ValueError("it has no slices")
         shape = [dim.size for dim in meta.shape.dim]
         found = checked_entry(meta.type, shape, 0, 0, 0, 0, (before.slices if before else ()) + parts)
         if before is not None and (before.dtype, before.shape) != (found.dtype, found.shape):
-            raise ValueError(f"tensor {meta.name} has another type or shape in another file")
+            raise ValueError("it has another type or shape in another file")
         self._entries[meta.name] = found
 
     def names(self) -> list[str]:

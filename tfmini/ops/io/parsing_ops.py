@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ def _text(value: Any) -> bytes:
 
 def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]) -> list[Dense]:
     specs = []
-    for i, (key, dtype, shape, default) in enumerate(zip(keys, types, shapes, defaults)):
+    for i, (key, dtype, shape, default) in enumerate(_together(keys, types, shapes, defaults)):
         spec = Dense(key.decode(), dtype, shape, default)
         if spec.is_variable and np.size(default) != 1:
             raise errors.InvalidArgumentError.of(
@@ -172,8 +173,16 @@ def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], 
     return specs
 
 
+def _together(*lists: Any) -> Iterator[tuple[Any, ...]]:
+    """What `zip` yields, of lists that must be equally long."""
+    if len({len(each) for each in lists}) > 1:
+        counts = [len(each) for each in lists]
+        raise errors.InvalidArgumentError.of(f"The keys, types, shapes and defaults differ in number: {counts}")
+    return zip(*lists)
+
+
 def _sparse_specs(keys: list[bytes], types: list[DType]) -> list[Sparse]:
-    return [Sparse(key.decode(), dtype) for key, dtype in zip(keys, types)]
+    return [Sparse(key.decode(), dtype) for key, dtype in _together(keys, types)]
 
 
 def _flat(sparse: list[tuple[Any, Any, Any]]) -> list[Any]:
@@ -266,7 +275,7 @@ def _parse_single_sequence(
     types, shapes = attrs["feature_list_dense_types"], attrs["feature_list_dense_shapes"]
     dense = [
         parsed.dense(Dense(_text(key).decode(), dtype, shape, ()))[0]
-        for key, dtype, shape in zip(feature_list_dense_keys, types, shapes)
+        for key, dtype, shape in _together(feature_list_dense_keys, types, shapes)
     ]
     first = [parsed.context_dense(spec)[0] for spec in context_dense]
     return (*_flat(context_sparse), *first, *_flat(sparse), *dense)
@@ -291,7 +300,7 @@ def _parse_sequences(
     ]
     types, shapes = attrs["feature_list_dense_types"], attrs["feature_list_dense_shapes"]
     dense, lengths = [], []
-    for key, dtype, shape in zip(attrs["feature_list_dense_keys"], types, shapes):
+    for key, dtype, shape in _together(attrs["feature_list_dense_keys"], types, shapes):
         rows = parsed.dense(Dense(key.decode(), dtype, shape, ()))
         padded = Dense(key.decode(), dtype, (None, *(shape or ())), ())
         dense.append(stack_rows(rows, padded))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -30,18 +32,31 @@ complex_op = op(
 
 for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):
     _handle.shape(same_shape)
-    _handle.kernel("CPU")(lambda x, function=_function: function(x))
+    _handle.kernel_factory("CPU")(lambda node, function=_function: _part_of(node, function))
 angle_op.shape(same_shape)
 complex_op.shape(broadcast_shape)
 
 
-@angle_op.kernel("CPU")
-def _angle_kernel(x: Any) -> Any:
-    return np.arctan2(x.imag, x.real)
+def _check_pair(node: Any, complex_attr: str, real_attr: str) -> None:
+    """Refuses a complex type and a type of its parts that do not belong together."""
+    whole, part = node.attrs[complex_attr], node.attrs[real_attr]
+    if whole.real_dtype is not part:
+        raise InvalidArgumentError.of(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
+
+
+def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    _check_pair(node, "T", "Tout")
+    return function
+
+
+@angle_op.kernel_factory("CPU")
+def _angle_factory(node: Any) -> Any:
+    return _part_of(node, lambda x: np.arctan2(x.imag, x.real))
 
 
 @complex_op.kernel_factory("CPU")
 def _complex_factory(node: Any) -> Any:
+    _check_pair(node, "Tout", "T")
     dtype = node.attrs["Tout"].numpy
 
     def kernel(real: Any, imag: Any) -> Any:

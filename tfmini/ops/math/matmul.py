@@ -52,7 +52,14 @@ def _matmul_shape(node: Operation) -> list[RawShape]:
     return [(a[0], b[1])]
 
 
+def _check_matrices(a: Any, b: Any) -> None:
+    for i, value in enumerate((a, b)):
+        if value.ndim != 2:
+            raise InvalidArgumentError.of(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
+
+
 def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
+    _check_matrices(a, b)
     try:
         return dot(a, b, new)
     except ValueError:
@@ -78,6 +85,7 @@ def _float32_factory(node: Any) -> Callable[..., Any]:
     transpose_a, transpose_b = node.attrs["transpose_a"], node.attrs["transpose_b"]
 
     def multiply(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
+        _check_matrices(a, b)
         try:
             return product(a, b, transpose_a, transpose_b, new)
         except ValueError:

@@ -194,6 +194,9 @@ _attach(fixed_op, _fixed)
 
 @all_op.kernel("CPU")
 def _all_kernel(true_classes: Any, *, num_sampled: int) -> tuple[Any, ...]:
+    if true_classes.ndim != 2:
+        refuse("true_classes must be a matrix")
+    check_room((num_sampled,), 16)
     ones = np.ones(num_sampled, np.float32)
     return np.arange(num_sampled, dtype=np.int64), np.ones(true_classes.shape, np.float32), ones
 

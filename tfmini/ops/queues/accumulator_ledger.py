@@ -29,6 +29,7 @@ class AccumulatorLedger:
 
     def __init__(self) -> None:
         self._entries: deque[_Entry] = deque()
+        self._latest: list[_Entry] = []  # those of the latest mean
         self.forgotten = Counter[str]()
 
     def note(self, step: int, who: str, fresh: bool) -> None:
@@ -39,10 +40,17 @@ class AccumulatorLedger:
     def taken(self, step: int) -> None:
         """Records that the mean of all accepted gradients was taken at ``step``."""
         self._entry(step)
+        self._latest = []
         for entry in reversed(self._entries):
             if entry.taken:
                 break
             entry.taken = True
+            self._latest.append(entry)
+
+    def reopen(self) -> None:
+        """Takes the latest `taken` back."""
+        for entry in self._latest:
+            entry.taken = False
 
     def waiting(self) -> set[str]:
         """Those whose accepted gradients no mean has taken yet."""

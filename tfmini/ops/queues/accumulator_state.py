@@ -28,16 +28,17 @@ _log = logging.getLogger("tfmini.ops")
 class TakeGradient(Attempt):
     """Waits for enough gradients and takes their reduction.
 
-    A reduction whose step ends before the answer is lost, as in TensorFlow: the gradients of the next step may be here.
+    A reduction whose step ends before the answer goes back, unless gradients of the next step are here by then.
     """
 
-    __slots__ = ("state", "required")
+    __slots__ = ("state", "required", "taken")
     kind = "gradient"
 
     def __init__(self, wait: Wait, state: AccumulatorState, required: int) -> None:
         super().__init__(wait)
         self.state = state
         self.required = required
+        self.taken: tuple[int, int, Any] | None = None  # of what was taken: the step, the number, the gradients
 
     def cause(self) -> str:
         state = self.state
@@ -46,8 +47,15 @@ class TakeGradient(Attempt):
     def advance(self) -> int:
         if self.state.count < self.required:
             return STUCK
-        self.result = self.state.take()
+        state = self.state
+        before = state.step, state.count, state.gradients()
+        self.result, self.taken = state.take(), before
         return OVER
+
+    def give_back(self) -> None:
+        taken, self.taken = self.taken, None
+        if taken is not None:
+            self.state.restore(*taken, self.result)
 
 
 class AccumulatorState(WaitingState):
@@ -140,6 +148,14 @@ class AccumulatorState(WaitingState):
         self.taken += 1
         return result
 
+    def restore(self, step: int, count: int, gradients: Any, result: Any) -> None:
+        """Takes a reduction back which nobody has got; called under the lock. See `gradients` and `take`."""
+        if self.step == step + 1 and not self.count:
+            self._put_back(gradients, result, count)
+            self.step, self.count = step, count
+            self.taken -= 1
+            self.ledger.reopen()
+
     def statistics(self) -> dict[str, Any]:
         """The counters, for reports."""
         with self.lock:
@@ -169,6 +185,13 @@ class AccumulatorState(WaitingState):
 
     def _drop(self) -> None:
         """Forgets the gradients."""
+        raise NotImplementedError
+
+    def gradients(self) -> Any:
+        """What it has gathered, as far as the reduction does not tell it."""
+
+    def _put_back(self, gradients: Any, result: Any, count: int) -> None:
+        """The inverse of `_reduced` and `_drop`."""
         raise NotImplementedError
 
 
@@ -209,6 +232,11 @@ class DenseAccumulatorState(AccumulatorState):
 
     def _drop(self) -> None:
         self._sum = None
+
+    def _put_back(self, gradients: Any, result: Any, count: int) -> None:
+        if self.reduction != "SUM" and count > 1:
+            result = np.multiply(result, self.dtype.numpy.type(count))
+        self._sum, self._is_own = result, False
 
 
 class SparseAccumulatorState(AccumulatorState):
@@ -290,6 +318,12 @@ class SparseAccumulatorState(AccumulatorState):
 
     def _drop(self) -> None:
         self._indices = self._values = self._counts = None
+
+    def gradients(self) -> Any:
+        return self._indices, self._values, self._counts
+
+    def _put_back(self, gradients: Any, result: Any, count: int) -> None:
+        self._indices, self._values, self._counts = gradients
 
 
 def _merge(a: Any, b: Any) -> tuple[Any, Any, Any]:

@@ -21,7 +21,7 @@ class _QueueAttempt(Attempt):
 
     def _cause(self, what: str) -> str:
         queue = self.queue
-        return f'{what} {queue.kind} "{queue.name}" ({queue.size()} of {queue.capacity} elements)'
+        return f'{what} {queue.kind} "{queue.name}" ({queue.size()} of {queue.capacity} elements{queue.filled_by})'
 
 
 class Enqueue(_QueueAttempt):

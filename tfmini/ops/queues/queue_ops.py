@@ -85,6 +85,8 @@ is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool", shape=
 queue_reopen: OpHandle[Operation] = op("_QueueReopen(handle: resource)", stateful=True, shape=[])
 # Empties it as well, for a model with other values.
 queue_renew: OpHandle[Operation] = op("_QueueRenew(handle: resource)", stateful=True, shape=[])
+# Names who fills it: see `QueueState.begin_run`.
+queue_begin_run: OpHandle[Operation] = op("_QueueBeginRun(handle: resource)\nchief: string", stateful=True, shape=[])
 # Close it, and say why: see `QueueState.end_run` and `QueueState.fail_run`.
 queue_end_run: OpHandle[Operation] = op("_QueueEndRun(handle: resource)\nreason: string", stateful=True, shape=[])
 queue_fail_run: OpHandle[Operation] = op(
@@ -94,8 +96,8 @@ queue_fail_run: OpHandle[Operation] = op(
 _NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
 _OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
 _WITHOUT_OUTPUT = (
-    enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen, queue_renew, queue_end_run,
-    queue_fail_run,
+    enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen, queue_renew,
+    queue_begin_run, queue_end_run, queue_fail_run,
 )  # fmt: skip
 _SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
 _BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
@@ -308,6 +310,12 @@ def _is_closed(queue: QueueState) -> Any:
 @queue_renew.kernel("CPU")
 def _renew(queue: QueueState) -> tuple[()]:
     queue.renew()
+    return ()
+
+
+@queue_begin_run.kernel("CPU")
+def _begin_run(queue: QueueState, *, chief: bytes) -> tuple[()]:
+    queue.begin_run(chief.decode(errors="replace"))
     return ()
 
 

@@ -41,6 +41,7 @@ class QueueState(WaitingState):
       shapes: per component; empty when they are not specified.
       is_fresh: no batch of elements was enqueued since it was made or renewed.
       users: the sessions that may take elements.
+      filled_by: a text for the causes of waits.
     """
 
     kind = "FIFOQueue"
@@ -58,7 +59,7 @@ class QueueState(WaitingState):
         self.users = Users()
         self._elements: Any = deque()
         # Of a run whose tokens these are: why it has ended, why it has failed, and worker -> why it has failed.
-        self._end, self._failure = "", ""
+        self._end, self._failure, self.filled_by = "", "", ""
         self._failed: dict[str, str] = {}
 
     # ---- what the ops do --------------------------------------------------------------------
@@ -113,6 +114,10 @@ class QueueState(WaitingState):
             self.is_fresh = True
         self.is_closed, self._end, self._failure = False, "", ""
         self._failed.clear()
+
+    def begin_run(self, chief: str) -> None:
+        """The chief of a run, whose tokens these are, has begun to make updates."""
+        self.filled_by = f"; filled by the chief, {chief}"
 
     def end_run(self, reason: str) -> None:
         """Closes the queue of a run's tokens: whoever waits for one, or comes later, gets OutOfRangeError.

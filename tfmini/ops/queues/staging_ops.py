@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, int64
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, ShapeRule, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import ComponentWait
 from tfmini.ops.queues.staging_state import MapStageState, StageState
 
 _ATTRS = """capacity: int >= 0 = 0
@@ -141,6 +142,11 @@ def _indices(indices: Any) -> list[int]:
     return [int(i) for i in np.ravel(indices)]
 
 
+def _typed(wait: Wait, node: Any) -> Any:
+    """A wait that refuses other values than those that the node says it gets."""
+    return ComponentWait(wait, node.attrs["dtypes"])
+
+
 @map_ops.put.async_kernel("CPU")
 @ordered_map_ops.put.async_kernel("CPU")
 def _map_put(wait: Wait, key: Any, indices: Any, values: list[Any], *, resources: Any, node: Any) -> None:
@@ -150,19 +156,19 @@ def _map_put(wait: Wait, key: Any, indices: Any, values: list[Any], *, resources
 @map_ops.peek.async_kernel("CPU")
 @ordered_map_ops.peek.async_kernel("CPU")
 def _map_peek(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
-    _map_area(resources, node).get(wait, _key(key), _indices(indices), remove=False)
+    _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=False)
 
 
 @map_ops.pop.async_kernel("CPU")
 @ordered_map_ops.pop.async_kernel("CPU")
 def _map_pop(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
-    _map_area(resources, node).get(wait, _key(key), _indices(indices), remove=True)
+    _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=True)
 
 
 @map_ops.pop_any.async_kernel("CPU")
 @ordered_map_ops.pop_any.async_kernel("CPU")
 def _map_pop_any(wait: Wait, indices: Any, *, resources: Any, node: Any) -> None:
-    _map_area(resources, node).get_any(wait, _indices(indices))
+    _map_area(resources, node).get_any(ComponentWait(wait, [int64, *node.attrs["dtypes"]]), _indices(indices))
 
 
 @map_ops.size.kernel("CPU")

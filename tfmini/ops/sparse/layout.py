@@ -373,6 +373,9 @@ def _fill_rows_grad_shape(node: Operation) -> list[RawShape]:
 
 @fill_rows_grad_op.kernel("CPU")
 def _fill_rows_grad_kernel(places: Any, grad: Any) -> tuple[Any, Any]:
+    if np.ndim(places) != 1 or np.ndim(grad) != 1:
+        shapes = f"{list(np.shape(places))} and {list(np.shape(grad))}"
+        refuse(f"reverse_index_map and grad_values must be vectors, saw: {shapes}")
     if places.size and (places.min() < 0 or places.max() >= grad.shape[0]):
         refuse(f"Elements in reverse index must be in [0, {grad.shape[0]})")
     rest = np.ones(grad.shape[0], np.bool_)

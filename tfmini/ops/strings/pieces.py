@@ -137,6 +137,8 @@ def _fingerprint_shape(node: Operation) -> list[RawShape]:
 @fingerprint_op.kernel("CPU")
 def _fingerprint_kernel(data: Any, method: Any) -> Any:
     name: Any = as_ndarray(method)[()]
+    if np.ndim(method):
+        raise refuse(f"`method` should be a scalar string: {list(np.shape(method))}")
     if name != b"farmhash64":
         raise refuse(f"Unsupported data fingerprinting method: {name.decode(errors='replace')}")
     if not np.ndim(data):

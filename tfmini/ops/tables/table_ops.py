@@ -263,7 +263,8 @@ def _size(table: TableState) -> Any:
 
 @export.kernel("CPU")
 @export_v1.kernel("CPU")
-def _export(table: TableState) -> tuple[Any, Any]:
+def _export(table: TableState, *, Tkeys: DType, Tvalues: DType) -> tuple[Any, Any]:
+    _check_types(table, Tkeys, Tvalues)
     return table.export()
 
 

@@ -222,6 +222,8 @@ def count_up_to(state: VariableState, *, limit: int) -> Any:
 
 
 def _count(buffer: Any, limit: int) -> Any:
+    if np.ndim(buffer):
+        raise InvalidArgumentError.of(f"input is not a scalar: {list(buffer.shape)}")
     before = buffer[()]
     if before >= limit:
         raise OutOfRangeError.of(f"Reached limit of {limit}")

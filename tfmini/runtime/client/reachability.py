@@ -32,6 +32,12 @@ class Reachability(NamedTuple):
         return f"{self.task} at {self.address}"
 
 
+def task_of(target: str) -> str:
+    """The full name of a target's task; "" for a target in another process."""
+    master = _master_of(target)
+    return "" if master is None else str(master.task)
+
+
 def chief_of(target: str) -> str | None:
     """The full name of the chief of a target's cluster; None without a cluster, or when the target is the chief."""
     master = _master_of(target)

@@ -22,6 +22,15 @@ _ELEMENT = re.compile(r"elements? of \w*Queue ")
 # What one task says (`PartitionRun.describe_wait`), with its causes.
 _PART = re.compile(r"step \d+ on \S+ waits for (.*) for [\d.]+ s$")
 
+# The queue of `SyncReplicasOptimizer`, which no queue runner of the user fills.
+_TOKEN = 'an element of FIFOQueue "sync_token_q"'
+_TOKEN_HINT = (
+    "The chief of the synchronous run fills this queue when each variable has the gradients of replicas_to_aggregate"
+    " workers. Either a worker has not sent its own: optimizer.ledger(session) names those who have. Or the chief (by"
+    " convention /job:chief/task:0 or /job:worker/task:0) has not begun, or was lost: its make_session_run_hook(True),"
+    " or get_chief_queue_runner(), makes the updates. `tfmini status` says who waits for whom"
+)
+
 Describe = Callable[[Told], None]
 """Calls back, now or later, with a text about the waits; "" when nothing is known."""
 
@@ -47,7 +56,9 @@ def report_interrupt(describe: Describe, reactor: Any) -> None:
 
 
 def with_hint(text: str) -> str:
-    """The text, followed by a question about queue runners if the step waits for elements of a queue."""
+    """The text, followed by who fills the queue if the step waits for elements of one."""
+    if _TOKEN in text:
+        return f"{text}. {_TOKEN_HINT}"
     if _ELEMENT.search(text):
         return f"{text}. Were the queue runners started (tf.train.start_queue_runners)?"
     return text

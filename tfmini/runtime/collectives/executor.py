@@ -51,6 +51,7 @@ class CollectiveExecutor:
         self.ended_tasks = EndedTasks()
         self._met: set[str] = set()  # the tasks of all groups so far
         self._peers: Callable[[], Iterable[Any]] = tuple
+        self.on_met: Callable[[bool], None] = lambda elastic: None  # called once it has met others in a group
         self._over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
         self._early = EarlyMessages(task, self.lock, lambda epoch, error: self._remember(epoch, None, error))
@@ -148,8 +149,11 @@ class CollectiveExecutor:
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
         with self.lock:
             member.enter(group.epoch, list(group.members), group.steps)
+            was_alone = self._met <= {self.task}
             self._met.update(member.tasks)
             left = member.over
+        if was_alone and not self._met <= {self.task}:
+            self.on_met(bool(member.least))
         if left:  # its step ended before the answer came; the other members wait, and only this task can tell them
             text = f"{member.device} has left collective group {member.group_key}: its step has ended."
             self._remember(group.epoch, member, error := errors.AbortedError.of(text, derived=True))

@@ -401,7 +401,7 @@ class _LoopWriter:
             writer.emit(f"x{i} = DEAD")
         writer.emit("while True:")
         writer.indent += 1
-        writer.emit("if run.stopped: run.raise_stopped()")
+        writer.emit('if run.stopped: run.raise_stopped("runs a while loop")')
         (self._write_careful if inside.careful else self._write_plain)()
         return writer.function(", ".join(["step", *(f"p{i}" for i in range(len(enters)))]))
 

@@ -239,13 +239,6 @@ class DataflowRun(WaitingRun, Activation):
                 return
         self._finish(Aborted(error))
 
-    def end_stopped(self) -> None:
-        """Ends the run for the reason for which it must end."""
-        try:
-            self.raise_stopped()
-        except errors.OpError as error:
-            self.abort(error)
-
     def over(self) -> None:
         try:
             values = self.fetched()
@@ -418,7 +411,7 @@ class _LoopRun:
         """Begins the next iteration if it is wanted and not too many are under way."""
         run = self.outer.run
         if run.stopped:  # it may never come to a wait that would find this out
-            run.end_stopped()
+            run.end_stopped("runs a while loop")
             return
         with run.lock:
             if self.begun >= self.wanted or len(self.iterations) >= self.loop.window:

@@ -47,7 +47,7 @@ class Stop(Protocol):
     """The reason why a run must end; a deadline is true only once it has passed."""
 
     def __bool__(self) -> bool: ...
-    def raise_error(self, run: PartitionRun) -> None: ...
+    def raise_error(self, run: PartitionRun, doing: str) -> None: ...
 
 
 class Aborted:
@@ -61,7 +61,7 @@ class Aborted:
     def __bool__(self) -> bool:
         return True
 
-    def raise_error(self, run: PartitionRun) -> None:
+    def raise_error(self, run: PartitionRun, doing: str) -> None:
         raise self.error
 
 
@@ -82,9 +82,9 @@ class Deadline:
     def __bool__(self) -> bool:
         return self._now() > self.end
 
-    def raise_error(self, run: PartitionRun) -> None:
+    def raise_error(self, run: PartitionRun, doing: str) -> None:
         awaited = run.awaited()
-        wait = f"waits for {awaited}" if awaited else "runs a while loop"
+        wait = f"waits for {awaited}" if awaited else doing
         raise deadline_exceeded(run.step_id, self._timeout_s, f"{run.owner.task} {wait}.")
 
 
@@ -159,7 +159,7 @@ class PartitionRun:
           OpError: the failure of the run.
         """
         if self.stopped:  # aborted before it began
-            self.raise_stopped()
+            self.raise_stopped("has not begun")
         try:
             with errstate(all="ignore"):
                 self.run_segments()
@@ -191,6 +191,11 @@ class PartitionRun:
     def awaited(self) -> str:
         """The events that the run waits for, for people; "" while it computes."""
         return ""
+
+    @property
+    def waits_here(self) -> bool:
+        """Whether a node of its own waits for its answer."""
+        return False
 
     def is_stuck_in(self, ops: Set[str]) -> bool:
         """Whether it does nothing before a node of these op types answers, as far as can be told from outside."""
@@ -247,7 +252,7 @@ class PartitionRun:
 
     # ---- for generated code and kernels -----------------------------------------------------
 
-    def raise_stopped(self) -> None:
-        """Raises the reason why the run must end."""
+    def raise_stopped(self, doing: str = "computes") -> None:
+        """Raises the reason why the run must end. ``doing``: what it does where it does not wait."""
         if self.stopped is not False:
-            self.stopped.raise_error(self)
+            self.stopped.raise_error(self, doing)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tfmini.devices import task_of_device
-from tfmini.dtypes import DType, resource, string, variant
+from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.graph.registry import INTO_FROM
+from tfmini.ops.array.kernel_arguments import holds
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
@@ -97,7 +98,7 @@ class RegisteredGraph:
             raise InvalidArgumentError.of(f"The step has {len(slots)} feeds, but {len(values)} values came")
         for slot, value in zip(slots, values):
             wanted = self.feed_types.get(slot)
-            if wanted is not None and not _is_of_type(value, wanted):
+            if wanted is not None and not holds(wanted, value):
                 found = getattr(value, "dtype", type(value).__name__)
                 raise InvalidArgumentError.of(f"A value of type {found} was fed where {wanted.name} is expected")
 
@@ -118,10 +119,3 @@ class RegisteredGraph:
         for group, found in names.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
             self.labels[group] = f"{shown} from {self.senders[group]}"
-
-
-def _is_of_type(value: Any, wanted: DType) -> bool:
-    found = getattr(value, "dtype", None)
-    if found is None:  # a string, or what a handle or a variant stands for
-        return type(value) is bytes if wanted is string else wanted in (resource, variant)
-    return bool(found == wanted.numpy) and wanted not in (resource, variant)

@@ -10,7 +10,7 @@ from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.kernel_errors import kernel_error, node_error
 from tfmini.runtime.compiler.levels import Level
-from tfmini.runtime.executor.partition_run import Aborted, Owner, PartitionRun, Path
+from tfmini.runtime.executor.partition_run import Owner, PartitionRun, Path
 
 if TYPE_CHECKING:
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -58,6 +58,10 @@ class WaitingRun(PartitionRun):
             groups = sorted(self.missing_groups())
             return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)])
 
+    @property
+    def waits_here(self) -> bool:
+        return bool(self.waits)
+
     def is_computing(self) -> bool:
         """Whether a segment runs or is about to. The caller holds the lock."""
         return True
@@ -71,6 +75,13 @@ class WaitingRun(PartitionRun):
     def describe_wait(self) -> str:
         awaited, seconds = self.awaited(), self.owner.now() - self.started_at
         return awaited and f"step {self.step_id} on {self.owner.task} waits for {awaited} for {seconds:.1f} s"
+
+    def end_stopped(self, doing: str = "computes") -> None:
+        """Ends the run for the reason for which it must end; see `raise_stopped`."""
+        try:
+            self.raise_stopped(doing)
+        except errors.OpError as error:
+            self.abort(error)
 
     def release(self) -> None:
         with self.lock:
@@ -162,7 +173,9 @@ class NodeWait:
 
     def done(self, result: Any = None) -> bool:
         run = self._run
-        is_over = isinstance(run.stopped, Aborted)  # and about to cancel this wait
+        is_over = bool(run.stopped)
+        if is_over:  # aborted, or its time is up: an element that came now would be lost with the step
+            run.end_stopped()
         if not self.forget() or is_over:
             return False
         slots = self.step.level.arrivals[self._key][0]
@@ -182,13 +195,15 @@ class NodeWait:
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
         run = self._run
         with run.lock:
-            if run.stopped or not self._open:
-                return False
-            self.cause = f"{cause} (node {run.program.waits[self._key].name})"
-            self._cancel = cancel
-            self.since = run.owner.now()
-            run.waits[self] = None
-            return True
+            if self._open and not run.stopped:
+                self.cause = f"{cause} (node {run.program.waits[self._key].name})"
+                self._cancel = cancel
+                self.since = run.owner.now()
+                run.waits[self] = None
+                return True
+        if run.stopped:  # by a deadline, perhaps, that has let the run go on as long as it waited for nothing
+            run.end_stopped()
+        return False
 
     def forget(self) -> bool:
         """Ends the wait; False when it has ended already."""

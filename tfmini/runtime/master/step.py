@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.graph.traits import ops_with
 from tfmini.rpc.messages import AbortStep, LostTensors, RunGraph
 from tfmini.runtime.executor.partition_run import deadline_exceeded
 from tfmini.runtime.master.plan import Part, Plan
@@ -17,6 +18,9 @@ from tfmini.runtime.trace.record import StepLog, clock
 
 if TYPE_CHECKING:
     from tfmini.runtime.master.master_session import MasterSession
+
+_ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing may compute on
+_WAITS, _COLLECTIVES = ops_with("waits"), ops_with("collective")
 
 OnDone = Callable[[errors.OpError | None, list[Any], GatheredTrace | None], None]
 """Called once: with the error, or with the fetched values, and with the trace of a traced step."""
@@ -47,6 +51,8 @@ class Step:
         self._state = StepState(plan)
         self._lock = threading.Lock()
         self._timer: Any = None
+        self._told: list[str] = []  # what other tasks have said of parts that were told to end
+        self._late: errors.OpError | None = None  # the error of a step whose time is up and that may come to its end
         self.started_at = session.master.worker.now()
 
     def start(self, values: Sequence[Any]) -> None:
@@ -79,10 +85,41 @@ class Step:
         self._event(StepState.cancel, error)
 
     def expire(self) -> None:
-        """Ends the step because its time is up."""
+        """Ends the step because its time is up.
+
+        What it has taken from a queue by now would be lost with it. So if it waits for nothing any more, or only for
+        what another task has sent, it may come to its end, which is the same as if it had been a little faster.
+        """
         assert self._timeout_s is not None
-        waits = pending_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs)
-        self.cancel(deadline_exceeded(self.step_id, self._timeout_s, waits))
+        parts = self.waiting_parts()
+        waits = pending_parts(self.step_id, parts, self.session.master.worker.runs)
+        error = deadline_exceeded(self.step_id, self._timeout_s, waits)
+        if self._late is not None or not self._may_end(parts):
+            self.cancel(self._late or error)
+            return
+        self._late = error
+        reactor = self.session.master.reactor
+        if reactor is not None:
+            self._timer = reactor.call_later(_ENDING_S, self.expire)
+        for part in parts:
+            if part.graph is None:  # it answers that it has ended, or ends now
+                part.peer.send(AbortStep(self.step_id, f"The step failed elsewhere: {error.message}"))
+
+    def _told_deadline(self) -> errors.OpError | None:
+        """The error of a deadline with what other tasks have said, if they have."""
+        waits = [text for text in self._told if " waits for " in text]
+        if not waits or self._timeout_s is None:
+            return None
+        return deadline_exceeded(self.step_id, self._timeout_s, " ".join(waits))
+
+    def _may_end(self, parts: Sequence[Part]) -> bool:
+        """Whether a step whose time is up may have taken elements and wait for no others."""
+        ops = {node.op for part in self.plan.parts for node in part.nodes}
+        if ops.isdisjoint(_WAITS - _COLLECTIVES):
+            return False
+        run = self.session.master.worker.runs.get(self.step_id)
+        is_remote = any(part.graph is None for part in parts)
+        return run is None or not (run.waits_here if is_remote else run.awaited())
 
     def waiting_parts(self) -> list[Part]:
         """The parts that have not answered."""
@@ -146,6 +183,8 @@ class Step:
         if error is None:
             self._event(StepState.part_done, index, values)
             return
+        if part.graph is None and error.derived:
+            self._told.append(error.message)
         # In a step of several tasks the text names the task; a local step has only one.
         is_local = part.graph is not None and len(self.plan.parts) == 1
         self._event(StepState.part_failed, index, error if is_local else _from_task(error, part.task))
@@ -161,8 +200,11 @@ class Step:
             else:
                 if self._timer is not None:
                     self._timer.cancel()
-                self.session.remove_step(self, instruction.error is not None)
-                self._finish(instruction.error, instruction.values)
+                error = instruction.error
+                if error is not None and error.derived and self._late is not None:
+                    error = self._told_deadline() or self._late
+                self.session.remove_step(self, error is not None)
+                self._finish(error, instruction.values)
 
     def _finish(self, error: errors.OpError | None, values: list[Any]) -> None:
         self._on_done(error, values, None)

@@ -174,7 +174,11 @@ class _WorkerService:
 
     def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
         self._check_step(request.step_id, peer)
-        self.worker.abort_step(request.step_id, errors.CancelledError.of(request.message, derived=True))
+        run = self.worker.runs.get(request.step_id)
+        awaited = run.awaited() if run is not None else ""
+        # The master may tell it: at a deadline it asks nobody else.
+        text = f"{run.graph.task} waits for {awaited}." if run is not None and awaited else request.message
+        self.worker.abort_step(request.step_id, errors.CancelledError.of(text, derived=True))
 
     def lost_tensors(self, peer: Any, request: m.LostTensors, respond: Any) -> None:
         steps = request.step_ids

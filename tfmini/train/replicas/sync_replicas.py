@@ -325,7 +325,7 @@ def _warn_of_second_call(graph: Graph) -> None:
 
 
 class _Unjoined:
-    """A view of a coordinator that stops threads and takes their errors, but does not join them."""
+    """A view of a coordinator that takes the error of the chief's thread, and neither joins nor stops the thread."""
 
     def __init__(self, coord: Any) -> None:
         self._coord = coord
@@ -336,14 +336,23 @@ class _Unjoined:
     def register_thread(self, thread: Any) -> None:
         """Does nothing: the chief's thread waits for gradients until its session is closed, after the join."""
 
+    def should_stop(self) -> bool:
+        """False: the workers, also the chief's own step, wait for updates until the end of the run or the session."""
+        return False
+
 
 class _ChiefQueueRunner(QueueRunner):
     """The thread that makes the updates. Its queue is one that nobody waits for; all wait for tokens."""
 
     numbers: ChangingNumbers | None = None
     state: SyncState
+    _is_monitored = False  # by a session that ends its step when a thread loses a task
 
     def _enqueuing(self, sess: Any, enqueue_op: Any) -> Any:
+        try:
+            self.state.begin(sess)
+        except (errors.OpError, RuntimeError) as error:  # the first update meets the cause
+            _log.debug("The workers do not know the chief's name: %s", error)
         with self._failing(sess):
             made = sess.make_callable(enqueue_op) if self.numbers is None else self.numbers.updates(sess, enqueue_op)
 
@@ -359,6 +368,9 @@ class _ChiefQueueRunner(QueueRunner):
         try:
             yield
         except PREEMPTION_ERRORS:  # the chief, or the next one, makes a new session and goes on
+            if not self._is_monitored and not sess._closed and sess.sess_str:
+                with contextlib.suppress(errors.OpError, RuntimeError):  # the waits for a lost task have ended
+                    self.state.wake(sess)
             raise
         except Exception as error:
             if sess._closed:  # by the chief's end; whoever waits for the thread's session knows why
@@ -372,6 +384,7 @@ class _ChiefQueueRunner(QueueRunner):
             raise error if isinstance(error, errors.CancelledError) else failure from error
 
     def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
+        self._is_monitored = coord is not None and coord._on_error is not None
         return super().create_threads(sess, _Unjoined(coord) if coord else None, daemon, start)  # type: ignore[arg-type]
 
 

@@ -79,6 +79,20 @@ class SyncState:
         self.has_come_back(_target(session), config)
         return bool(self._run(_target(session), config, lambda: queue_ops.is_closed(_copy(self._tokens))))
 
+    def begin(self, session: Any) -> None:
+        """The chief begins to make updates: who waits for tokens is told its name."""
+        master = _target(session)
+        if master:
+            chief, config = self._name(master), limited(session._config, _FAIL_S)
+            self._run(
+                master, config, lambda: queue_ops.queue_begin_run(_copy(self._tokens), chief=chief, name="begin_run")
+            )
+
+    def wake(self, session: Any) -> None:
+        """Ends all waits for tokens with AbortedError, because the chief's thread has lost a task or its connection."""
+        config = limited(session._config, _FAIL_S)
+        self._run(_target(session), config, lambda: queue_ops.queue_renew(_copy(self._tokens), name="renew"))
+
     def end(self, master: str, config: Any) -> None:
         """Closes the token queue: a worker that waits for a token gets OutOfRangeError, the end of the input."""
         reason = self._end_reason(master)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.devices import intersects, parse
 from tfmini.graph.graph import Graph
 
 _log = logging.getLogger("tensorflow")
@@ -62,6 +63,28 @@ def with_places(reason: str | None, graph: Graph) -> str:
     text = ", ".join(_placed(names[:_NAMES_SHOWN], graph))
     more = len(names) - _NAMES_SHOWN
     return f"{text} and {more} more" if more > 0 else text
+
+
+def advice(reason: str | None, graph: Graph, task: str) -> str:
+    """What to do about uninitialised variables that lie on this task, a worker's; "" without any."""
+    if reason is None or not reason.startswith(_PREFIX) or not task:
+        return ""
+    names = [name for name in reason[len(_PREFIX) :].split(", ") if _lies_on(name, graph, task)]
+    if not names:
+        return ""
+    return (
+        f". The variable {names[0]} lies on this task, {task}, so the chief's graph probably has no such variable, and"
+        " nobody initialises it: make it with collections=[tf.GraphKeys.LOCAL_VARIABLES], which each worker initialises"
+        " itself"
+    )
+
+
+def _lies_on(name: str, graph: Graph, task: str) -> bool:
+    try:
+        device = parse(graph.get_operation_by_name(name.partition(":")[0]).device)
+    except (KeyError, ValueError):  # a user's ready op may return any string
+        return False
+    return device.job is not None and device.task is not None and intersects(device, parse(task))
 
 
 def _placed(names: Iterable[str], graph: Graph) -> Iterable[str]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.graph.graph import Graph
-from tfmini.runtime.client.reachability import Reachability, chief_of, reach, unreachable
+from tfmini.runtime.client.reachability import Reachability, chief_of, reach, task_of, unreachable
 from tfmini.runtime.process import current_process
-from tfmini.train.sessions.readiness import with_places
+from tfmini.train.sessions.readiness import advice, with_places
 
 _log = logging.getLogger("tensorflow")
 # The pause between two probes, which doubles from the first to the last value.
@@ -224,8 +224,10 @@ class ReadinessWait:
         if probe.failure is not None:
             text = f"waiting for a task to come back ({probe.failure.message})"
         elif probe.local_reason is not None or probe.reason is not None:
-            what = with_places(probe.local_reason or probe.reason, self._graph)
-            text = f"waiting for {whom} to initialise {what}"
+            reason = probe.local_reason or probe.reason
+            text = f"waiting for {whom} to initialise {with_places(reason, self._graph)}"
+            if self._chief is not None:
+                text += advice(reason, self._graph, task_of(self._target))
         else:
             text = f"waiting for an answer about the model's variables, which {whom} initialises"
         return f"{text}; no connection to {', '.join(away)}" if away else text

@@ -107,7 +107,7 @@ class _Worker(threading.Thread):
         self._flush_secs = flush_secs
         self._next_flush = 0.0
         self._now = current_process().now
-        self._failure: errors.OpError | None = None
+        self._failure: Exception | None = None
 
     def run(self) -> None:
         while (event := self._queue.get()) is not None:
@@ -136,7 +136,7 @@ class _Worker(threading.Thread):
                 return
             try:
                 action()
-            except errors.OpError as error:
+            except Exception as error:  # whoever adds the next event, or flushes, gets it; the queue is drained
                 self._failure = error
             except OSError as error:
                 self._failure = errors.from_os_error(error, self._file.path)

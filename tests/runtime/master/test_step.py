@@ -1,0 +1,105 @@
+"""The deadline of a step that has all that it needs: what it has taken from a queue is not lost with it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tests.polling import poll
+from tfmini.tools.ports import reserve_cluster
+from tfmini.tools.supervision import TaskId
+
+MINUTES = tf.RunOptions(timeout_in_ms=300_000)
+
+
+class Running:
+    """A run of a fetch in a thread."""
+
+    def __init__(self, session: Any, fetch: Any) -> None:
+        self.found: list[Any] = []
+        self._thread = threading.Thread(target=self._run, args=(session, fetch))
+        self._thread.start()
+
+    def _run(self, session: Any, fetch: Any) -> None:
+        try:
+            self.found.append(session.run(fetch, options=MINUTES))
+        except tf.errors.OpError as error:
+            self.found.append(error)
+
+    def result(self) -> Any:
+        self._thread.join(60)
+        return self.found[0]
+
+
+def the_step(session: Any) -> Any:
+    return poll(lambda: session._master.session.steps(), "a step")[0]
+
+
+def test_a_local_step_that_has_its_element_comes_to_its_end() -> None:
+    queue = tf.FIFOQueue(9, [tf.float32], shapes=[[]])
+    put, get = queue.enqueue(7.0), queue.dequeue() + 1.0
+    with tf.Session() as session:
+        session.run(put)
+        assert session.run(get) == 8.0
+        (graph,) = [g for g in session._master._master.worker.graphs.values() if g.program.waits and g.program.fetches]
+        segment = graph.program.segments[-1]
+        compute = segment.run
+
+        def slowly(*args: Any) -> None:
+            the_step(session).expire()  # by now it has taken the element
+            compute(*args)
+
+        segment.run = slowly
+        running = Running(session, get)
+        the_step(session)
+        session.run(put)
+        assert running.result() == 8.0
+
+
+def test_a_step_that_waits_for_an_element_ends_at_once() -> None:
+    get = tf.FIFOQueue(9, [tf.float32], shapes=[[]]).dequeue() + 1.0
+    with tf.Session() as session:
+        running = Running(session, get)
+        step = the_step(session)
+        poll(lambda: session._master._master.worker.runs[step.step_id].awaited(), "the wait")
+        step.expire()
+        assert isinstance(running.result(), tf.errors.DeadlineExceededError)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_element_on_its_way_from_another_task_arrives_with_its_step(is_there: bool) -> None:
+    tasks = [TaskId("ps", 0), TaskId("worker", 0)]
+    reserved = reserve_cluster(tasks)
+    reserved.close()
+    with tf.train.Server(reserved.spec, "ps", 0), tf.train.Server(reserved.spec, "worker", 0) as worker:
+        with tf.device("/job:ps/task:0"):
+            queue = tf.FIFOQueue(9, [tf.float32], shapes=[[]])
+            put, element, size = queue.enqueue(7.0), queue.dequeue(), queue.size()
+        with tf.device("/job:worker/task:0"):
+            get = element + 1.0
+        with tf.Session(worker.target) as session:
+            session.run(put)
+            assert session.run(get) == 8.0
+            receive = worker.worker.receive
+
+            def late(*args: Any, **kwargs: Any) -> None:
+                for step in session._master.session.steps():
+                    step.expire()
+                receive(*args, **kwargs)
+
+            if is_there:
+                session.run(put)
+                worker.worker.receive = late  # type: ignore[method-assign]
+                assert Running(session, get).result() == 8.0
+            else:
+                running = Running(session, get)
+                the_step(session).expire()
+                error = running.result()
+                assert isinstance(error, tf.errors.DeadlineExceededError)
+                assert "task:0 waits for an element of FIFOQueue" in error.message  # as the ps has answered
+                session.run(put)
+            worker.worker.receive = receive  # type: ignore[method-assign]
+            assert session.run(size) == (0 if is_there else 1)

@@ -1,0 +1,22 @@
+"""What is said about variables that nobody has initialised."""
+
+from __future__ import annotations
+
+import tfmini as tf
+from tfmini.train.sessions.readiness import advice
+
+OWN = "/job:worker/replica:0/task:1"
+
+
+def test_a_variable_on_a_workers_own_task_is_none_of_the_chiefs() -> None:
+    with tf.device("/job:worker/task:1"):
+        tf.get_variable("mine", initializer=0.0)
+    with tf.device("/job:ps/task:0"):
+        tf.get_variable("shared", initializer=0.0)
+    graph = tf.get_default_graph()
+    said = advice("Variables not initialized: shared, mine", graph, OWN)
+    assert f"variable mine lies on this task, {OWN}" in said and "tf.GraphKeys.LOCAL_VARIABLES" in said
+    assert advice("Variables not initialized: shared", graph, OWN) == ""
+    assert advice("Variables not initialized: mine", graph, "") == ""
+    assert advice("a reason of one's own", graph, OWN) == advice(None, graph, OWN) == ""
+    assert advice("Variables not initialized: unknown", graph, OWN) == ""
