@@ -69,7 +69,7 @@ def first_true(pairs: list[tuple[Any, Branch]], default: Branch, strict: bool = 
     with ExitStack() as stack:
         for pred, function in pairs:
             levels.append(_Level(pred, function, strict, name))
-            stack.push(levels[-1])
+            stack.push(levels[-1].undo)
             levels[-1].begin()
         result = default()
         for level in reversed(levels):
@@ -118,7 +118,8 @@ class _Level:
         context.ExitResult(result)
         return original if self.strict else unpack_if_single(original), result
 
-    def __exit__(self, *error: Any) -> None:
+    def undo(self, *error: Any) -> None:
+        """Leaves what has been entered, after an error in the branch."""
         self.branch.__exit__(*error)
         self.scope.__exit__(*error)
 

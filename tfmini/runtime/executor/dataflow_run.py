@@ -391,9 +391,10 @@ class _LoopRun:
                 self.early.setdefault(count, []).append((number, values))
                 if (number == 0 or not self.loop.leads) and any(value is not DEAD for value in values):
                     self.wanted = max(self.wanted, count + 1)
+            has_more = self.begun < self.wanted
         if iteration is not None:
             iteration.take_round(number, values)
-        else:
+        elif has_more:
             self._begin_more()
 
     def iteration_over(self, iteration: Iteration) -> None:
@@ -405,12 +406,13 @@ class _LoopRun:
                 if slots[slot] is not DEAD and count > self.left_at[i]:
                     self.exits[i], self.left_at[i] = slots[slot], count
             del self.iterations[count]
-            is_over = not self.iterations and self.begun == self.wanted
+            has_more = self.begun < self.wanted
+            is_over = not self.iterations and not has_more
             if is_over:
                 run.loops.pop((self.key, self.outer.path), None)
         if is_over:
             self.outer.complete(self.key, self.exits)
-        else:
+        elif has_more:
             self._begin_more()
 
     # ---- iterations -------------------------------------------------------------------------
@@ -428,7 +430,7 @@ class _LoopRun:
             ready = [i for i, count in enumerate(iteration.pending) if count == 0]
         run.expect(iteration)
         # A loop that finds every answer there already would never leave the handler that it runs in.
-        if self.begun % _TURN or not run.owner.run_beside(drive, iteration, ready):
+        if (iteration.path[-1] + 1) % _TURN or not run.owner.run_beside(drive, iteration, ready):
             dispatch(iteration, ready)
 
     def _next(self) -> Iteration:
@@ -477,9 +479,9 @@ class Iteration(Activation):
     def _take(self, store: Callable[[int, Sequence[Any]], int | None], number: int, values: Sequence[Any]) -> None:
         with self.run.lock:
             segment = store(number, values)
-            ready = segment is not None and self.pending[segment] == 0 and self.run.is_running
+            ready = [] if segment is None or self.pending[segment] or not self.run.is_running else [segment]
         if ready:
-            dispatch(self, [segment])
+            dispatch(self, ready)
 
     def store_entry(self, number: int, arguments: Sequence[Any]) -> int | None:
         """Stores the values of an entry; returns the segment that has waited for them. The caller holds the lock."""
