@@ -187,8 +187,10 @@ class _Cutter:
         return stand_in
 
     def _carry_tensor(self, source: Endpoint, src: str, dst: str) -> str:
-        dtype = output_dtypes(self.nodes[source[0]])[source[1]].base_dtype
-        if dtype in (dtypes.variant, dtypes.resource) and parse(src).task_name != parse(dst).task_name:
+        node = self.nodes[source[0]]
+        dtype = output_dtypes(node)[source[1]].base_dtype
+        is_known = node.handle is not None  # else the type may stand in for one that nobody knows
+        if is_known and dtype in (dtypes.variant, dtypes.resource) and parse(src).task_name != parse(dst).task_name:
             raise self._cannot_be_sent(source, src, dst)
         send, recv = self._send_recv(source, source, dtype, src, dst)
         self.result.pairs.append(Pair(source, src, dst, send, recv, dtype))

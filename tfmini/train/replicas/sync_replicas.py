@@ -25,6 +25,7 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.omission import STAND_IN
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
+from tfmini.graph.traits import PLACEHOLDER_OPS
 from tfmini.ops.array.filling import fill
 from tfmini.ops.control import group, no_op
 from tfmini.ops.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
@@ -394,7 +395,7 @@ def _explained(error: Exception) -> Exception:
         text = f"An input of the update has ended, such as the dataset of a learning rate: {cause_of(error)}"
         return errors.UnknownError(None, error.op, text)
     op = getattr(error, "op", None)
-    if op is None or op.type not in ("Placeholder", "PlaceholderV2"):
+    if op is None or op.type not in PLACEHOLDER_OPS:
         return error
     text = (
         f"The placeholder {op.name!r} has no value in the chief's thread that makes the updates. The thread feeds"
