@@ -117,7 +117,7 @@ def test_a_loop_may_give_what_it_waits_for_to_start(target: str, device: str, is
     assert found == [2, 7 if is_variable else 14]
 
 
-def test_a_python_function_may_wait_for_that_of_a_later_iteration() -> None:
+def test_a_python_function_may_wait_for_that_of_a_later_iteration_on_a_server() -> None:
     event = threading.Event()
 
     def function(i: Any) -> Any:
@@ -130,7 +130,8 @@ def test_a_python_function_may_wait_for_that_of_a_later_iteration() -> None:
         found.set_shape([])
         return i + 1, total + found
 
-    assert _run(tf.while_loop(lambda i, _: i < 4, body, [0, 0])) == [4, 4]
+    with tf.train.Server.create_local_server() as server:
+        assert _run(tf.while_loop(lambda i, _: i < 4, body, [0, 0]), server.target) == [4, 4]
 
 
 @pytest.mark.parametrize("parallel_iterations", [1, 10])

@@ -172,8 +172,13 @@ class _LoopLowering(Lowering):
         return any(is_update(inner) for inner in self.loops[node.name].all_nodes())
 
     def _sends_reference(self, node: Node) -> bool:
-        source = self.nodes.get(node.inputs[0][0]) if node.op == "_Send" else None
-        return source is not None and output_dtypes(source)[node.inputs[0][1]]._is_ref_dtype
+        if node.op != "_Send":
+            return False
+        name, index = node.inputs[0]
+        source = self.nodes.get(name)
+        if source is not None and source.op == LOOP_OP:
+            source, index = self.loops[name].exits[index], 0
+        return source is not None and output_dtypes(source)[index]._is_ref_dtype
 
     def _admit_send(self, node: Node, wave: int, guard: Guard) -> None:
         # A variable is read when it is sent. In TensorFlow, the receiver asks for it when it wants to read it.
