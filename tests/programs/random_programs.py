@@ -44,7 +44,9 @@ Form = Callable[[int], Any]
 @contextmanager
 def forms() -> Iterator[dict[str, Form]]:
     """The ways in which tfmini runs a program."""
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    log = logging.getLogger("tensorflow")
+    level = log.level
+    log.setLevel(logging.ERROR)
     config = tf.ConfigProto(operation_timeout_in_ms=_LIMIT_MS)
     two = tf.ConfigProto(operation_timeout_in_ms=_LIMIT_MS, device_count={"CPU": 2})
     workers, servers = tf.test.create_local_cluster(num_workers=2, num_ps=1)
@@ -56,6 +58,7 @@ def forms() -> Iterator[dict[str, Form]]:
             "three tasks": lambda seed: outcome(tf, seed, target, _TASKS, config),
         }
     finally:
+        log.setLevel(level)
         for server in [*workers, *servers]:
             server.stop()
 

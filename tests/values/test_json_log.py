@@ -58,9 +58,11 @@ class Lines:
 
     def __init__(self) -> None:
         self.data = b""
+        self.line_of: object | None = None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, line_of: object | None = None) -> None:
         self.data += data
+        self.line_of = line_of
 
 
 def test_what_a_task_prints_becomes_an_object_and_what_it_logs_stays_one() -> None:

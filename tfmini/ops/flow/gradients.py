@@ -327,7 +327,9 @@ def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = F
             with inside(context.outer_context):
                 entered = zeros(shape_internal(entered, optimize=False), entered.dtype)
         with inside(context):
-            following = flow.next_iteration(context.enter(entered, is_constant=True))
+            # The loop knows the first value as one of its own, and so would not enter it; zeros it enters by itself.
+            source = context.enter(entered, is_constant=True) if keep_value else entered
+            following = flow.next_iteration(source)
     merge.op._update_input(1, following)
 
 
