@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -38,6 +39,26 @@ def test_a_node_has_as_many_inputs_as_its_attrs_say() -> None:
         unpack(2, inputs=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="has no attr 'N'"):
         received("Pack", 2, T=tf.float32, axis=0)
+
+
+def test_a_constant_has_the_type_that_it_says() -> None:
+    text = np.array([b"a"], object)
+    assert received("Const", 0, value=text, dtype=tf.string).attrs["value"].tolist() == [b"a"]
+    wrong: list[tuple[Any, Any]] = [(np.ones(2), tf.float32), (text, tf.int32), (text, tf.resource), (3, tf.int64)]
+    for value, dtype in wrong:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"says that it is {dtype.name}, but its value is"):
+            received("Const", 0, value=value, dtype=dtype)
+
+
+def test_no_attr_is_a_type_of_references() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Attr 'T' of node 'n' .* must be of kind type"):
+        received("Identity", 1, T=tf.float32._as_ref)
+
+
+def test_names_of_a_graph_are_different() -> None:
+    nodes = [Node("n", "NoOp"), Node("n", "NoOp")]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Node name 'n' already exists in the Graph"):
+        FunctionBody.from_wire(FunctionBody("f", nodes, [], [], []).to_wire())
 
 
 POOL = {"ksize": [1] * 4, "strides": [1] * 4, "padding": b"SAME", "T": tf.float32}

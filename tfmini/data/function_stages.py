@@ -10,10 +10,13 @@ import numpy as np
 from tfmini import errors
 from tfmini.data.cardinality import same
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
-from tfmini.data.reading import Reading
+from tfmini.data.reading import TURN, Reading
+from tfmini.machine_memory import check_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+_MOST_THREADS = 1024  # of one parallel map; more calls than that wait for a thread
 
 
 class _Map(Transformation):
@@ -54,8 +57,10 @@ class _ParallelMap(_Map):
         from concurrent.futures import Future, ThreadPoolExecutor  # late: `import tfmini` saves some ms
 
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="tfmini-map")
+            self._pool = ThreadPoolExecutor(min(self._width, _MOST_THREADS), thread_name_prefix="tfmini-map")
         while not self._over and len(self._under_way) < self._width:
+            if len(self._under_way) % TURN == TURN - 1:
+                self._reading.check()
             try:
                 element = next(self.upstream)
             except StopIteration:
@@ -189,10 +194,12 @@ def interleave(source: Source, function: Function, cycle: int, block: int) -> So
 
     Raises:
       InvalidArgumentError: when ``cycle`` or ``block`` is below 1.
+      ResourceExhaustedError: when there is no room for so many datasets.
     """
     for name, value in (("cycle_length", cycle), ("block_length", block)):
         if value <= 0:
             raise errors.InvalidArgumentError.of(f"{name} must be greater than zero.")
+    check_room((cycle,), 8)
     return TransformedSource(source, lambda upstream, reading: _Interleave(upstream, reading, function, cycle, block))
 
 
@@ -207,14 +214,16 @@ def flat_map(source: Source, function: Function) -> Source:
 
 
 class _Unbatch(Transformation):
-    def __init__(self, upstream: Stage) -> None:
+    def __init__(self, upstream: Stage, reading: Reading) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._rows: Any = iter(())
 
     def __next__(self) -> Element:
         while True:
             for element in self._rows:
                 return element  # type: ignore[no-any-return]
+            self._reading.check()  # there may be batches of no row without an end
             self._rows = _rows(next(self.upstream))
 
 
@@ -228,7 +237,7 @@ def _rows(element: Element) -> Any:
 
 def unbatch(source: Source) -> Source:
     """The rows of each element, one after the other."""
-    return TransformedSource(source, lambda upstream, _: _Unbatch(upstream))
+    return TransformedSource(source, _Unbatch)
 
 
 class _IgnoreErrors(Transformation):

@@ -143,8 +143,11 @@ def compiled(body: FunctionBody, resources: Resources, captured: Sequence[Any]) 
     """The function with a given body, which is compiled once per task or session.
 
     Raises:
+      InvalidArgumentError: a client gave the name of a function, or something else, in place of its body.
       UnimplementedError: when the body has ops that wait for other steps.
     """
+    if not isinstance(body, FunctionBody):
+        raise errors.InvalidArgumentError.of(f"The graph has no function {body!r:.80}")
     # The entry keeps the body alive, so its id is not reused.
     _, graph = resources.lookup_or_create(
         "", "dataset function", f"{body.name} {id(body)}", lambda: (body, _compile(body, resources))

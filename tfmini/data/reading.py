@@ -14,6 +14,8 @@ from tfmini.runtime.executor.function_run import FunctionRun
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
+TURN = 64  # a stage that takes many elements for one of its own calls `Reading.check` once for so many
+
 
 class Reading:
     """One pass over a dataset, by an iterator or by an op that reads the whole dataset.

@@ -11,7 +11,7 @@ from tfmini import errors
 from tfmini.data.components import SparseValue
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, compiled
-from tfmini.data.reading import Reading
+from tfmini.data.reading import TURN, Reading
 from tfmini.graph.node import FunctionBody
 
 directed_interleave_dataset = dataset_op(
@@ -119,13 +119,18 @@ def _unique(source: Source) -> Source:
 class _SparseBatch(Transformation):
     """Batches dense elements of different sizes into sparse tensors."""
 
-    def __init__(self, upstream: Stage, size: int, row_shape: Any) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, size: int, row_shape: Any) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._size = size
         self._row_shape = [int(d) for d in row_shape]
 
     def __next__(self) -> Element:
-        rows = [np.asarray(row) for (row,) in itertools.islice(self.upstream, self._size)]
+        rows = []
+        for (row,) in itertools.islice(self.upstream, self._size):
+            rows.append(np.asarray(row))
+            if not len(rows) % TURN:
+                self._reading.check()
         if not rows:
             raise StopIteration
         shape = np.array([len(rows), *self._row_shape], np.int64)
@@ -155,4 +160,4 @@ def _dense_to_sparse_batch(source: Source, size: Any, row_shape: Any) -> Source:
     if size <= 0:
         raise errors.InvalidArgumentError.of("Batch size must be greater than zero.")
     shape = np.atleast_1d(row_shape)
-    return TransformedSource(source, lambda upstream, _: _SparseBatch(upstream, int(size), shape))
+    return TransformedSource(source, lambda upstream, reading: _SparseBatch(upstream, reading, int(size), shape))

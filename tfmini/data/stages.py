@@ -11,25 +11,30 @@ from tfmini import errors
 from tfmini.data import cardinality
 from tfmini.data.cardinality import batched, limited, sharded, skipping
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
-from tfmini.data.reading import Reading
+from tfmini.data.reading import TURN, Reading
 
 
 class _Batch(Transformation):
     def __init__(
-        self, upstream: Stage, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element],
-        whole: bool,
+        self, upstream: Stage, reading: Reading, size: int, drop_remainder: bool,
+        combine: Callable[[list[Element]], Element], whole: bool,
     ) -> None:  # fmt: skip
         super().__init__(upstream)
+        self._reading = reading
         self._size = size
         self._drop = drop_remainder
         self._combine = combine
         self._whole = whole
+        self._begun: list[Element] = []
         self._over = False
 
     def _rows(self) -> list[Element]:
-        rows: list[Element] = []
+        rows, self._begun = self._begun, []
         failure: errors.OpError | None = None
-        for _ in range(self._size):
+        for number in range(len(rows), self._size):
+            if number % TURN == TURN - 1 and self._reading.stopped:
+                self._begun = rows  # the next step goes on with them
+                self._reading.check()
             try:
                 rows.append(next(self.upstream))
             except StopIteration:
@@ -66,7 +71,9 @@ def batch(
     if size <= 0:
         raise errors.InvalidArgumentError.of("Batch size must be greater than zero.")
     count = batched(size, drop_remainder)
-    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine, whole), count)
+    return TransformedSource(
+        source, lambda upstream, reading: _Batch(upstream, reading, size, drop_remainder, combine, whole), count
+    )
 
 
 class _Limit(Transformation):
@@ -111,13 +118,17 @@ def skip(source: Source, count: int) -> Source:
 
 
 class _Shard(Transformation):
-    def __init__(self, upstream: Stage, shards: int, index: int) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, shards: int, index: int) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._shards = shards
         self._skip = index
 
     def __next__(self) -> Element:
-        for _ in range(self._skip):
+        for number in range(self._skip):
+            if number % TURN == TURN - 1 and self._reading.stopped:
+                self._skip -= number  # the next step goes on from here
+                self._reading.check()
             next(self.upstream)
         self._skip = self._shards - 1
         return next(self.upstream)
@@ -135,7 +146,8 @@ def shard(source: Source, shards: int, index: int) -> Source:
     if not 0 <= index < shards:
         text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
         raise errors.InvalidArgumentError.of(text)
-    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index), sharded(shards, index))
+    count = sharded(shards, index)
+    return TransformedSource(source, lambda upstream, reading: _Shard(upstream, reading, shards, index), count)
 
 
 class _Repeat(Stage):
@@ -156,6 +168,7 @@ class _Repeat(Stage):
                 self._stage.close()
                 self._stage = None
                 self._left -= 1
+                self._reading.check()
                 if fresh and self._left < 0:
                     self._left = 0  # the source is empty: do not reopen it without end
         raise StopIteration
@@ -178,8 +191,9 @@ class RepeatSource(Source):
 
 
 class _Shuffle(Transformation):
-    def __init__(self, upstream: Stage, size: int, random: np.random.Generator) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, size: int, random: np.random.Generator) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._size = size
         self._random = random
         self._buffer: list[Element] = []
@@ -188,6 +202,8 @@ class _Shuffle(Transformation):
     def __next__(self) -> Element:
         buffer = self._buffer
         while not self._over and len(buffer) < self._size:
+            if len(buffer) % TURN == TURN - 1:
+                self._reading.check()
             try:
                 buffer.append(next(self.upstream))
             except StopIteration:
@@ -222,7 +238,7 @@ class ShuffleSource(Source):
 
     def open(self, reading: Reading) -> Stage:
         seed = self._seeds.spawn(1)[0] if self._reshuffle else self._seeds
-        return _Shuffle(self._source.open(reading), self._size, np.random.default_rng(seed))
+        return _Shuffle(self._source.open(reading), reading, self._size, np.random.default_rng(seed))
 
 
 class _Zip(Stage):
@@ -326,8 +342,11 @@ def _source_of(column: tuple[Any, ...]) -> Source:
 class _Window(Transformation):
     """Windows of ``size`` elements; ``stride`` is the distance of elements, ``shift`` that of windows."""
 
-    def __init__(self, upstream: Stage, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+    def __init__(
+        self, upstream: Stage, reading: Reading, size: int, shift: int, stride: int, drop_remainder: bool
+    ) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._size, self._shift, self._stride = size, shift, stride
         self._drop = drop_remainder
         self._span = (size - 1) * stride + 1
@@ -349,9 +368,12 @@ class _Window(Transformation):
 
     def _fill(self) -> None:
         while self._missing:
+            self._reading.check()
             next(self.upstream)
             self._missing -= 1
         while not self._over and len(self._held) < self._span:
+            if len(self._held) % TURN == TURN - 1:
+                self._reading.check()
             self._held.append(next(self.upstream))
 
 
@@ -366,5 +388,5 @@ def window(source: Source, size: int, shift: int, stride: int, drop_remainder: b
             raise errors.InvalidArgumentError.of(f"Window {name} must be greater than zero.")
     count = cardinality.windows(size, shift, stride, drop_remainder)
     return TransformedSource(
-        source, lambda upstream, _: _Window(upstream, size, shift, stride, drop_remainder), count
+        source, lambda upstream, reading: _Window(upstream, reading, size, shift, stride, drop_remainder), count
     )

@@ -125,10 +125,10 @@ class FunctionBody:
 
     @classmethod
     def from_wire(cls, fields: dict[str, Any]) -> FunctionBody:
-        from tfmini.graph.node_types import check_edges  # which needs `Node`
+        from tfmini.graph.node_types import by_name, check_edges  # which needs `Node`
 
         nodes = [Node.from_wire(node) for node in fields["nodes"]]
-        check_edges(nodes, {node.name: node for node in nodes})
+        check_edges(nodes, by_name(nodes))
         results = [(name, index) for name, index in fields["results"]]
         return cls(fields["name"], nodes, list(fields["parameters"]), results, list(fields["targets"]))
 

@@ -6,7 +6,7 @@ be placed and cut, but not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError
@@ -49,6 +49,19 @@ def input_dtypes(node: Node) -> list[dtypes.DType]:
 def output_count(node: Node) -> int:
     """Returns the number of outputs. Raises as `output_dtypes`."""
     return len(output_dtypes(node))
+
+
+def by_name(nodes: Sequence[Node]) -> dict[str, Node]:
+    """The nodes of a graph of another process by name.
+
+    Raises:
+      InvalidArgumentError: two have the same name.
+    """
+    named = {node.name: node for node in nodes}
+    if len(named) < len(nodes):
+        twice = next(node.name for node in nodes if named[node.name] is not node)
+        raise InvalidArgumentError.of(f"Node name {twice!r} already exists in the Graph")
+    return named
 
 
 def check_edges(nodes: Iterable[Node], sources: Mapping[str, Node]) -> None:

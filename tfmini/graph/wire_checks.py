@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, string
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.op_def import MISSING, AttrDef, OpDef
 from tfmini.graph.registry import OPS
@@ -18,7 +18,8 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
     "float": lambda value: type(value) in (float, int),
     "bool": lambda value: type(value) is bool,
     "string": lambda value: type(value) is bytes,
-    "type": lambda value: isinstance(value, DType),
+    "type": lambda value: isinstance(value, DType) and not value._is_ref_dtype,
+    "any type": lambda value: isinstance(value, DType),  # also one of references
     "shape": lambda value: value is None or type(value) is tuple,
     "tensor": lambda value: isinstance(value, (np.ndarray, np.generic, bytes, int, float, bool)),
     "func": lambda value: not isinstance(value, (list, dict, int, float, bytes)),
@@ -27,7 +28,7 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
 OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
 _UNDECLARED = {
     **{"_group": "int", "_may_be_dead": "bool", "_late": "bool", "_class": "list(string)"},
-    **dict.fromkeys(("_input_types", "_output_types"), "list(type)"),
+    **dict.fromkeys(("_input_types", "_output_types"), "list(any type)"),
 }
 _TRANSFERS = {
     **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
@@ -65,6 +66,8 @@ def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attr
             attrs[key] = definition.default
     if handle is not None:
         _check_counts(where, handle.op_def, len(inputs), attrs)
+    if op == "Const":
+        _check_constant(where, attrs["value"], attrs["dtype"])
 
 
 def check_kinds(name: str, op: str, attrs: dict[str, Any]) -> None:
@@ -93,6 +96,13 @@ def _check_value(where: str, definition: AttrDef, value: Any) -> None:
             f"Attr {definition.name!r} of {where} must be at least {definition.minimum}"
             f"{' long' if type(value) is list else ''}, got {value!r:.80}"
         )
+
+
+def _check_constant(where: str, value: Any, dtype: DType) -> None:
+    """Refuses a constant of another type than its node says: what uses it relies on that."""
+    if not isinstance(value, np.ndarray) or value.dtype != dtype.numpy or value.dtype == object and dtype is not string:
+        found = getattr(value, "dtype", type(value).__name__)
+        raise InvalidArgumentError.of(f"The {where} says that it is {dtype.name}, but its value is {found}")
 
 
 def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) -> None:

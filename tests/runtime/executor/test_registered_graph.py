@@ -58,6 +58,19 @@ def test_fed_values_have_the_types_of_their_tensors(session: Any) -> None:
                 step(session, {name: value}, "y:0" if name == "x:0" else "length:0")
 
 
+def test_names_of_tensors_are_names_of_outputs(session: Any) -> None:
+    for name in ("y:-1", "y:x", "y:99999999999", "y:1"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not a name of a tensor|index too large"):
+            step(session, {"x:0": np.float32([1])}, name)
+
+
+def test_a_client_sends_no_ends_of_transfers(nodes: list[Node]) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the op _Recv, which only the runtime makes"):
+        foreign_session([*nodes, Node("r", "_Recv")])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Node name 'x' already exists"):
+        foreign_session([*nodes, nodes[0]])
+
+
 def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
     relu = next(node for node in nodes if node.op == "Relu")
     lie = relu.replace(name="lie", attrs={"T": tf.int32})

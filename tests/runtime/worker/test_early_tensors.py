@@ -202,11 +202,26 @@ def test_a_step_that_refuses_its_tensors_leaves_nothing_behind() -> None:
     worker = Worker(TASK, [], peer_for=lambda task, address: None, reactor=Timers())
     graph = receiving_graph(worker)
     worker.receive(7, 0, kilobyte() * 2)  # the group has one tensor
-    with pytest.raises(ValueError):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 tensors came where 1 are expected: x from"):
         worker.run_graph(graph, 7, [], lambda error, values: None)
     assert worker.runs == {}
     worker.receive(7, 0, kilobyte())
     assert worker._early.bytes == 0
+    worker.close()
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+@pytest.mark.parametrize("value", [np.ones(3), np.array([b"a"], object)])
+def test_tensors_have_the_types_of_their_receivers(is_early: bool, value: Any) -> None:
+    worker = Worker(TASK, [], peer_for=lambda task, address: None, reactor=Timers())
+    graph = receiving_graph(worker)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="came where float32 is expected: x from /job:worker"):
+        if is_early:
+            worker.receive(7, 0, (value,))
+        worker.run_graph(graph, 7, [], lambda error, values: None)
+        worker.receive(7, 0, (value,))
+    worker.abort_step(7, errors.CancelledError.of("the service does so"))
+    assert worker.runs == {}
     worker.close()
 
 

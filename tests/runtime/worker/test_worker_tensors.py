@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.runtime.worker import worker as worker_module
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 
@@ -58,6 +60,22 @@ def test_tensors_that_cannot_be_used_end_their_step(servers: Servers, monkeypatc
         with monkeypatch.context() as patch:
             patch.setattr(worker.worker, "receive", lambda *args: {}["no such run"])
             with pytest.raises(tf.errors.InternalError, match="cannot use tensors that .*/job:ps/.* sent for step"):
+                session.run(result)
+        assert 1.0 <= session.run(result) < 2.0
+
+
+def test_tensors_of_another_type_end_their_step(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    ps, worker = servers
+    with tf.device("/job:ps/task:0"):
+        sent = tf.random_uniform([])
+    with tf.device("/job:worker/task:0"):
+        result = sent + 1.0
+    with tf.Session(worker.target) as session:
+        assert 1.0 <= session.run(result) < 2.0
+        packed = worker_module.packed
+        with monkeypatch.context() as patch:
+            patch.setattr(worker_module, "packed", lambda *args: packed(*args[:3], (np.ones(()),), args[4]))
+            with pytest.raises(tf.errors.InvalidArgumentError, match="type float64 came where float32 is expected"):
                 session.run(result)
         assert 1.0 <= session.run(result) < 2.0
 

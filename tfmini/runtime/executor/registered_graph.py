@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,17 +11,20 @@ from typing import Any
 import numpy as np
 
 from tfmini.devices import task_of_device
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, resource, variant
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.graph.registry import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
+from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
 from tfmini.runtime.executor.outcome import Outcome
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.resources import Resources
+
+_NAMES = operator.itemgetter(0, 1)
 
 
 @dataclass
@@ -36,6 +40,7 @@ class RegisteredGraph:
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
       feed_types: slot of a fed value -> its type.
+      sent_types: group -> numpy's types of its values; None for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
@@ -54,6 +59,7 @@ class RegisteredGraph:
     senders: dict[int, str] = field(default_factory=dict)
     incarnations: dict[int, int] = field(default_factory=dict)
     feed_types: dict[int, DType] = field(default_factory=dict)
+    sent_types: dict[int, list[Any]] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
@@ -102,6 +108,25 @@ class RegisteredGraph:
                 found = getattr(value, "dtype", type(value).__name__)
                 raise InvalidArgumentError.of(f"A value of type {found} was fed where {wanted.name} is expected")
 
+    def check_group(self, group: int, values: Sequence[Any]) -> None:
+        """Refuses tensors of other types, or another number of them, than their receivers say: kernels rely on that.
+
+        Raises:
+          InvalidArgumentError: naming the group.
+        """
+        wanted = self.sent_types.get(group)
+        found = [value.dtype if value is not DEAD else None for value in values]
+        if found == wanted or wanted is None:  # a group that nobody receives is refused by the run
+            return
+        if len(found) != len(wanted):
+            text = f"{len(found)} tensors came where {len(wanted)} are expected: {self.describe_group(group)}"
+            raise InvalidArgumentError.of(text)
+        for dtype, expected in zip(found, wanted):
+            if dtype is not None and dtype != expected:
+                what = "a handle, which cannot be sent," if expected is None else expected
+                text = f"A tensor of type {dtype} came where {what} is expected: {self.describe_group(group)}"
+                raise InvalidArgumentError.of(text)
+
     def study(self, nodes: Sequence[Node], feeds: Sequence[str]) -> None:
         """Notes the types of the feeds, what the nodes do to shared state, and the label and the sender of each group
         that they receive.
@@ -110,12 +135,21 @@ class RegisteredGraph:
         self.feed_types = {slot: types[name] for name, slot in zip(feeds, self.program.feeds) if name in types}
         self.effects, self.is_training = effects_of(nodes), is_training(nodes)
         names: dict[int, list[str]] = {}
+        received: dict[int, list[tuple[bytes, str, DType]]] = {}
         for node in nodes:
             if node.op == "_Recv" and "_group" in node.attrs:
                 group = node.attrs["_group"]
                 names.setdefault(group, []).append(node.attrs["tensor_name"].decode().split("_", 2)[-1])
                 self.incarnations[group] = node.attrs.get("send_device_incarnation", 0)
                 self.senders[group] = task_of_device(node.attrs["send_device"].decode())
+                receiver = task_of_device(node.attrs["recv_device"].decode())
+                if receiver != self.senders[group] and not node.attrs.get("client_terminated"):
+                    entry = (node.attrs["tensor_name"], node.name, node.attrs["tensor_type"].base_dtype)
+                    received.setdefault(group, []).append(entry)
+        self.sent_types = {
+            group: [None if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
+            for group, found in received.items()
+        }
         for group, found in names.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
             self.labels[group] = f"{shown} from {self.senders[group]}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import check_edges
+from tfmini.graph.node_types import MADE_BY_PASSES, by_name, check_edges
 from tfmini.graph.omission import omit
 from tfmini.graph.prune import prune
 from tfmini.placement.decision import Decision
@@ -99,12 +99,20 @@ class MasterSession:
                     )
                     raise errors.InvalidArgumentError.of(text)
             if not self.in_process:
-                check_edges(nodes, ChainMap({node.name: node for node in nodes}, self.nodes))
+                self._check(nodes)
             self._place({node.name: node for node in nodes})
             self.nodes.update((node.name, node) for node in nodes)
             self._leaders.add(nodes)
             self.graph_version += 1
             return self.graph_version
+
+    def _check(self, nodes: Sequence[Node]) -> None:
+        """Refuses what a client's own checks exclude."""
+        check_edges(nodes, ChainMap(by_name(nodes), self.nodes))
+        for node in nodes:
+            if node.op in MADE_BY_PASSES:
+                text = f"Node {node.name!r} has the op {node.op}, which only the runtime makes."
+                raise errors.InvalidArgumentError.of(text)
 
     def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
         """As `extend`, after asking tasks about devices that the nodes name and that this master does not know."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import step_graph
 from tfmini.placement.layout import Layout, lay_out
@@ -59,8 +60,14 @@ class Plan:
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:
-    """``("x", 0)`` for ``"x:0"``."""
+    """``("x", 0)`` for ``"x:0"``.
+
+    Raises:
+      InvalidArgumentError: what follows the colon is no number.
+    """
     name, _, index = tensor_name.partition(":")
+    if index and not (index.isascii() and index.isdigit() and len(index) < 10):
+        raise InvalidArgumentError.of(f"{tensor_name!r:.80} is not a name of a tensor")
     return name, int(index or 0)
 
 

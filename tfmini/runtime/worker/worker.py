@@ -262,6 +262,7 @@ class Worker:
             over = step_id in self._ended
             self.runs[step_id] = run
         for group, values, path, arrived_ns in early:
+            graph.check_group(group, values)
             run.deliver(group, values, path, arrived_ns)
         if over:
             loss = errors.AbortedError.of(f"Step {step_id} was aborted before it started.", derived=True)
@@ -271,7 +272,11 @@ class Worker:
         self, step_id: int, group: int, values: Sequence[Any], dead: bytes = b"", iteration: str = "",
         sender: Any = None,
     ) -> None:  # fmt: skip
-        """Takes in tensors from another task; tensors of a step that is over are dropped."""
+        """Takes in tensors from another task; tensors of a step that is over are dropped.
+
+        Raises:
+          InvalidArgumentError: the step runs, and expects tensors of other types.
+        """
         values, path = unpacked(values, dead, iteration)
         with self._lock:
             run = self.runs.get(step_id)
@@ -281,6 +286,7 @@ class Worker:
                     if self._sweep_timer is None and self.reactor is not None and not self._closed:
                         self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep)
                 return
+        run.graph.check_group(group, values)
         run.deliver(group, values, path)
 
     def _sweep(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.graph.node import Node
-from tfmini.graph.node_types import check_edges
+from tfmini.graph.node_types import by_name, check_edges
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.executor.outcome import Outcome
@@ -92,7 +92,7 @@ class _WorkerService:
         try:
             with collector_at_rest():
                 nodes = [Node.from_wire(fields) for fields in request.graph]
-                check_edges(nodes, {node.name: node for node in nodes})
+                check_edges(nodes, by_name(nodes))
             graph = self.worker.register_graph(request.session_handle, nodes, request.options)
         except errors.OpError as error:
             respond(error)
@@ -167,6 +167,8 @@ class _WorkerService:
         step_id = request.step_id
         try:
             self.worker.receive(step_id, request.group, request.values, request.dead, request.iteration, peer)
+        except errors.InvalidArgumentError as error:
+            self.worker.abort_step(step_id, error)
         except Exception as error:  # noqa: BLE001 - the tensors are lost, and their step would wait for them
             text = f"{self.worker.task} cannot use tensors that {peer} sent for step {step_id}:"
             failure = errors.InternalError.of(f"{text} {type(error).__name__}: {error}", task=peer.task)
