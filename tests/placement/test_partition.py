@@ -43,6 +43,21 @@ def test_a_tensor_crosses_once_per_device():
     assert parts[C]["C1"].inputs == (("A1_S3", 0),)
 
 
+def test_a_reference_is_sent_after_what_its_reader_waits_for():
+    """An update beside the variable orders the send itself; what the reader's task waits for tells the other task."""
+    world = ["A1=Var", "A2=Const", "A3=AssignAdd A1 A2"]
+    parts = cut(*world, "B1=Read A1", "B2=Read A1 ^A3", "B3=Const", "B4=Add A1 B3")
+    sends = {p.recv: parts[A][p.send].controls for p in parts.pairs if p.source == ("A1", 0)}
+    early, late = (parts[B][name].inputs[0][0] for name in ("B1", "B2"))
+    assert sends == {early: (), late: ("A3",)}
+    assert parts[B]["B4"].inputs[0][0] == early, "a constant comes before everything"
+    for waits in ("B1=Read A3", "B1=Dequeue"):
+        parts = cut(*world, waits, "B2=Read A1 ^B1")
+        [back] = [p for p in parts.pairs if p.src == B]
+        [(_, wait)] = [(p, parts[A][p.send].controls) for p in parts.pairs if p.source == ("A1", 0)]
+        assert back.source == ("B1", -1) and wait == (back.carriers[1],)
+
+
 def test_a_value_that_is_no_array_does_not_leave_its_task():
     refused = f"'B1' on {B} takes a value of 'A2' on {A} .* Put both on one device"
     with pytest.raises(InvalidArgumentError, match=refused) as caught:

@@ -1,14 +1,16 @@
 """The partitioner: cuts a placed graph into one graph per device, joined by ``_Send``/``_Recv`` pairs.
 
-A tensor crosses to a device once, for all its consumers there. A control edge crosses as an empty float tensor. One
+A tensor crosses to a device once, for all its consumers there. A control edge crosses as an empty float tensor. A
+reference crosses when its consumer's other inputs have come, since only then it is read. One
 pass in topological order makes the pairs; then `tfmini.placement.waves` decides for each device which of them share a
 message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +21,10 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.frames import has_flow
 from tfmini.graph.liveness import uncertain_values
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.node_types import output_dtypes
+from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
+from tfmini.graph.omission import is_update
 from tfmini.graph.registry import may_wait
+from tfmini.graph.traits import NEXT_OPS
 from tfmini.placement.loop_drivers import LoopDrivers
 from tfmini.placement.waves import number_groups
 
@@ -123,7 +127,7 @@ class _Cutter:
         self.incarnations = incarnations
         self.counter = counter
         self.device_of = {name: placement.get(name) or node.device for name, node in nodes.items()}
-        self.crossed: dict[tuple[str, int, str], str] = {}
+        self.crossed: dict[tuple[str, int, str, tuple[str, ...]], str] = {}
         self.result = Partitions()
         flows = has_flow(nodes)
         self._is_uncertain = uncertain_values(nodes) if flows else None
@@ -163,9 +167,32 @@ class _Cutter:
         if missing:
             raise InvalidArgumentError.of(f"Incomplete graph, missing {missing} inputs for {node.name}")
         return tuple(
-            endpoint if self.device_of[endpoint[0]] == device else (self._cross(endpoint, device), 0)
+            endpoint if self.device_of[endpoint[0]] == device
+            else (self._cross(endpoint, device, self._before(endpoint, node)), 0)
             for endpoint in node.inputs
-        )
+        )  # fmt: skip
+
+    def _before(self, source: Endpoint, reader: Node) -> tuple[str, ...]:
+        """The nodes that must come before a reference is read for a node on another device.
+
+        These are the reader's other inputs and controls, as in TensorFlow's partitioner (its ``ref_control_inputs``),
+        where the reader asks for the value. Only those count after which a variable may have another value.
+        """
+        if len(reader.inputs) + len(reader.controls) < 2 or not self._is_reference(source):
+            return ()
+        others = [e[0] for e in reader.inputs if not self._is_reference(e)]
+        return tuple(name for name in dict.fromkeys([*others, *reader.controls]) if name in self._changing)
+
+    def _is_reference(self, endpoint: Endpoint) -> bool:
+        return output_dtypes(self.nodes[endpoint[0]])[endpoint[1]]._is_ref_dtype
+
+    @cached_property
+    def _changing(self) -> frozenset[str]:
+        """The nodes that update a variable or wait for somebody who may, and all that come after them."""
+        updates = {name for name, node in self.nodes.items() if is_update(node)}
+        loops = {name for name, node in self.nodes.items() if node.op in NEXT_OPS}
+        rounds = {name for name, node in self.nodes.items() if any(s in loops for s, _ in node.inputs)}
+        return _late_nodes(self.nodes) | _followers(self.nodes, updates | rounds)
 
     def _cross_controls(self, node: Node, device: str) -> tuple[str, ...]:
         for source in node.controls:
@@ -177,22 +204,29 @@ class _Cutter:
             for source in node.controls
         )
 
-    def _cross(self, source: Endpoint, dst: str) -> str:
-        """Returns the node in ``dst`` that has the value of ``source`` there; makes the pair if there is none."""
-        key = (*source, dst)
+    def _cross(self, source: Endpoint, dst: str, after: tuple[str, ...] = ()) -> str:
+        """Returns the node in ``dst`` that has the value of ``source`` there; makes the pair if there is none.
+
+        Args:
+          after: other nodes that must come before it is sent.
+        """
+        key = (*source, dst, after)
         stand_in = self.crossed.get(key)
         if stand_in is None:
-            carry = self._carry_control if source[1] == CONTROL_SLOT else self._carry_tensor
-            stand_in = self.crossed[key] = carry(source, self.device_of[source[0]], dst)
+            src = self.device_of[source[0]]
+            is_control = source[1] == CONTROL_SLOT
+            stand_in = self.crossed[key] = (
+                self._carry_control(source, src, dst) if is_control else self._carry_tensor(source, src, dst, after)
+            )
         return stand_in
 
-    def _carry_tensor(self, source: Endpoint, src: str, dst: str) -> str:
+    def _carry_tensor(self, source: Endpoint, src: str, dst: str, after: tuple[str, ...]) -> str:
         node = self.nodes[source[0]]
         dtype = output_dtypes(node)[source[1]].base_dtype
         is_known = node.handle is not None  # else the type may stand in for one that nobody knows
         if is_known and dtype in (dtypes.variant, dtypes.resource) and parse(src).task_name != parse(dst).task_name:
             raise self._cannot_be_sent(source, src, dst)
-        send, recv = self._send_recv(source, source, dtype, src, dst)
+        send, recv = self._send_recv(source, source, dtype, src, dst, after)
         self.result.pairs.append(Pair(source, src, dst, send, recv, dtype))
         return recv
 
@@ -220,9 +254,10 @@ class _Cutter:
         return identity.name
 
     def _send_recv(
-        self, source: Endpoint, value: Endpoint, dtype: dtypes.DType, src: str, dst: str
+        self, source: Endpoint, value: Endpoint, dtype: dtypes.DType, src: str, dst: str, after: tuple[str, ...] = ()
     ) -> tuple[str, str]:
         """Adds the ``_Send`` and the ``_Recv``. ``value`` is sent under the name of ``source``."""
+        order = tuple(n if self.device_of[n] == src else self._cross((n, CONTROL_SLOT), src) for n in after)
         shared: dict[str, Any] = {
             "tensor_name": f"edge_{len(self.result.pairs)}_{source[0]}".encode(),
             "send_device": src.encode(),
@@ -230,10 +265,11 @@ class _Cutter:
             "recv_device": dst.encode(),
             "client_terminated": False,
         }
-        send = Node(self._fresh(source[0]), "_Send", src, (value,), (), {"T": dtype, **shared})
-        if self._is_uncertain is not None and self._is_uncertain(source):
+        send = Node(self._fresh(source[0]), "_Send", src, (value,), order, {"T": dtype, **shared})
+        needs = [source, *((name, CONTROL_SLOT) for name in after)]
+        if self._is_uncertain is not None and any(map(self._is_uncertain, needs)):
             shared["_may_be_dead"] = True
-        if source[0] in self.late:
+        if any(name in self.late for name, _ in needs):
             shared["_late"] = True
         controls = self.drivers.controls(source, dst) if self.drivers is not None else ()
         recv = Node(self._fresh(source[0]), "_Recv", dst, (), controls, {"tensor_type": dtype, **shared})
@@ -250,13 +286,17 @@ class _Cutter:
 
 def _late_nodes(nodes: Nodes) -> frozenset[str]:
     """The nodes that wait, or depend on one that waits: a loop that their values enter may have to make them come."""
-    waiting = {op for op in {node.op for node in nodes.values()} if op not in ("_Send", "_Recv") and may_wait(op)}
-    late: set[str] = set()
-    if waiting:
-        for name, node in nodes.items():
-            if node.op in waiting or any(s in late for s, _ in node.inputs) or not late.isdisjoint(node.controls):
-                late.add(name)
-    return frozenset(late)
+    waiting = {op for op in {node.op for node in nodes.values()} if op not in MADE_BY_PASSES and may_wait(op)}
+    return _followers(nodes, {name for name, node in nodes.items() if node.op in waiting}) if waiting else frozenset()
+
+
+def _followers(nodes: Nodes, first: Set[str]) -> frozenset[str]:
+    """These nodes, and those that come after one of them."""
+    found: set[str] = set()
+    for name, node in nodes.items():
+        if name in first or any(s in found for s, _ in node.inputs) or not found.isdisjoint(node.controls):
+            found.add(name)
+    return frozenset(found)
 
 
 def to_networkx(nodes: Nodes) -> networkx.MultiDiGraph:

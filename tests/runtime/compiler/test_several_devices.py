@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,8 @@ def towers() -> Any:
         return tf.matmul(tf.add_n(products), shared)
 
 
-def session() -> Any:
-    return tf.Session(config=tf.ConfigProto(device_count={"CPU": 2}))
+def session(target: str = "") -> Any:
+    return tf.Session(target, config=tf.ConfigProto(device_count={"CPU": 2}))
 
 
 def test_the_work_of_two_devices_runs_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,3 +82,43 @@ def test_an_error_on_one_device_ends_the_step(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(tf.errors.InvalidArgumentError, match="bad"):
             sess.run(total, {x: np.ones((2, 2))})
         assert sess.run(total, {x: np.ones((3, 3))}) == 27 + 27
+
+
+@contextmanager
+def _places(tasks: int) -> Iterator[tuple[str, str, str]]:
+    """A target and two devices, of one process without servers or of two tasks."""
+    if tasks == 1:
+        yield "", "/cpu:0", "/cpu:1"
+        return
+    addresses = []
+    with socket.socket() as one, socket.socket() as other:
+        for taken in (one, other):
+            taken.bind(("127.0.0.1", 0))
+            addresses.append(f"127.0.0.1:{taken.getsockname()[1]}")
+    tasks_of = {"a": addresses[:1], "b": addresses[1:]}
+    with tf.train.Server(tasks_of, "a", 0), tf.train.Server(tasks_of, "b", 0) as server:
+        yield server.target, "/job:b", "/job:a"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_variable_of_another_device_is_read_when_its_reader_may(tasks: int) -> None:
+    """After an update, a whole training step, a loop that updates, and an update of the same iteration."""
+
+    def then(before: Any, variable: Any) -> Any:
+        with tf.control_dependencies([before]):
+            return variable.read_value()
+
+    def body(i: Any, total: Any) -> Any:
+        read = tf.cond(i % 2 > 0, lambda: then(looped.assign_add(1.0), looped), lambda: -1.0)
+        return i + 1, total + read
+
+    with tf.Graph().as_default(), _places(tasks) as (target, here, there):
+        with tf.device(there):
+            added, trained, looped = (tf.Variable(1.0, use_resource=False) for _ in range(3))
+        with tf.device(here):
+            train = tf.train.GradientDescentOptimizer(0.25).minimize(trained * trained)
+            loop = tf.while_loop(lambda i, _: i < 5, body, (0, 0.0), parallel_iterations=1)
+            found = [then(added.assign_add(1.0), added), then(train, trained), loop[1], then(loop[0], looped)]
+        with session(target) as sess:
+            sess.run(tf.global_variables_initializer())
+            assert sess.run(found) == [2.0, 0.5, 2.0, 3.0]
