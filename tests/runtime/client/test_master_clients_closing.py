@@ -15,6 +15,8 @@ import pytest
 import tfmini as tf
 from tests.polling import poll
 from tfmini.runtime.client import master_clients
+from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.worker.worker import Worker
 from tfmini.testing.process_cluster import ProcessCluster
 
 PLACES = ["local", "this process", "another process"]
@@ -87,6 +89,42 @@ def test_a_session_that_opens_after_it_was_closed_is_closed_at_its_master(
         session.run(wait, {fed: 0.0})
     assert opened == [1]
     poll(lambda: not server.master.sessions, "the end of the session")
+
+
+MOMENTS = ["extend", "prepare", "find_plan", "create_session", "new_step", "add_step"]
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_first_run_says_why_its_session_has_ended_whenever_that_was(
+    place: str, is_reset: bool, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed session is no lost task, from which a MonitoredSession recovers, and one that was reset is."""
+    fed, wait = waiting_step()
+    opened: list[MasterSession] = []
+    begin = MasterSession.__init__
+
+    def noted(self: MasterSession, *args: Any, **options: Any) -> None:
+        opened.append(self)
+        begin(self, *args, **options)
+
+    monkeypatch.setattr(MasterSession, "__init__", noted)
+    reason = ("was reset", tf.errors.AbortedError.of) if is_reset else ()
+    kind, text = (tf.errors.AbortedError, "was reset") if is_reset else (tf.errors.CancelledError, MESSAGE)
+    for moment in MOMENTS:
+        owner: Any = Worker if moment == "create_session" else MasterSession
+        call = getattr(owner, moment)
+
+        def closed_before(*args: Any, call: Any = call, **options: Any) -> Any:
+            opened[-1].close(*reason)
+            return call(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, moment, closed_before)
+            session = session_at(place, server, monkeypatch)
+            with pytest.raises(kind, match=text):
+                session.run(wait, {fed: 0.0})
+        assert not opened[-1].master.sessions and not opened[-1].master.worker.sessions, moment
 
 
 @pytest.mark.cluster

@@ -178,9 +178,9 @@ class DirectMaster:
         self._check_own()
         session = self._session
         if session is not None and session.closed:
-            if self._master.sessions.get(session.handle) is None and session.closed_because != CLOSED_BY_CLIENT:
-                raise errors.AbortedError.of(session.closed_because)
-            raise errors.AbortedError.of(f"Session {session.handle} is not found.")
+            if session.closed_because == CLOSED_BY_CLIENT:
+                raise _closed()
+            raise errors.AbortedError.of(session.closed_because)
 
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
@@ -202,7 +202,6 @@ class DirectMaster:
             self._pending.end()
             if self._session is not None:
                 self._session.close()
-
 
     def drop(self) -> None:
         if self._master.reactor is not None:

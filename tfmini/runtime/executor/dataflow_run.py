@@ -291,10 +291,8 @@ class DataflowRun(WaitingRun, Activation):
 
     def when_settled(self, call: Callable[[], None]) -> None:
         with self.lock:
-            if not self.is_settled:
-                self.asked.append(call)
-                return
-        call()
+            self.asked.append(call)  # before the look: a segment that fails looks for it without the lock
+        self.settle()
 
     def settle(self) -> None:
         """A segment has ended, perhaps the last one that somebody waits for."""

@@ -174,10 +174,17 @@ class Master:
         return session
 
     def open_local_session(self, session: MasterSession) -> None:
-        """Opens the session on the worker of this task."""
+        """Opens the session on the worker of this task.
+
+        Raises:
+          OpError: the session was closed meanwhile.
+        """
         if session.handle not in self.worker.sessions:
             isolate = session.options.isolate_session_state
             self.worker.create_session(session.handle, isolate, self._tasks, self.worker_name(self.task))
+            if session.closed:  # perhaps `forget` was too early to find it there
+                self.worker.delete_session(session.handle, session.closing_error())
+                raise session.closing_error()
 
     def forget(self, session: MasterSession) -> None:
         """A session has been closed: its tasks may forget it."""

@@ -87,7 +87,7 @@ class MasterSession:
 
         Raises:
           InvalidArgumentError: when a name is known already or a node cannot be placed.
-          FailedPreconditionError: when the session is closed.
+          OpError: `closing_error`, when the session is closed.
         """
         self._check_open()
         with self._lock, collector_at_rest():
@@ -151,7 +151,7 @@ class MasterSession:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise errors.FailedPreconditionError.of("Session is closed.")
+            raise self.closing_error()
 
     # ---- plans ------------------------------------------------------------------------------
 

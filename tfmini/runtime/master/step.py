@@ -65,7 +65,7 @@ class Step:
         if self._state.over:  # cancelled before it began
             return
         if not self.session.add_step(self):
-            self._finish(errors.FailedPreconditionError.of("Session is closed."), [])
+            self._finish(self.session.closing_error(), [])
             return
         reactor = self.session.master.reactor
         if self._timeout_s is not None and reactor is not None:

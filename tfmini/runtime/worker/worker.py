@@ -381,11 +381,15 @@ class Worker:
           also: whether to do so in other threads, too.
 
         Returns:
-          False if the caller must call it, as in a step without a network or when this worker is closed.
+          False if the caller must call it: in a step without a network, when this worker is closed, and when the
+          process can start no thread.
         """
         if not self._schedules or self._closed or not (also or self.reactor.runs_here()):
             return False
-        self._spare.submit(function, *args)
+        try:
+            self._spare.submit(function, *args)
+        except RuntimeError:  # the step need not fail: it holds up this thread, as it would without spare ones
+            return False
         return True
 
     def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
