@@ -375,7 +375,8 @@ class _ChiefQueueRunner(QueueRunner):
             raise
         except Exception as error:
             if sess._closed:  # by the chief's end; whoever waits for the thread's session knows why
-                raise
+                text = "The session of the chief's updates is closed."
+                raise error if isinstance(error, errors.OpError) else errors.CancelledError(None, None, text) from error
             failure = _explained(error)
             try:
                 self.state.fail_update(sess, failure)
