@@ -204,6 +204,8 @@ def test_texts_that_do_not_fit_are_refused_before_memory_is_taken(monkeypatch: p
         tf.string_join([many, many], separator="s" * 1_000_000),
         tf.string_join([tens] * 11),
         tf.reduce_join(many, 0, separator="s" * 1_000_000),
+        tf.regex_replace("a" * 1000, "a", "b" * 1_000_000),
+        tf.regex_replace("a" * 1000, "a", r"\0" + "b" * 1_000_000),
     ):
         with tf.Session() as session, pytest.raises(tf.errors.ResourceExhaustedError, match="104857600 are free"):
             session.run(made)
