@@ -135,6 +135,29 @@ def test_a_client_cannot_use_the_graph_of_another(clients: list[Endpoint]) -> No
         ask(owner, server.target, run)
 
 
+def test_a_client_cannot_take_the_place_of_a_step_of_another(clients: list[Endpoint]) -> None:
+    owner, stranger = clients
+    with tf.Graph().as_default() as graph, tf.device("/job:local/task:0/device:CPU:0"):
+        tf.FIFOQueue(1, [tf.int32], name="q").dequeue(name="d")
+        nodes = [node_of(operation).to_wire() for operation in graph.get_operations()]
+    with tf.train.Server.create_local_server() as server:
+        graphs = []
+        for client, handle in ((owner, "s"), (stranger, "t")):
+            ask(client, server.target, m.CreateWorkerSession(handle, False, {}, ""))
+            graphs.append(ask(client, server.target, m.RegisterGraph(handle, nodes, {})).graph_handle)
+        peer = owner.peer(server.target.replace("grpc://", "tcp://"))
+        answer: Answer[Any] = Answer(get_reactor())
+        peer.call(m.RunGraph(graphs[0], 5, ()), answer.answered, timeout_s=30)
+        with pytest.raises(tf.errors.AlreadyExistsError, match="Step 5 runs on"):
+            ask(owner, server.target, m.RunGraph(graphs[0], 5, ()))
+        with pytest.raises(tf.errors.PermissionDeniedError):
+            ask(stranger, server.target, m.RunGraph(graphs[1], 5, ()))
+        assert server.worker.runs[5].graph.session_handle == "s"
+        server.worker.abort_step(5, tf.errors.AbortedError(None, None, "over"))
+        with pytest.raises(tf.errors.AbortedError, match="over"):
+            answer.result()
+
+
 def test_a_large_graph_is_compiled_in_the_pool(clients: list[Endpoint], monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that answers other tasks, with heartbeats too, is free meanwhile."""
     nodes = [node_of(tf.constant(1.0, name=f"c{i}").op).to_wire() for i in range(1000)]

@@ -49,6 +49,12 @@ HUGE = {
     "Conv2DBackpropInput": lambda n: tf.nn.conv2d_backprop_input(
         tf.stack([1, 1, n, 1]), np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1, 1, 1), np.float32), [1] * 4, "SAME"
     ),
+    "TensorArray": lambda n: tf.TensorArray(tf.float32, n).size(),
+    "TensorArrayWrite": lambda n: tf.TensorArray(tf.float32, 0, dynamic_size=True).write(n, 1.0).size(),
+    "SparseFillEmptyRows": lambda n: tf.sparse_fill_empty_rows(
+        tf.SparseTensor([[0, 0]], [1], tf.to_int64(tf.stack([n, 1]))), 0
+    )[0].values,
+    "HistogramFixedWidth": lambda n: tf.histogram_fixed_width([1.0], [0.0, 1.0], n),
     "ResizeBilinear": lambda n: tf.image.resize_bilinear(np.ones((1, 1, 1, 1), np.float32), tf.stack([1, n])),
 }
 

@@ -10,6 +10,10 @@ import functools
 import re
 from typing import Any
 
+from tfmini.machine_memory import check_room
+
+_LOOK_FROM = 64 << 20  # bytes of a result after which, and after each doubling, it is asked whether there is room
+
 
 class PatternError(ValueError):
     """A pattern that cannot be used; the text says why."""
@@ -40,11 +44,14 @@ def replaced(pattern: Any, text: bytes, rewrite: bytes, everywhere: bool) -> byt
       rewrite: the new text; ``\0`` to ``\9`` stand for the match and its groups, ``\\`` for a backslash. It ends at
         another escape. With a group that the pattern does not have, the text stays.
       everywhere: whether to replace all matches or the first. An empty match directly after a match does not count.
+
+    Raises:
+      MemoryError: there is no room for the result.
     """
     pieces = re.split(rb"\\(.|$)", rewrite, flags=re.DOTALL)
     if any(code.isdigit() and int(code) > pattern.groups for code in pieces[1::2]):
         return text
-    out, at, last = [], 0, -1
+    out, at, last, total, room = [], 0, -1, 0, _LOOK_FROM
     while at <= len(text) and (match := pattern.search(text, at)) is not None:
         start, end = match.span()
         if start == end == last:  # go on behind the next character
@@ -54,9 +61,14 @@ def replaced(pattern: Any, text: bytes, rewrite: bytes, everywhere: bool) -> byt
             continue
         out += [text[at:start], _expanded(pieces, match)]
         at = last = end
+        total += len(out[-1])
+        if total > room:
+            check_room((total,), 1)
+            room = 2 * total
         if not everywhere:
             break
     out.append(text[at:])
+    check_room((total,), 1)
     return b"".join(out)
 
 

@@ -192,6 +192,8 @@ class _Placer:
             ):
                 device = self.result[name].device
                 for source, _ in node.inputs:
+                    if source not in self.result:  # a client has left it out, as the first step says
+                        continue
                     if self.result[source].device != device and source not in self.assigned:
                         self.result[source] = Decision(device, (decision.loop_variable(name),))
 

@@ -39,6 +39,7 @@ from tfmini.rpc.membership import TICK_S, RecentIds
 from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.records import Message
+from tfmini.rpc.report_limit import ReportLimit
 from tfmini.rpc.request_budget import refuse_excess
 from tfmini.rpc.stream_lane import streams_wanted
 from tfmini.rpc.traffic import PastTraffic
@@ -95,6 +96,7 @@ class Endpoint:
         self.task_address = self.cluster.get(task, "")
         self.handlers: dict[type[Message], Handler] = {}
         self.counters: collections.Counter[str] = collections.Counter()
+        self._reports = ReportLimit()
         self.recent_ids = RecentIds()
         self.randbits = randbits
         self.next_id = itertools.count(randbits(34) << 28 | 1).__next__
@@ -343,9 +345,12 @@ class Endpoint:
             callback(peer)
 
     def report(self, event: str, error: Exception) -> None:
-        """Counts and logs an error that has been handled."""
+        """Counts an error that has been handled, and logs it unless there are very many; see `report_limit`."""
         self.counters["errors"] += 1
-        _log.warning("%s: %s: %s: %s", self, event, type(error).__name__, error, exc_info=_is_bug(error))
+        more = self._reports.passes(self.reactor.now())
+        if more is not None:
+            kind = type(error).__name__
+            _log.warning("%s: %s: %s: %s%s", self, event, kind, error, more, exc_info=_is_bug(error))
 
     def loop_threads(self) -> tuple[int, ...]:
         """The idents of the threads that run the reactor now."""

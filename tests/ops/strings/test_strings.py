@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import tfmini as tf
 import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate
-from tfmini import dtypes, errors
+from tfmini import dtypes, errors, machine_memory
 from tfmini.graph.graph import Graph
 from tfmini.ops.array.constant import constant
 from tfmini.ops.strings import conversions as sc
@@ -168,3 +169,43 @@ def test_decoding_base64_gives_the_encoded_text(texts):
         value[:] = texts
         out = s.decode_base64(s.encode_base64(constant(value, dtype=dtypes.string)))
         assert evaluate(out).tolist() == texts
+
+
+def test_malformed_text_takes_time_by_its_length() -> None:
+    text = b"\xff" * 1_000_000
+    with tf.Session() as session:
+        began = time.process_time()
+        made = session.run(tf.strings.unicode_transcode(tf.constant(text), "UTF-8", "UTF-8", replacement_char=63))
+        assert made == b"?" * len(text)
+        assert time.process_time() - began < 8  # a copy of the rest per byte took 15 s, and 16 times that for 4 MB
+
+
+def test_malformed_sequences_of_text_are_found_where_they_are() -> None:
+    decoded = tf.strings.unicode_decode_with_offsets(tf.constant(b"a\xe2\x82b\xf0\x9f\xffc\xc3"), "UTF-8")
+    with tf.Session() as session:
+        codes, offsets = session.run(decoded)
+    assert codes.tolist() == [97, 65533, 98, 65533, 65533, 99, 65533]
+    assert offsets.tolist() == [0, 1, 3, 4, 6, 7, 8]
+
+
+def test_encodings_of_bytes_are_refused() -> None:
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="input encoding: zlib"):
+        session.run(tf.strings.unicode_transcode(tf.constant(b"a"), "zlib", "UTF-8"))
+
+
+def test_texts_that_do_not_fit_are_refused_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_memory, "free_memory", lambda: 100 << 20)
+    many, long = tf.placeholder_with_default([b"a"] * 1000, [None]), tf.placeholder_with_default(b"b" * 1_000_000, [])
+    tens = tf.placeholder_with_default(b"c" * 10_000_000, [])
+    for made in (
+        tf.as_string(tf.placeholder_with_default([1, 2], [None]), width=1 << 30),
+        tf.as_string(tf.placeholder_with_default(1.5, []), precision=1 << 30),
+        tf.string_join([many, long]),
+        tf.string_join([many, many], separator="s" * 1_000_000),
+        tf.string_join([tens] * 11),
+        tf.reduce_join(many, 0, separator="s" * 1_000_000),
+        tf.regex_replace("a" * 1000, "a", "b" * 1_000_000),
+        tf.regex_replace("a" * 1000, "a", r"\0" + "b" * 1_000_000),
+    ):
+        with tf.Session() as session, pytest.raises(tf.errors.ResourceExhaustedError, match="104857600 are free"):
+            session.run(made)

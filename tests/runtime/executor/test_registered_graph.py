@@ -71,6 +71,16 @@ def test_a_client_sends_no_ends_of_transfers(nodes: list[Node]) -> None:
         foreign_session([*nodes, nodes[0]])
 
 
+def test_a_loop_without_the_node_that_enters_it_is_refused() -> None:
+    with tf.Graph().as_default() as graph:
+        result = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [0])
+        nodes = [node_of(operation) for operation in graph.get_operations() if operation.type != "Enter"]
+    session = foreign_session(nodes)
+    with pytest.raises(tf.errors.NotFoundError, match="has an input from 'while/Enter', which is not in the graph"):
+        step(session, {}, result.name)
+    session.close()
+
+
 def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
     relu = next(node for node in nodes if node.op == "Relu")
     lie = relu.replace(name="lie", attrs={"T": tf.int32})

@@ -12,7 +12,10 @@ import numpy as np
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
+from tfmini.machine_memory import check_room
 from tfmini.shapes import RawShape, compatible_raw, format_raw
+
+_ENTRY_BYTES = 16  # of an element that has not been written
 
 
 class TensorArrayState:
@@ -36,6 +39,7 @@ class TensorArrayState:
         self, name: str, dtype: DType, size: int, element_shape: RawShape, dynamic: bool, clear_after_read: bool,
         identical_shapes: bool, is_gradient: bool = False,
     ) -> None:  # fmt: skip
+        check_room((size,), _ENTRY_BYTES)
         self.name = name
         self.dtype = dtype
         # Per index: the value, or None (never written, cleared, or a gradient's implied zeros).
@@ -65,6 +69,7 @@ class TensorArrayState:
             if index < 0 or not self.dynamic:
                 self._refuse(f"Tried to write to index {index} but array is not resizeable and size is: {count}")
             grown = index + 1 - count
+            check_room((grown,), _ENTRY_BYTES)
             self.values.extend([None] * grown)
             self.shapes.extend([None] * grown)
         shape: tuple[int, ...] = () if type(value) is bytes else value.shape

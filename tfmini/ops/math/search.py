@@ -11,6 +11,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
+from tfmini.machine_memory import check_room
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -155,6 +156,7 @@ def _histogram_kernel(values: Any, value_range: Any, nbins: Any, *, dtype: dtype
         refuse("Histogram values must not contain NaN")
     if int(nbins) <= 0:
         refuse(f"nbins should be a positive number, but got '{int(nbins)}'")
+    check_room((int(nbins),), 8)
     found = _bins(np.ravel(values), low, high, int(nbins))
     return np.bincount(found, minlength=int(nbins)).astype(dtype.numpy)
 

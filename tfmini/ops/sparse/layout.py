@@ -350,6 +350,7 @@ def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tu
     bad = np.flatnonzero((used < 0) | (used >= rows))
     if bad.size:
         refuse(f"indices({bad[0]}, 0) is invalid: {used[bad[0]]} >= {rows}")
+    check_room((max(rows, 0),), 8 * (4 + indices.shape[1]))
     empty = np.bincount(used, minlength=rows) == 0 if rows else np.zeros(0, np.bool_)
     added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)
     added[:, 0] = np.flatnonzero(empty)

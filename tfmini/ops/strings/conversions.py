@@ -14,6 +14,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.strings.elementwise import each, refuse
@@ -50,11 +51,17 @@ for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op):
 # ---- numbers --------------------------------------------------------------------------------
 
 
+_LONG = 1 << 10  # bytes of a number's text
+
+
 @as_string_op.kernel_factory("CPU")
 def _as_string(node: Any) -> Callable[[Any], Any]:
     text = _number_text(node.attrs)
+    least = 2 * max(node.attrs["width"], node.attrs["precision"])  # as a str and as bytes
 
     def kernel(value: Any) -> Any:
+        if least > _LONG:
+            check_room((np.size(value),), least)
         if np.ndim(value) == 0:
             return text(value.item() if hasattr(value, "item") else value)
         out = np.empty(value.size, object)
@@ -187,6 +194,7 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
     lead = rows.shape[: len(kept)]
     count = int(np.prod(lead))
     table = rows.reshape(count, -1) if array.size else np.empty((count, 0), object)
+    check_room((array.size,), len(separator))
     out = np.empty(count, object)
     out[:] = [separator.join(row) for row in table.tolist()]
     shape = tuple(1 if i in order else d for i, d in enumerate(array.shape)) if keep_dims else lead

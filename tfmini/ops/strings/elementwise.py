@@ -13,6 +13,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
+from tfmini.machine_memory import check_room
 from tfmini.numerics import regular_expressions
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
@@ -111,9 +112,13 @@ def _join(values: list[Any], *, separator: bytes) -> Any:
     if len(shapes) > 1:
         raise refuse(f"Input shapes do not match: {' vs. '.join(map(str, sorted(shapes)))}")
     if not shapes:
-        return separator.join(map(_scalar, values))
+        texts = list(map(_scalar, values))
+        check_room((sum(map(len, texts)) + len(separator) * (len(texts) - 1),), 1)
+        return separator.join(texts)
     shape = shapes.pop()
     size = int(np.prod(shape))
+    repeated = len(separator) * (len(values) - 1) + sum(len(_scalar(v)) for v in values if not np.ndim(v))
+    check_room((size,), repeated)
     columns = [v.ravel() if np.ndim(v) else [_scalar(v)] * size for v in values]
     out = np.empty(size, object)
     out[:] = [separator.join(row) for row in zip(*columns)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -62,7 +63,10 @@ class _Rules(NamedTuple):
 
 def _codec(encoding: bytes) -> str:
     try:
-        return codecs.lookup(encoding.decode()).name
+        found = codecs.lookup(encoding.decode())
+        if not found._is_text_encoding:  # Python has codecs of bytes to bytes, too
+            raise LookupError
+        return found.name
     except LookupError:
         raise refuse(f"Could not create converter for input encoding: {encoding.decode(errors='replace')}") from None
 
@@ -84,17 +88,34 @@ def _byte_order(text: bytes, codec: str) -> tuple[str, int]:
     return f"{codec}-be", 0
 
 
+_malformed = threading.local()  # ``found``: begin and end of each malformed sequence of what is being decoded
+
+
+def _note_malformed(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    end = max(error.end, error.start + 1)
+    _malformed.found.append((error.start, end))
+    return "", end
+
+
+codecs.register_error("tfmini.note", _note_malformed)
+
+
 def _pieces(text: bytes, codec: str, at: int) -> Iterator[tuple[str | None, int]]:
     """Runs of decoded text, and None for each malformed sequence, with the position of its first byte."""
-    while at < len(text):
-        try:
-            yield text[at:].decode(codec), at
-            return
-        except UnicodeDecodeError as error:
-            if error.start:
-                yield text[at : at + error.start].decode(codec), at
-            yield None, at + error.start
-            at += max(error.end, error.start + 1)
+    body, begin = text[at:], 0
+    found = _malformed.found = []
+    whole = body.decode(codec, "tfmini.note")  # once for all sequences: each may be a byte of a long text
+    if not found:
+        yield whole, at
+        return
+    for start, end in found:
+        if start > begin:
+            yield body[begin:start].decode(codec, "replace"), at + begin
+        yield None, at + start
+        begin = end
+    if begin < len(body):
+        yield body[begin:].decode(codec, "replace"), at + begin
 
 
 def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, int]]:

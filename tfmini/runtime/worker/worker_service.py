@@ -115,6 +115,9 @@ class _WorkerService:
         graph = self.worker.graphs.get(request.graph_handle)
         if graph is not None:
             self._owners.check(graph.session_handle, peer)
+        if request.step_id in self.worker.runs:  # perhaps another client's, whose tensors this run would take
+            self._check_step(request.step_id, peer)
+            raise errors.AlreadyExistsError.of(f"Step {request.step_id} runs on {self.worker.task} already.")
         try:
             graph = graph or self.worker.graph(request.graph_handle)
             run = self.worker.run_graph(graph, request.step_id, request.feed_values, done)
