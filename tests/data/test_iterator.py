@@ -387,6 +387,40 @@ def test_a_string_handle_names_one_iterator_of_one_session() -> None:
         session.run(named, {handle: handles[0]})
 
 
+@pytest.mark.parametrize("shared_name", [None, "shared"])
+def test_the_string_handle_of_a_sessions_own_iterator_ends_with_the_session(shared_name: str | None) -> None:
+    handle = tf.placeholder(tf.string, [])
+    iterator = Dataset.range(3).make_initializable_iterator(shared_name)
+    named = tf.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+    with tf.train.Server.create_local_server() as server:
+        with tf.Session(server.target) as session:
+            text = session.run([iterator.string_handle(), iterator.initializer])[0]
+            assert session.run(named, {handle: text}) == 0
+        with tf.Session(server.target) as session:
+            if shared_name:
+                assert session.run(named, {handle: text}) == 1
+            else:
+                with pytest.raises(tf.errors.NotFoundError, match="No iterator on this task has the string handle"):
+                    session.run(named, {handle: text})
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_the_end_of_a_session_ends_no_iterator_of_another_one(isolate: bool) -> None:
+    """A one-shot iterator began again, without a word; a shared one outlives the session that has initialised it."""
+    once = Dataset.range(5).prefetch(1).make_one_shot_iterator().get_next()
+    iterator = Dataset.range(5).make_initializable_iterator("shared")
+    shared = iterator.get_next()
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as other:
+        with tf.Session(server.target, config=tf.ConfigProto(isolate_session_state=isolate)) as session:
+            session.run(iterator.initializer)
+            assert session.run([once, shared]) == [0, 0]
+            if isolate:
+                other.run(iterator.initializer)
+            assert other.run([once, shared]) == [0, 0 if isolate else 1]
+        assert other.run([once, shared]) == [1, 1 if isolate else 2]
+        assert other.run(once) == 2
+
+
 def test_a_pipeline_survives_a_graph_def() -> None:
     iterator = _pipeline()
     iterator.get_next(name="element")

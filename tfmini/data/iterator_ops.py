@@ -87,12 +87,13 @@ class IteratorState:
     Args:
       name: the iterator's name, for messages and string handles.
       types, shapes: the types and shapes of an element's components.
+      session: the session whose own it is, and with which its string handle ends; empty if it is shared.
     """
 
-    def __init__(self, name: str, types: list[DType], shapes: list[RawShape]) -> None:
+    def __init__(self, name: str, types: list[DType], shapes: list[RawShape], session: str = "") -> None:
         self.name = name
         # Names repeat in other tasks and sessions, where a handle must not find another iterator.
-        self.string_handle = f"{name}/{uuid.uuid4().hex}"
+        self.string_handle = f"{session and session + '/'}{name}/{uuid.uuid4().hex}"
         self.types = types
         self.shapes = shapes
         self._lock = threading.Lock()
@@ -148,9 +149,9 @@ class OneShotState(IteratorState):
     """An iterator that makes its dataset once, at the first use."""
 
     def __init__(
-        self, name: str, types: list[DType], shapes: list[RawShape], body: FunctionBody, resources: Any
+        self, name: str, types: list[DType], shapes: list[RawShape], session: str, body: FunctionBody, resources: Any
     ) -> None:
-        super().__init__(name, types, shapes)
+        super().__init__(name, types, shapes, session)
         self._body = body
         self._resources = resources
 
@@ -166,7 +167,7 @@ def _iterator(
     output_shapes: list[RawShape],
 ) -> IteratorState:  # fmt: skip
     def create(name: str) -> IteratorState:
-        return IteratorState(name, output_types, output_shapes)
+        return IteratorState(name, output_types, output_shapes, "" if shared_name else resources.session)
 
     return find_or_create(resources, container, shared_name, node, _KIND, create)
 
@@ -177,7 +178,8 @@ def _one_shot(
     output_types: list[DType], output_shapes: list[RawShape],
 ) -> IteratorState:  # fmt: skip
     def create(name: str) -> IteratorState:
-        return OneShotState(name, output_types, output_shapes, dataset_factory, resources)
+        session = "" if shared_name else resources.session
+        return OneShotState(name, output_types, output_shapes, session, dataset_factory, resources)
 
     return find_or_create(resources, container, shared_name, node, _KIND, create)
 

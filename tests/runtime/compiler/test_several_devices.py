@@ -102,7 +102,7 @@ def _places(tasks: int) -> Iterator[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_a_variable_of_another_device_is_read_when_its_reader_may(tasks: int) -> None:
-    """After an update, a whole training step, a loop that updates, and an update of the same iteration."""
+    """After an update, a whole training step, a loop that updates, and an update of the same iteration or branch."""
 
     def then(before: Any, variable: Any) -> Any:
         with tf.control_dependencies([before]):
@@ -114,11 +114,12 @@ def test_a_variable_of_another_device_is_read_when_its_reader_may(tasks: int) ->
 
     with tf.Graph().as_default(), _places(tasks) as (target, here, there):
         with tf.device(there):
-            added, trained, looped = (tf.Variable(1.0, use_resource=False) for _ in range(3))
+            added, trained, looped, counted = (tf.Variable(1.0, use_resource=False) for _ in range(4))
         with tf.device(here):
             train = tf.train.GradientDescentOptimizer(0.25).minimize(trained * trained)
             loop = tf.while_loop(lambda i, _: i < 5, body, (0, 0.0), parallel_iterations=1)
-            found = [then(added.assign_add(1.0), added), then(train, trained), loop[1], then(loop[0], looped)]
+            sums = tf.while_loop(lambda s: s < 9.0, lambda s: s + then(counted.assign_add(1.0 + 0 * s), counted), [0.0])
+            found = [then(added.assign_add(1.0), added), then(train, trained), loop[1], then(loop[0], looped), sums]
         with session(target) as sess:
             sess.run(tf.global_variables_initializer())
-            assert sess.run(found) == [2.0, 0.5, 2.0, 3.0]
+            assert sess.run(found) == [2.0, 0.5, 2.0, 3.0, 9.0]

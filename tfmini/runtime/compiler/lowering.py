@@ -318,7 +318,7 @@ class Lowering:
         is_local = not is_fetch and self.compilation.task_of(attrs["send_device"].decode()) == receiver
         if reference or (guard and not is_local):
             # Sends the variable's current value, or `DEAD` if it has none.
-            source = self._snapshot(node, source, wave, guard, reference)
+            source = self._snapshot(node, source, wave, guard, reference, is_local)
         if is_fetch:
             self.compilation.fetch_sources[name] = source
             if guard:
@@ -332,10 +332,13 @@ class Lowering:
             if guard:
                 self.compilation.uncertain_sends.add(attrs["_group"])
 
-    def _snapshot(self, node: Node, source: Endpoint, wave: int, guard: Guard, reference: bool) -> Endpoint:
-        if guard:
+    def _snapshot(
+        self, node: Node, source: Endpoint, wave: int, guard: Guard, reference: bool, is_local: bool
+    ) -> Endpoint:
+        if guard and not is_local:
             return self.select(node, 0, source, reference, guard, wave)
-        self.add(Unit(node.replace(op="Identity"), [source], [True], 1, wave))
+        # Nobody in this task looks at it without the guard. With it, it stays behind the updates of a loop's body.
+        self.add(Unit(node.replace(op="Identity"), [source], [True], 1, wave, guard=self.condition(guard)))
         self.compilation.reads.add((node.name, 0))
         return (node.name, 0)
 

@@ -113,8 +113,8 @@ class Worker:
             for graph in graphs:
                 self.counts.forget(self.graphs.pop(graph, None))
             running = [run for run in list(self.runs.values()) if run.graph.session_handle == handle]
-        # A worker without a network serves one session.
-        if session is not None and (session.resources is not self.resources or self._peer_for is None):
+        # Other sessions use what is not isolated, but a worker without a network serves one session.
+        if session is not None and (isinstance(session.resources, ResourceManager) or self._peer_for is None):
             session.resources.release()
         for run in running:
             run.abort(error or _session_closed(run.step_id))
