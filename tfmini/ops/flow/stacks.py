@@ -109,11 +109,10 @@ def _pop(node: Any) -> Callable[[Stack], Any]:
     dtype = elem_type.numpy
 
     def pop(handle: Stack) -> Any:
-        if handle.closed:
-            handle.refuse("has already been closed.")
-        if not handle.values:
-            handle.refuse("is empty when calling Pop().")
-        found = handle.values.pop()
+        try:
+            found = handle.values.pop()
+        except IndexError:
+            handle.refuse("has already been closed." if handle.closed else "is empty when calling Pop().")
         if getattr(found, "dtype", None) is not dtype:  # gradients of loops pop all their values: a quick look first
             check_components([found], [elem_type])
         return found
