@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tfmini as tf
 from tfmini import errors
@@ -300,6 +301,21 @@ def test_a_group_that_waits_for_a_task_that_has_ended_fails() -> None:
     assert isinstance(clock.call("a").error, errors.UnknownError)
     clock.executor.returned("/job:worker/replica:0/task:2", 8)  # somebody has started it again
     assert clock.call("a").error is None
+    clock.executor.close()
+
+
+def test_a_call_that_begins_while_a_task_ends_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def ends_meanwhile(self: Answer, cause: str, cancel: Callable[[], None]) -> bool:
+        clock.end(2)
+        clock.pass_s(0.1)
+        return True
+
+    monkeypatch.setattr(Answer, "on_cancel", ends_meanwhile)
+    error = clock.call("a").error
+    assert isinstance(error, errors.UnknownError) and "task:2 has ended" in error.message
+    assert not clock.executor._members
     clock.executor.close()
 
 

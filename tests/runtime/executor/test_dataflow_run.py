@@ -1,12 +1,15 @@
-"""Who asks for the outcome of a run that has failed gets it, whenever the last segment ends."""
+"""Runs that events drive: their outcome is told whenever the last segment ends, and their kernels warn nobody."""
 
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tfmini as tf
 from tfmini.runtime.executor import dataflow_run
 from tfmini.runtime.executor.dataflow_run import DataflowRun
 
@@ -30,3 +33,14 @@ def test_a_segment_may_fail_while_somebody_asks_for_its_end(monkeypatch: pytest.
     told = threading.Event()
     run.when_settled(told.set)
     assert told.wait(10.0) and not run.asked
+
+
+def test_kernels_give_infinity_without_a_warning() -> None:
+    queue, fed = tf.FIFOQueue(1, [tf.float32], shapes=[[]]), tf.placeholder(tf.float32, [])
+    with tf.control_dependencies([queue.enqueue(1.0 / fed)]):
+        result = tf.log(0.0 * queue.dequeue())
+    before = np.geterr()
+    with tf.Session() as session, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(session.run(result, {fed: 0.0}))
+    assert np.geterr() == before

@@ -77,6 +77,8 @@ def nested_key(fetches: Any, feeds: tuple[Any, ...] | None) -> Any:
 def _frozen(fetches: Any) -> Any:
     """Fetches as a hashable value with the types of all containers and of the keys of dictionaries."""
     kind = type(fetches)
+    if kind is Tensor:  # a quick look first
+        return fetches
     if kind is dict:
         return (dict, tuple(fetches), *map(type, fetches), *map(_frozen, fetches.values()))
     if kind is list or isinstance(fetches, tuple):

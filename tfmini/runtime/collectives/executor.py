@@ -112,7 +112,10 @@ class CollectiveExecutor:
                 is_queued = not (member.epoch or member.over)
                 if is_queued:
                     member.queued.append(call)
-        if member.lost is not None:
+                    refusal = self._hopeless(about)  # a task may have ended since, and its end looked at others only
+        if refusal is not None:
+            self.fail(member, refusal)
+        elif member.lost is not None:
             self.fail(member, member.lost, extra=call)
         elif joins:
             self._join(member, call)

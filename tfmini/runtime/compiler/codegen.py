@@ -69,7 +69,7 @@ def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, l
         writer.start_clock()
     writer.write_all()
     if not writer.lines:
-        return _nothing
+        return nothing
     return writer.function("step, s")
 
 
@@ -409,5 +409,5 @@ _WRITERS = {
 }
 
 
-def _nothing(step: Any, s: list[Any]) -> None:
+def nothing(step: Any, s: list[Any]) -> None:
     """A block without code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tfmini.graph.node import Node
 from tfmini.graph.omission import is_update
 from tfmini.graph.traits import NEXT_OPS, ops_with
-from tfmini.runtime.compiler.codegen import BlockContext, generate_block
+from tfmini.runtime.compiler.codegen import BlockContext, generate_block, nothing
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.sent_results import sent_results
@@ -37,6 +38,35 @@ def context_of(lowering: Lowering) -> BlockContext:
 def lay_out(lowering: Lowering) -> Level:
     """The segments of a level. Values that `lowering.kept` names get a slot."""
     return _Layout(lowering).level()
+
+
+def without_joins(level: Level) -> Level:
+    """The level of a loop without the segments that only join what one other segment waits for.
+
+    That other one waits for it itself. (Of the outermost level `PartitionRun.outcome` tells what has arrived by them.)
+    """
+    following = {
+        i: segment.successors[0]
+        for i, segment in enumerate(level.segments)
+        if segment.run is nothing and len(segment.successors) == 1
+    }
+    kept = [i for i in range(len(level.segments)) if i not in following]
+    number = {old: new for new, old in enumerate(kept)}
+
+    def found(i: int) -> int:
+        while i in following:
+            i = following[i]
+        return number[i]
+
+    segments = [level.segments[i] for i in kept]
+    arrivals = {key: (slots, found(i)) for key, (slots, i) in level.arrivals.items()}
+    for segment in segments:
+        segment.successors = sorted({found(i) for i in segment.successors})
+    behind = collections.Counter(i for _, i in arrivals.values())
+    behind.update(i for segment in segments for i in segment.successors)
+    for i, segment in enumerate(segments):
+        segment.pending = behind[i]
+    return Level(segments, level.template, arrivals, [segment.pending for segment in segments])
 
 
 @dataclass(frozen=True)

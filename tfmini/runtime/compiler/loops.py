@@ -9,7 +9,8 @@ have arrived; as it never waits, nobody can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tfmini import errors
@@ -21,7 +22,7 @@ from tfmini.graph.omission import is_update
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
 from tfmini.runtime.compiler.codegen import writer_of
 from tfmini.runtime.compiler.kernel_calls import op_facts
-from tfmini.runtime.compiler.layout import context_of, lay_out
+from tfmini.runtime.compiler.layout import context_of, lay_out, without_joins
 from tfmini.runtime.compiler.levels import Entry, Round, WaitingLoop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.rounds import split_entries, split_rounds
@@ -323,8 +324,8 @@ class _LoopLowering(Lowering):
     def waiting_loop(self) -> WaitingLoop:
         """The level that runs once per iteration."""
         carried = self.carry()
-        leaving = self.leave()
         rounds = []
+        handed: dict[str, int] = {}  # per loop variable, the wave of the unit that hands it on
         for number, names in enumerate(self.rounds):
             later = [self.merges[name][1] if name in self.merges else name for name in names]
             values = [carried[name] for name in later]
@@ -332,6 +333,8 @@ class _LoopLowering(Lowering):
             node = Node(f"{self.loop.name}/hand_on{number}", "NoOp")
             self.add(Unit(node, values, [False] * len(values), 0, wave, Form.HAND_ON, key=number))
             rounds.append(Round(self.round_keys.get(names[0]), [self.slot_for((name, 0)) for name in names]))
+            handed.update(dict.fromkeys(names, wave))
+        leaving = self.leave(handed)
         if _UPDATED in self.waves:
             node = Node(f"{self.loop.name}/updated", "NoOp", controls=self.updates)
             wave = self.join([self.waves[name] for name in self.updates])
@@ -342,7 +345,7 @@ class _LoopLowering(Lowering):
         entries = self._entries()
         if _UPDATED in self.waves:
             entries[0].initial.append((len(rounds) - 1, []))
-        level = lay_out(self)
+        level = without_joins(lay_out(self))
         exits = [self.slots[e] for e in leaving]
         window = max([1, *(enter.attrs.get("parallel_iterations", 10) for enter in self.loop.enters)])
         return WaitingLoop(self.loop.name, level, entries, rounds, self.leads, exits, window)
@@ -366,15 +369,32 @@ class _LoopLowering(Lowering):
 
     def carry(self) -> dict[str, Endpoint]:
         """Adds what each NextIteration hands to the next iteration; `DEAD` where it hands on nothing."""
-        return {node.name: self._carry(node, self.next_sources[node.name]) for node in self.nexts}
+        return {n.name: self._carry(n, self.next_sources[n.name], self.waves[n.name]) for n in self.nexts}
 
-    def leave(self) -> list[Endpoint]:
-        """Adds what each Exit hands out in this iteration, likewise."""
-        return [self._carry(node, self.exit_sources[node.name]) for node in self.loop.exits]
+    def leave(self, handed: Mapping[str, int] = MappingProxyType({})) -> list[Endpoint]:
+        """Adds what each Exit hands out in this iteration, likewise.
 
-    def _carry(self, node: Node, source: tuple[Endpoint, bool, Guard]) -> Endpoint:
+        Args:
+          handed: loop variable -> a wave in which something is done in any case. As nobody looks at what leaves before
+            the iteration has ended, it takes no segment of its own.
+        """
+        found = []
+        for node in self.loop.exits:
+            wave = self.waves[node.name]
+            later = handed.get(self._variable_of(node), wave)
+            if self.join([wave, later]) == later:
+                wave = later
+            found.append(self._carry(node, self.exit_sources[node.name], wave))
+        return found
+
+    def _variable_of(self, node: Node) -> str:
+        """The loop variable whose last value an Exit usually hands out."""
+        switch = self.nodes.get(node.inputs[0][0])
+        return switch.inputs[0][0] if switch is not None and switch.inputs else ""
+
+    def _carry(self, node: Node, source: tuple[Endpoint, bool, Guard], wave: int) -> Endpoint:
         endpoint, deref, guard = source
-        return self.select(node, 1, endpoint, deref, guard, self.waves[node.name])
+        return self.select(node, 1, endpoint, deref, guard, wave)
 
 
 class _LoopWriter:

@@ -102,8 +102,7 @@ class Activation(StepContext):
         segment = self.level.segments[index]
         begin = time.perf_counter()
         try:
-            with np.errstate(all="ignore"):
-                segment.run(self, self.slots)
+            segment.run(self, self.slots)
         except BaseException as error:  # whatever a kernel raises ends this step, not the server
             run.note_broken(self, index, error)
             self._leave(index, _BROKEN)
@@ -219,6 +218,8 @@ class DataflowRun(WaitingRun, Activation):
 
     def expect(self, activation: Activation) -> None:
         """An iteration has begun: delivers the groups that came early and notes the others as expected."""
+        if not self.program.loop_groups:
+            return
         early = []
         with self.lock:
             for key in activation.level.arrivals:
@@ -387,8 +388,11 @@ class _LoopRun:
             iteration = self.iterations.get(count)
             if iteration is None and count >= self.begun:
                 self.early.setdefault(count, []).append((number, values))
-                if (number == 0 or not self.loop.leads) and any(value is not DEAD for value in values):
-                    self.wanted = max(self.wanted, count + 1)
+                if self.wanted <= count and (number == 0 or not self.loop.leads):
+                    for value in values:
+                        if value is not DEAD:
+                            self.wanted = count + 1
+                            break
             has_more = self.begun < self.wanted
         if iteration is not None:
             iteration.take_round(number, values)

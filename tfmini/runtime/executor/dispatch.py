@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from numpy import errstate
+
 from tfmini import errors
 from tfmini.rpc.waiter import unlock
 
@@ -118,13 +120,14 @@ def _drive_all(work: Work, scheduled: bool = False) -> None:
     outer, _thread.work = _thread.work, work
     activation = None
     try:
-        while work:
-            activation, ready = work.popleft()
-            while ready:
-                segment = ready.pop()
-                if scheduled or not activation.run.owner.schedule(activation, segment):
-                    scheduled = False
-                    ready.extend(activation.run_segment(segment))
+        with errstate(all="ignore"):  # for the kernels; here, since it takes as long as a short segment
+            while work:
+                activation, ready = work.popleft()
+                while ready:
+                    segment = ready.pop()
+                    if scheduled or not activation.run.owner.schedule(activation, segment):
+                        scheduled = False
+                        ready.extend(activation.run_segment(segment))
     except BaseException as error:  # Ctrl-C, say: it ends the step that it hits, and the other steps go on
         if activation is not None:
             activation.run.abort(_interruption(activation.run, error))

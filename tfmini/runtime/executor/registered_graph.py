@@ -39,7 +39,7 @@ class RegisteredGraph:
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
-      feed_types: slot of a fed value -> its type.
+      feed_types: slot of a fed value -> its type; ``feed_arrays``: that of its array.
       sent_types: group -> numpy's types of its values; None for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
@@ -60,6 +60,7 @@ class RegisteredGraph:
     incarnations: dict[int, int] = field(default_factory=dict)
     feed_types: dict[int, DType] = field(default_factory=dict)
     sent_types: dict[int, list[Any]] = field(default_factory=dict)
+    feed_arrays: dict[int, np.dtype[Any]] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
@@ -103,6 +104,8 @@ class RegisteredGraph:
         if len(values) != len(slots):
             raise InvalidArgumentError.of(f"The step has {len(slots)} feeds, but {len(values)} values came")
         for slot, value in zip(slots, values):
+            if getattr(value, "dtype", None) is self.feed_arrays.get(slot, self):  # a quick look, for every step
+                continue
             wanted = self.feed_types.get(slot)
             if wanted is not None and not holds(wanted, value):
                 found = getattr(value, "dtype", type(value).__name__)
@@ -133,6 +136,7 @@ class RegisteredGraph:
         """
         types = {node.attrs["tensor_name"].decode(): node.attrs["tensor_type"] for node in nodes if node.op == "_Recv"}
         self.feed_types = {slot: types[name] for name, slot in zip(feeds, self.program.feeds) if name in types}
+        self.feed_arrays = {slot: dtype.numpy for slot, dtype in self.feed_types.items()}
         self.effects, self.is_training = effects_of(nodes), is_training(nodes)
         names: dict[int, list[str]] = {}
         received: dict[int, list[tuple[bytes, str, DType]]] = {}
