@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tfmini.data.structure import Leaf, Structure
 from tfmini.dtypes import DType, int64
 from tfmini.graph import nest
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape
 
@@ -45,8 +47,11 @@ def _pack(indices: Any, values: Any, dense_shape: Any) -> SparseValue:
 
 
 @unpack_op.kernel("CPU")
-def _unpack(packed: SparseValue, *, T: DType) -> tuple[Any, Any, Any]:
+def _unpack(packed: SparseValue, *, T: DType, rank: int) -> tuple[Any, Any, Any]:
     check_components(packed, [int64, T, int64])
+    shapes = [np.shape(part) for part in packed]
+    if [len(shape) for shape in shapes] != [2, 1, 1] or rank >= 0 and not shapes[0][1] == shapes[2][0] == rank:
+        refuse(f"A sparse tensor of rank {rank} has indices, values and dense_shape of shapes {shapes}")
     return tuple(packed)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tfmini.machine_memory import check_room
 from tfmini.numerics.windows import Array, Axes, Axis
 
 
@@ -53,6 +54,7 @@ def first_matches(source: Array, result: Array, axes: Axes) -> Iterator[tuple[tu
 def spread(batch: int, axes: Axes, channels: int, dtype: Any) -> tuple[Array, bool]:
     """A gradient image with its border, and whether windows tile it (each pixel in exactly one)."""
     full = (batch, *axes.full, channels)
+    check_room(full, np.dtype(dtype).itemsize)
     tiled = all(axis.stride == axis.window and axis.out * axis.window == size for axis, size in zip(axes, axes.full))
     return (np.empty(full, dtype) if tiled else np.zeros(full, dtype)), tiled
 

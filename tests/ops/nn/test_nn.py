@@ -155,6 +155,28 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     },
     **{f"{name}Grad": ({"gradients": (2, 3), "outputs": (2, 3)}, {}) for name in ("Elu", "Selu")},
 }
+RANKS = {
+    "SoftmaxCrossEntropyWithLogits": ({"features": (2, 3, 4), "labels": (2, 3, 4)}, {}),
+    "BatchNormWithGlobalNormalization": (
+        {"t": (2, 2, 3), "m": (3,), "v": (3,), "beta": (3,), "gamma": (3,)},
+        {"variance_epsilon": 0.1, "scale_after_normalization": True},
+    ),
+    "BatchNormWithGlobalNormalizationGrad": (
+        {"t": (1, 2, 2, 3), "m": (3,), "v": (3,), "gamma": (3,), "backprop": (2, 3)},
+        {"variance_epsilon": 0.1, "scale_after_normalization": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("op", RANKS)
+def test_kernels_check_ranks_that_the_graph_does_not_know(op: str) -> None:
+    shapes, attrs = RANKS[op]
+    inputs = {name: tf.placeholder(tf.float32) for name in shapes}
+    outputs = getattr(tf.raw_ops, op)(**inputs, **attrs)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="must (be|have)"):
+        session.run(outputs, {inputs[name]: np.ones(shape, np.float32) for name, shape in shapes.items()})
+
+
 # The axes along which an input may have any size: images of a forward op, windows with SAME padding, …
 FREE: dict[tuple[str, str], Any] = {
     **{(op, "input"): range(len(WHOLE[op][0]["input"]) - 1) for op in ("Conv2D", "DepthwiseConv2dNative", "Conv3D")},

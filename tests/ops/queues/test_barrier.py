@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tfmini as tf
 from tests.ops.fake_wait import FakeWait
 from tfmini import dtypes, errors
-from tfmini.ops.queues.barrier import BarrierState
+from tfmini.ops.queues.barrier import Barrier, BarrierState
 
 
 def test_barrier_gives_tuples_by_the_age_of_their_first_part() -> None:
@@ -38,3 +39,12 @@ def test_closing_a_barrier_ends_takes_that_cannot_be_satisfied() -> None:
         _ = wait.value
     with pytest.raises(errors.OutOfRangeError, match=r"Barrier 'b' is closed.*requested 3, total size 0"):
         barrier.take_many(FakeWait(), 3, False)
+
+
+def test_a_barrier_of_other_components_than_a_node_says_is_refused() -> None:
+    barrier = Barrier([tf.float32], shapes=[[]])
+    take = tf.raw_ops.BarrierTakeMany(
+        handle=barrier.barrier_ref, num_elements=1, component_types=[tf.float32, tf.int32], allow_small_batch=True
+    )
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="components float, not float, int"):
+        session.run(take)

@@ -69,3 +69,12 @@ def test_an_area_belongs_to_its_graph() -> None:
         area = StagingArea([tf.int32])
     with tf.Graph().as_default(), pytest.raises(ValueError, match="Cannot colocate .* same graph"):
         area.size()
+
+
+def test_a_tuple_of_other_types_than_a_node_says_is_refused() -> None:
+    put = tf.raw_ops.Stage(values=[tf.constant(2.0)], shared_name="s", container="")
+    take = tf.raw_ops.Unstage(dtypes=[tf.uint8], shared_name="s", container="")
+    with tf.Session() as session:
+        session.run(put)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="expected uint8 but got float32"):
+            session.run(take)

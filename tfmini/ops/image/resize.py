@@ -69,6 +69,7 @@ Weights = Callable[[int, int, bool, bool], np.ndarray]
 
 def _places(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
     """The position in the original image of each new row or column."""
+    check_room((new,), 8)
     scale = (length - 1) / (new - 1) if align and new > 1 else length / new
     places = np.arange(new, dtype=np.float32)
     if centers:

@@ -251,6 +251,17 @@ def _context_where(label: str) -> Where:
     return lambda key: f"Name: {label}, Context feature: {key}"
 
 
+_SEQUENCE_KEYS = ("context_sparse_keys", "context_dense_keys", "feature_list_sparse_keys", "feature_list_dense_keys")
+
+
+def _check_counts(attrs: Any, *keys: list[Any]) -> None:
+    """Compares the numbers of keys with the attrs that give the numbers of outputs."""
+    counts = [attrs[f"N{name.removesuffix('_keys')}"] for name in _SEQUENCE_KEYS]
+    if counts != [len(each) for each in keys]:
+        found = [len(each) for each in keys]
+        raise errors.InvalidArgumentError.of(f"The node counts {counts} features, but has {found} keys")
+
+
 @parse_single_sequence_op.kernel("CPU")
 def _parse_single_sequence(
     serialized: Any, assumed_empty: Any, context_sparse_keys: list[Any], context_dense_keys: list[Any],
@@ -258,6 +269,7 @@ def _parse_single_sequence(
     debug_name: Any, *, node: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     attrs = node.attrs
+    _check_counts(attrs, context_sparse_keys, context_dense_keys, feature_list_sparse_keys, feature_list_dense_keys)
     parsed = _Sequences([_text(serialized)], _texts(debug_name), _texts(assumed_empty))
     context_dense = _dense_specs(
         [_text(k) for k in context_dense_keys], attrs["Tcontext_dense"], attrs["context_dense_shapes"],
@@ -286,6 +298,7 @@ def _parse_sequences(
     serialized: Any, debug_name: Any, context_dense_defaults: list[Any], *, node: Any
 ) -> tuple[Any, ...]:
     attrs = node.attrs
+    _check_counts(attrs, *(attrs[name] for name in _SEQUENCE_KEYS))
     parsed = _Sequences(_texts(serialized), _texts(debug_name), attrs["feature_list_dense_missing_assumed_empty"])
     context_dense = _dense_specs(
         attrs["context_dense_keys"], attrs["Tcontext_dense"], attrs["context_dense_shapes"], context_dense_defaults

@@ -94,6 +94,9 @@ def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
 
 def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
     """Whether fewer than ``k`` classes have higher scores than the target; false where the scores are not finite."""
+    if predictions.ndim != 2 or targets.ndim != 1:
+        shapes = f"{list(predictions.shape)} and {list(targets.shape)}"
+        raise InvalidArgumentError.of(f"predictions must be 2-dimensional and targets 1-dimensional, got {shapes}")
     if predictions.shape[0] != targets.shape[0]:
         raise InvalidArgumentError.of(
             f"First dimension of predictions {predictions.shape[0]} must match length of targets {targets.shape[0]}",

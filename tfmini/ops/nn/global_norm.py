@@ -9,6 +9,7 @@ import numpy as np
 from tfmini.deprecated_arguments import either
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.nn.batch_norm import Array
 from tfmini.ops.nn.normalization import batch_normalization
 from tfmini.shapes import RawShape, merge_dims, with_rank
@@ -43,11 +44,18 @@ def _norm_grad_shape(node: Operation) -> list[RawShape]:
     return [(*with_rank(node.inputs[0].raw_shape, 4)[:3], depth), (depth,), (depth,), (depth,), (depth,)]
 
 
+def _check_whole(t: Array, *vectors: Array) -> None:
+    if t.ndim != 4 or any(vector.shape != t.shape[3:] for vector in vectors):
+        shapes = [list(array.shape) for array in (t, *vectors)]
+        refuse(f"Images must be 4-dimensional and the others vectors of their depth, but the shapes are {shapes}")
+
+
 @norm_op.kernel("CPU")
 def _norm_kernel(
     t: Array, m: Array, v: Array, beta: Array, gamma: Array, *, variance_epsilon: float,
     scale_after_normalization: bool,
 ) -> Array:  # fmt: skip
+    _check_whole(t, m, v, beta, gamma)
     inverse = 1 / np.sqrt(v + v.dtype.type(variance_epsilon))
     if scale_after_normalization:
         inverse = inverse * gamma
@@ -61,6 +69,9 @@ def _norm_grad_kernel(
     t: Array, m: Array, v: Array, gamma: Array, backprop: Array, *, variance_epsilon: float,
     scale_after_normalization: bool,
 ) -> tuple[Array, ...]:  # fmt: skip
+    _check_whole(t, m, v, gamma)
+    if backprop.shape != t.shape:
+        refuse(f"backprop must have the shape of t, {list(t.shape)}, but has {list(backprop.shape)}")
     shifted = v + v.dtype.type(variance_epsilon)
     inverse = 1 / np.sqrt(shifted)
     db = backprop.sum(axis=(0, 1, 2))

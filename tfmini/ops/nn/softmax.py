@@ -125,6 +125,8 @@ def _xent_factory(node: Any) -> Any:
             logits, labels = logits.astype(np.float32), labels.astype(np.float32)
         if logits.shape != labels.shape:
             logits, labels = _broadcast(logits, labels)
+        if logits.ndim != 2:
+            raise InvalidArgumentError.of(f"logits must be 2-dimensional, but have shape {_bracketed(logits)}")
         if not logits.size:
             return np.zeros(logits.shape[:1], node.attrs["T"].numpy), np.zeros(logits.shape, node.attrs["T"].numpy)
         found = _xent(logits, labels)

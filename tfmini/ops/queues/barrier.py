@@ -218,9 +218,14 @@ def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, compo
 
 
 @take_many_op.async_kernel("CPU")
-def _take_many(wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool) -> None:
+def _take_many(
+    wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool, component_types: list[DType]
+) -> None:
     if np.ndim(num_elements):
         raise errors.InvalidArgumentError.of("num_elements must be a scalar.")
+    if list(state.dtypes) != list(component_types):
+        have, wanted = (", ".join(map(cpp_name, types)) for types in (state.dtypes, component_types))
+        raise errors.InvalidArgumentError.of(f"The barrier '{state.name}' has components {have}, not {wanted}")
     state.take_many(wait, int(num_elements), allow_small_batch)
 
 

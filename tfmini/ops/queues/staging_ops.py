@@ -84,7 +84,8 @@ def _unstage(
     wait: Wait, *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int,
     dtypes: list[DType],
 ) -> None:  # fmt: skip
-    _area(resources, container, shared_name, node, capacity, memory_limit).get(wait, len(dtypes))
+    area = _area(resources, container, shared_name, node, capacity, memory_limit)
+    area.get(ComponentWait(wait, dtypes), len(dtypes))
 
 
 @stage_peek.async_kernel("CPU")
@@ -92,7 +93,8 @@ def _peek(
     wait: Wait, index: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int,
     memory_limit: int, dtypes: list[DType],
 ) -> None:  # fmt: skip
-    _area(resources, container, shared_name, node, capacity, memory_limit).peek(wait, int(index), len(dtypes))
+    area = _area(resources, container, shared_name, node, capacity, memory_limit)
+    area.peek(ComponentWait(wait, dtypes), int(index), len(dtypes))
 
 
 @stage_size.kernel("CPU")

@@ -16,6 +16,7 @@ from tfmini.errors import InternalError, InvalidArgumentError, NotFoundError, Ou
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
 from tfmini.graph.shape_functions import declared_shape, same_shape
+from tfmini.machine_memory import check_room
 from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
@@ -149,6 +150,7 @@ def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShap
     # Every step has a new one, private to the step.
     state = VariableState(var_name.decode() or node.name, dtype, shape)
     if shape is not None and None not in shape:
+        check_room(shape, dtype.numpy.itemsize)
         state.assign(np.zeros(shape, dtype.numpy))
     return state
 

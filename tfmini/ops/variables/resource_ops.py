@@ -228,7 +228,8 @@ def _destroy(state: Any, *, ignore_lookup_error: bool) -> tuple[()]:
 
 
 @resource_count_up_to.kernel("CPU")
-def _count_up_to(state: VariableState, *, limit: int) -> Any:
+def _count_up_to(state: VariableState, *, limit: int, T: DType) -> Any:
+    _check_dtype(state, T, "count up")
     return state_ref.count_up_to(state, limit=limit)
 
 
