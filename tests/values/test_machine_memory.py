@@ -32,7 +32,8 @@ SIZE = 1 << 26  # of float32: 256 MiB, more than there is in these tests
 HUGE = {
     "ResizeBicubic": lambda n: tf.image.resize_bicubic(tf.ones([1, 1, 1, 1]), [n, 1]),
     "AvgPool3DGrad": lambda n: tf.raw_ops.AvgPool3DGrad(
-        orig_input_shape=tf.stack([n, 1, 1, 1, 1]), grad=tf.placeholder_with_default(np.ones([1] * 5, np.float32), None),
+        orig_input_shape=tf.stack([n, 1, 1, 1, 1]),
+        grad=tf.placeholder_with_default(np.ones([1] * 5, np.float32), None),
         ksize=[1] * 5, strides=[1] * 5, padding="VALID",
     ),
     "Fill": lambda n: tf.fill([n], 1.0),

@@ -46,5 +46,5 @@ def test_a_barrier_of_other_components_than_a_node_says_is_refused() -> None:
     take = tf.raw_ops.BarrierTakeMany(
         handle=barrier.barrier_ref, num_elements=1, component_types=[tf.float32, tf.int32], allow_small_batch=True
     )
-    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="components float, not float, int"):
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="float, not float, int"):
         session.run(take)

@@ -150,7 +150,7 @@ def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShap
     # Every step has a new one, private to the step.
     state = VariableState(var_name.decode() or node.name, dtype, shape)
     if shape is not None and None not in shape:
-        check_room(shape, dtype.numpy.itemsize)
+        check_room([size or 0 for size in shape], dtype.numpy.itemsize)
         state.assign(np.zeros(shape, dtype.numpy))
     return state
 
