@@ -164,7 +164,8 @@ def test_ctrl_c_shows_no_traceback_of_the_launcher(cluster: Cluster) -> None:
     assert "Traceback" not in out + err
 
 
-def test_a_launcher_whose_output_nobody_reads_obeys_signals(cluster: Cluster) -> None:
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_launcher_whose_output_nobody_reads_obeys_signals(cluster: Cluster, number: int, code: int) -> None:
     """As behind a pager or after Ctrl-S; the messages go to the same place."""
     body = """
     print("ready", flush=True)
@@ -179,8 +180,8 @@ def test_a_launcher_whose_output_nobody_reads_obeys_signals(cluster: Cluster) ->
             begun = b""
             while b"ready" not in begun:
                 begun += os.read(read, 1000)
-            launcher.send_signal(signal.SIGTERM)
-            assert launcher.wait(LIMIT_S) == 143
+            launcher.send_signal(number)
+            assert launcher.wait(LIMIT_S) == code
         finally:
             launcher.kill()
             os.close(read)

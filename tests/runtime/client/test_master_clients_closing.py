@@ -167,7 +167,7 @@ def test_a_session_that_is_dropped_is_closed_at_its_master(
 
     for _ in range(3):
         assert evaluate() == 1.0
-    poll(lambda: not server.master.sessions, "the end of the sessions")
+    poll(lambda: not (server.master.sessions or server.worker.sessions), "the end of the sessions")
     session_at(place, server, monkeypatch)  # which has never run anything
 
 
