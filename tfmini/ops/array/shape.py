@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant_in
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, refuse
-from tfmini.shapes import RawShape, TensorShape, broadcast_raw, merge_dims, num_elements_raw
+from tfmini.shapes import RawShape, TensorShape, broadcast_raw, format_raw, merge_dims, num_elements_raw
 
 _INT = "{int32, int64} = DT_INT32"
 _shape_op = op(f"Shape(input: T) -> output: out_type; T: type; out_type: {_INT}", shape_only=True)
@@ -246,7 +245,7 @@ def _broadcast_to_kernel(value: Any, shape: Any) -> Any:
     try:
         return np.broadcast_to(value, sizes)
     except ValueError:
-        return refuse(f"Incompatible shapes: {_text(value.shape)} vs. {_text(sizes)}")
+        return refuse(f"Incompatible shapes: {format_raw(value.shape)} vs. {format_raw(sizes)}")
 
 
 @_broadcast_to.gradient
@@ -289,12 +288,8 @@ def _padded(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
     rank = max(len(a), len(b))
     left, right = [1] * (rank - len(a)) + a, [1] * (rank - len(b)) + b
     if any(x != y and 1 not in (x, y) for x, y in zip(left, right)):
-        refuse(f"Incompatible shapes: {_text(a)} vs. {_text(b)}")
+        refuse(f"Incompatible shapes: {format_raw(tuple(a))} vs. {format_raw(tuple(b))}")
     return left, right
-
-
-def _text(sizes: Sequence[int]) -> str:
-    return f"[{','.join(map(str, sizes))}]"
 
 
 # ---- public functions ---------------------------------------------------------------------------

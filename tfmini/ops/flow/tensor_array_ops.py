@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.errors import UnimplementedError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.flow.tensor_array_state import TensorArrayState
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
@@ -157,18 +158,14 @@ def _close_shape(node: Operation) -> list[RawShape]:
 # ---- kernels ----------------------------------------------------------------------------------
 
 
-def _refuse(text: str) -> None:
-    raise InvalidArgumentError.of(text)
-
-
 def _check_written(array: TensorArrayState, dtype: DType) -> None:
     if array.dtype is not dtype:
-        _refuse(f"TensorArray dtype is {cpp_name(array.dtype)} but Op is trying to write dtype {cpp_name(dtype)}.")
+        refuse(f"TensorArray dtype is {cpp_name(array.dtype)} but Op is trying to write dtype {cpp_name(dtype)}.")
 
 
 def _check_requested(array: TensorArrayState, dtype: DType) -> None:
     if array.dtype is not dtype:
-        _refuse(f"TensorArray dtype is {cpp_name(array.dtype)} but Op requested dtype {cpp_name(dtype)}.")
+        refuse(f"TensorArray dtype is {cpp_name(array.dtype)} but Op requested dtype {cpp_name(dtype)}.")
 
 
 @tensor_array_op.kernel("CPU")
@@ -178,7 +175,7 @@ def _new(
 ) -> tuple[TensorArrayState, Any]:  # fmt: skip
     count = int(size)
     if count < 0:
-        _refuse(f"Size should be >= 0, but is: {count}")
+        refuse(f"Size should be >= 0, but is: {count}")
     name = f"{tensor_array_name.decode(errors='replace') or node.name}_{next(_serial)}"
     state = TensorArrayState(
         name, dtype, count, element_shape, dynamic_size, clear_after_read, identical_element_shapes
@@ -216,7 +213,7 @@ def _gather(
     first = _shape_of(values[0])
     for i, value in enumerate(values):
         if _shape_of(value) != first:
-            _refuse(
+            refuse(
                 f"TensorArray has inconsistent shapes.  Index 0 has shape: {format_raw(first)} but index {i} has shape:"
                 f" {format_raw(_shape_of(value))}"
             )
@@ -232,11 +229,11 @@ def _scatter(step: Any, handle: TensorArrayState, indices: Any, value: Any, flow
     _check_written(handle, T)
     shape = _shape_of(value)
     if not shape:
-        _refuse(f"Expected value to be at least a vector, but received shape: {format_raw(shape)}")
+        refuse(f"Expected value to be at least a vector, but received shape: {format_raw(shape)}")
     if len(indices) != shape[0]:
-        _refuse(f"Expected len(indices) == values.shape[0], but saw: {len(indices)} vs. {shape[0]}")
+        refuse(f"Expected len(indices) == values.shape[0], but saw: {len(indices)} vs. {shape[0]}")
     if len(indices) and not handle.dynamic and (top := int(indices.max())) >= len(handle.values):
-        _refuse(f"Max scatter index must be < array size ({top} vs. {len(handle.values)})")
+        refuse(f"Max scatter index must be < array size ({top} vs. {len(handle.values)})")
     for index, row in zip(indices.tolist(), value):
         handle.write(index, row)
     return flow_in
@@ -259,17 +256,17 @@ def _concat(
     for i, value in enumerate(values):
         shape = _shape_of(value)
         if not shape:
-            _refuse(
+            refuse(
                 f"Concat saw a scalar shape at index {i} but requires at least vectors.  Did you mean to call pack?"
             )
         if shape[1:] != values[0].shape[1:]:
-            _refuse(
+            refuse(
                 "TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape:"
                 f" {format_raw(values[0].shape[1:])} but index {i} has (excepting dimension 0) shape:"
                 f" {format_raw(shape[1:])}"
             )
     if not compatible_raw(element_shape_except0, values[0].shape[1:]):
-        _refuse(
+        refuse(
             f"TensorArray was passed element_shape_except0 {format_raw(element_shape_except0)} which does not match the"
             f" shape of its elements: {format_raw(values[0].shape[1:])}"
         )
@@ -281,15 +278,15 @@ def _split(step: Any, handle: TensorArrayState, value: Any, lengths: Any, flow_i
     _check_written(handle, T)
     shape = _shape_of(value)
     if not shape:
-        _refuse(f"Expected value to be at least a vector, but received shape: {format_raw(shape)}")
+        refuse(f"Expected value to be at least a vector, but received shape: {format_raw(shape)}")
     total = int(lengths.sum())
     if total != shape[0]:
-        _refuse(
+        refuse(
             f"Expected sum of lengths to be equal to values.shape[0], but sum of lengths is {total} and value's shape"
             f" is: {format_raw(shape)} "
         )
     if not handle.dynamic and len(handle.values) != len(lengths):
-        _refuse(
+        refuse(
             f"TensorArray's size is not equal to the size of lengths ({len(handle.values)} vs. {len(lengths)}), and the"
             " TensorArray is not marked as dynamically resizeable"
         )

@@ -16,7 +16,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
 from tfmini.progress import work
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
 
 save_v2: OpHandle[Operation] = op(
     """SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes)
@@ -215,15 +215,11 @@ def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
         shape, part = _parse(spec)
         if shape != entry.shape:
             raise errors.InvalidArgumentError.of(
-                f"tensor_name = {name}; shape in shape_and_slice spec {_dims(shape)} does not match the shape stored in"
-                f" checkpoint: {_dims(entry.shape)}"
+                f"tensor_name = {name}; shape in shape_and_slice spec {format_raw(shape)} does not match the shape"
+                f" stored in checkpoint: {format_raw(entry.shape)}"
             )
         value = reader.read_slice(name, part)
     return value if value.ndim else value[()]
-
-
-def _dims(shape: tuple[int, ...]) -> str:
-    return f"[{','.join(map(str, shape))}]"
 
 
 @restore_v2.kernel("CPU")

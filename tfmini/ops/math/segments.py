@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -20,6 +19,7 @@ from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.comparison import equal_op, greater_equal_op, select_v2_op
 from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op
 from tfmini.ops.math.unary import sqrt_op
@@ -50,10 +50,6 @@ unsorted_min_op = _unsorted_op("UnsortedSegmentMin", "realnumbertype")
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _reject(message: str) -> InvalidArgumentError:
-    return InvalidArgumentError.of(message)
-
-
 # Types whose sums are made in float32.
 _ROUNDED_ONCE = ("float16", "bfloat16")
 # Up to this many rows, a call of numpy for each takes less time than to find and gather all rows of their segments.
@@ -82,14 +78,14 @@ def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
 def _check_sorted(data: Any, ids: Any) -> int:
     """The number of segments of sorted ids."""
     if ids.ndim != 1:
-        raise _reject("segment_ids should be a vector.")
+        refuse("segment_ids should be a vector.")
     if not data.ndim or data.shape[0] != ids.size:
-        raise _reject("segment_ids should be the same size as dimension 0 of input.")
+        refuse("segment_ids should be the same size as dimension 0 of input.")
     if not ids.size:
         return 0
     rows = int(ids[-1]) + 1
     if rows <= 0:
-        raise _reject("segment ids must be >= 0")
+        refuse("segment ids must be >= 0")
     check_runs(ids, rows)
     check_room((rows, *data.shape[1:]), data.dtype.itemsize)
     return rows
@@ -107,8 +103,8 @@ def check_runs(ids: Any, rows: int) -> None:
     last_of_run = first_outside + int((ids[first_outside:] != ids[first_outside]).argmax()) - 1 \
         if first_outside < ids.size and (ids[first_outside:] != ids[first_outside]).any() else ids.size - 1  # fmt: skip
     if first_fall <= last_of_run:
-        raise _reject("segment ids are not increasing")
-    raise _reject(
+        refuse("segment ids are not increasing")
+    refuse(
         f"Segment id {ids[first_outside]} out of range [0, {rows}), possibly because 'segment_ids' input is not sorted."
     )
 
@@ -148,15 +144,15 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
 
         def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
             if np.ndim(num_segments):
-                raise _reject(f"num_segments should be a scalar, not shape {list(np.shape(num_segments))}")
+                refuse(f"num_segments should be a scalar, not shape {list(np.shape(num_segments))}")
             count, ids_shape = int(num_segments), np.shape(ids)
             if data.shape[: len(ids_shape)] != ids_shape:
-                raise _reject(
+                refuse(
                     f"data.shape = [{','.join(map(str, data.shape))}] does not start with segment_ids.shape = "
                     f"[{','.join(map(str, ids_shape))}]"
                 )
             if count < 0:
-                raise _reject("Input num_segments == " + str(count) + " must not be negative.")
+                refuse("Input num_segments == " + str(count) + " must not be negative.")
             tail = data.shape[len(ids_shape) :]
             check_room((count, *tail), data.dtype.itemsize)
             out = np.full((count, *tail), fill, data.dtype)
@@ -175,7 +171,7 @@ def _check_range(flat: Any, shape: tuple[int, ...], count: int) -> None:
         where = int(np.argmax(flat >= count))
         place = ",".join(str(int(i)) for i in np.unravel_index(where, shape)) if shape else ""
         name = f"segment_ids[{place}]" if shape else "segment_ids"
-        raise _reject(f"{name} = {int(flat[where])} is out of range [0, {count})")
+        refuse(f"{name} = {int(flat[where])} is out of range [0, {count})")
 
 
 def _reduce_repeated(ufunc: np.ufunc, rows: Any, ids: Any, first: Any, repeated: Any, out: Any) -> None:

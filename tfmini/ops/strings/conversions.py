@@ -17,7 +17,8 @@ from tfmini.graph.shape_functions import same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.strings.elementwise import each, refuse
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.strings.elementwise import each
 from tfmini.shapes import RawShape
 
 as_string_op = op(
@@ -91,15 +92,15 @@ def _check_format(attrs: dict[str, Any]) -> None:
     dtype, fill = attrs["T"], attrs["fill"].decode()
     if not (dtype.is_floating or dtype.is_complex):
         if attrs["scientific"] or attrs["shortest"]:
-            raise refuse(f"scientific and shortest format not supported for datatype {dtype.name}")
+            refuse(f"scientific and shortest format not supported for datatype {dtype.name}")
         if attrs["precision"] > -1:
-            raise refuse(f"precision not supported for datatype {dtype.name}")
+            refuse(f"precision not supported for datatype {dtype.name}")
     if attrs["scientific"] and attrs["shortest"]:
-        raise refuse("Cannot select both scientific and shortest notation")
+        refuse("Cannot select both scientific and shortest notation")
     if len(fill) > 1:
-        raise refuse(f'Fill string must be one or fewer characters: "{fill}"')
+        refuse(f'Fill string must be one or fewer characters: "{fill}"')
     if fill not in ("", *" +-0#"):
-        raise refuse(f'Fill argument not supported: "{fill}"')
+        refuse(f'Fill argument not supported: "{fill}"')
 
 
 def _float_of(text: bytes) -> float:
@@ -121,7 +122,7 @@ def _to_number(value: Any, *, out_type: dtypes.DType) -> Any:
             number = None
         if number is None or limits is not None and not limits.min <= number <= limits.max:
             shown = text.decode(errors="replace")
-            raise refuse(f"StringToNumberOp could not correctly convert string: {shown}")
+            refuse(f"StringToNumberOp could not correctly convert string: {shown}")
         return number
 
     return each(parse, value, out_type.numpy)
@@ -143,12 +144,12 @@ def _decode_raw(value: Any, *, out_type: dtypes.DType, little_endian: bool) -> A
     size, item = len(texts[0]) if texts else 0, out_type.size
     for i, text in enumerate(texts):
         if len(text) != size:
-            raise refuse(
+            refuse(
                 "DecodeRaw requires input strings to all be the same size, but element"
                 f" {i} has size {size} != {len(text)}"
             )
     if size % item:
-        raise refuse(
+        refuse(
             f"Input to DecodeRaw has length {size} that is not a multiple of {item}, the size of {out_type.name}"
         )
     if not texts:
@@ -182,9 +183,9 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
     order = []
     for axis in np.ravel(axes).tolist():
         if not -array.ndim <= axis < array.ndim:
-            raise refuse(f"Invalid reduction dimension {axis} for input with {array.ndim} dimensions.")
+            refuse(f"Invalid reduction dimension {axis} for input with {array.ndim} dimensions.")
         if axis % array.ndim in order:
-            raise refuse(f"Duplicate reduction dimension {axis}")
+            refuse(f"Duplicate reduction dimension {axis}")
         order.append(axis % array.ndim)
     if not order:
         return value

@@ -15,6 +15,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
 from tfmini.machine_memory import check_room
 from tfmini.numerics import regular_expressions
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
@@ -43,11 +44,6 @@ _ALL = (lower_op, upper_op, strip_op, length_op, join_op, substr_op, replace_op,
         static_full_match_op, encode_op, decode_op)  # fmt: skip
 for _handle in _ALL:
     _handle.not_differentiable()
-
-
-def refuse(message: str) -> InvalidArgumentError:
-    """The error of a kernel for an invalid input."""
-    return InvalidArgumentError.of(message)
 
 
 def each(function: Callable[[bytes], Any], value: Any, dtype: Any = object) -> Any:
@@ -110,7 +106,7 @@ def _join_shape(node: Operation) -> list[RawShape]:
 def _join(values: list[Any], *, separator: bytes) -> Any:
     shapes = {np.shape(v) for v in values} - {()}
     if len(shapes) > 1:
-        raise refuse(f"Input shapes do not match: {' vs. '.join(map(str, sorted(shapes)))}")
+        refuse(f"Input shapes do not match: {' vs. '.join(map(str, sorted(shapes)))}")
     if not shapes:
         texts = list(map(_scalar, values))
         check_room((sum(map(len, texts)) + len(separator) * (len(texts) - 1),), 1)
@@ -157,7 +153,7 @@ def _cut_characters(text: bytes, start: int, count: int, index: int) -> bytes:
 
 def _checked_start(text: bytes, size: int, start: int, index: int) -> int:
     if not -size <= start <= size:
-        raise refuse(f"pos {start} out of range for string b'{text.decode(errors='replace')}' at index {index}")
+        refuse(f"pos {start} out of range for string b'{text.decode(errors='replace')}' at index {index}")
     return start + size if start < 0 else start
 
 
@@ -169,7 +165,7 @@ def _compile(pattern: Any) -> Any:
     try:
         return regular_expressions.compiled(pattern)
     except regular_expressions.PatternError as error:
-        raise refuse(f"Invalid pattern: {pattern.decode(errors='replace')}, error: {error}") from None
+        raise InvalidArgumentError.of(f"Invalid pattern: {pattern.decode(errors='replace')}, error: {error}") from None
 
 
 def _scalar(value: Any) -> bytes:
@@ -222,11 +218,11 @@ def _decode_one(text: bytes) -> bytes:
         plain = text.removesuffix(b"==") if text.endswith(b"==") else text.removesuffix(b"=")
     whole = max(0, len(text) - 1) // 4 * 4  # the last group is looked at last
     if not _URL_SAFE.fullmatch(text, 0, whole):
-        raise refuse("Invalid character found in base64.")
+        refuse("Invalid character found in base64.")
     if len(plain) % 4 == 1:
-        raise refuse("Base64 string length cannot be 1 modulo 4.")
+        refuse("Base64 string length cannot be 1 modulo 4.")
     if not _URL_SAFE.fullmatch(plain):
-        raise refuse("Invalid character found in base64.")
+        refuse("Invalid character found in base64.")
     return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
 
 

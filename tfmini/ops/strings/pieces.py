@@ -18,11 +18,11 @@ from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
-from tfmini.ops.array.kernel_arguments import as_ndarray
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
-from tfmini.ops.strings.elementwise import each, refuse
+from tfmini.ops.strings.elementwise import each
 from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
 
 split_op: OpHandle[Any] = op(
@@ -89,9 +89,9 @@ def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
 @split_op.kernel("CPU")
 def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any, Any, Any]:
     if np.ndim(texts) != 1:
-        raise refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
+        refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(delimiter):
-        raise refuse(f"delimiter must be a scalar, got shape: {list(np.shape(delimiter))}")
+        refuse(f"delimiter must be a scalar, got shape: {list(np.shape(delimiter))}")
     delimiters: Any = as_ndarray(delimiter)[()]
     return _as_sparse([_pieces(text, delimiters, skip_empty) for text in texts])
 
@@ -99,9 +99,9 @@ def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any,
 @split_v2_op.kernel("CPU")
 def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, Any]:
     if np.ndim(texts) != 1:
-        raise refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
+        refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(sep):
-        raise refuse(f"sep must be a scalar, got shape: {list(np.shape(sep))}")
+        refuse(f"sep must be a scalar, got shape: {list(np.shape(sep))}")
     separator = as_ndarray(sep)[()] or None
     return _as_sparse([text.split(separator, maxsplit) for text in texts])
 
@@ -122,7 +122,7 @@ def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
 @bucket_strong_op.kernel("CPU")
 def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
-        raise refuse(f"Key must have 2 elements, got {len(key)}")
+        refuse(f"Key must have 2 elements, got {len(key)}")
     return each(lambda s: siphash(s, (key[0], key[1])) % num_buckets, value, np.int64)
 
 
@@ -138,11 +138,11 @@ def _fingerprint_shape(node: Operation) -> list[RawShape]:
 def _fingerprint_kernel(data: Any, method: Any) -> Any:
     name: Any = as_ndarray(method)[()]
     if np.ndim(method):
-        raise refuse(f"`method` should be a scalar string: {list(np.shape(method))}")
+        refuse(f"`method` should be a scalar string: {list(np.shape(method))}")
     if name != b"farmhash64":
-        raise refuse(f"Unsupported data fingerprinting method: {name.decode(errors='replace')}")
+        refuse(f"Unsupported data fingerprinting method: {name.decode(errors='replace')}")
     if not np.ndim(data):
-        raise refuse("input 'data' should not be scalar")
+        refuse("input 'data' should not be scalar")
     rows = data.reshape(data.shape[0], -1)
     if data.dtype == object:
         # The fingerprint of several strings is that of their fingerprints.
@@ -170,17 +170,17 @@ def _ngrams_kernel(
     pad_width: int, preserve_short_sequences: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
     if pad_width < -1:
-        raise refuse(f"Pad width should be >= 0, got {pad_width}")
+        refuse(f"Pad width should be >= 0, got {pad_width}")
     if pad_width * 2 + len(data) > np.iinfo(np.int32).max:
-        raise refuse(f"Pad width could lead to integer overflow, got pad_width = {pad_width}")
+        refuse(f"Pad width could lead to integer overflow, got pad_width = {pad_width}")
     if not ngram_widths:
-        raise refuse("ngram_widths must not be empty")
+        refuse("ngram_widths must not be empty")
     if min(ngram_widths) <= 0:
-        raise refuse(f"ngram_widths must contain positive values, got {ngram_widths}")
+        refuse(f"ngram_widths must contain positive values, got {ngram_widths}")
     if splits.size and splits[0] != 0:
-        raise refuse(f"First split value must be 0, got {splits[0]}")
+        refuse(f"First split value must be 0, got {splits[0]}")
     if splits.size and ((np.diff(splits) < 0).any() or splits[-1] != len(data)):
-        raise refuse(f"Invalid split value, the last must be {len(data)} and none below its predecessor")
+        refuse(f"Invalid split value, the last must be {len(data)} and none below its predecessor")
     found: list[bytes] = []
     ends = [0]
     for low, high in zip(splits, splits[1:]):
@@ -221,17 +221,17 @@ def _segment_join_shape(node: Operation) -> list[RawShape]:
 def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator: bytes) -> Any:
     inputs, ids = as_ndarray(inputs), as_ndarray(ids)
     if np.ndim(num_segments):
-        raise refuse("Number of segments should be a scalar.")
+        refuse("Number of segments should be a scalar.")
     count = int(num_segments)
     if count <= 0:
-        raise refuse("Number of segments must be positive")
+        refuse("Number of segments must be positive")
     if ids.shape != inputs.shape[: ids.ndim]:
-        raise refuse("segment_ids must have the same shape as a prefix of inputs")
+        refuse("segment_ids must have the same shape as a prefix of inputs")
     rest = inputs.shape[ids.ndim :]
     rows, flat = inputs.reshape(ids.size, math.prod(rest)), ids.ravel()
     bad = np.flatnonzero((flat >= count) | (flat < 0))
     if bad.size:
-        raise refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
+        refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
     groups: dict[int, list[int]] = {}
     for position, segment in enumerate(flat.tolist()):
         groups.setdefault(segment, []).append(position)

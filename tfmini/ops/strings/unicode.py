@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -19,10 +20,10 @@ from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.joining import stack
-from tfmini.ops.array.kernel_arguments import as_ndarray
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor, as_ragged
-from tfmini.ops.strings.elementwise import each, refuse
+from tfmini.ops.strings.elementwise import each
 from tfmini.ops.strings.pieces import split_op
 from tfmini.shapes import RawShape, with_rank
 
@@ -68,7 +69,8 @@ def _codec(encoding: bytes) -> str:
             raise LookupError
         return found.name
     except LookupError:
-        raise refuse(f"Could not create converter for input encoding: {encoding.decode(errors='replace')}") from None
+        text = f"Could not create converter for input encoding: {encoding.decode(errors='replace')}"
+        raise InvalidArgumentError.of(text) from None
 
 
 # Without a byte order mark, these encodings are big-endian, as in ICU.
@@ -124,7 +126,7 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
     for piece, at in _pieces(text, codec, first):
         if piece is None:
             if rules.errors == b"strict":
-                raise refuse("Invalid formatting on input string")
+                refuse("Invalid formatting on input string")
             if rules.errors == b"replace":
                 yield rules.replacement, at
             continue
@@ -155,7 +157,7 @@ def _product(shape: RawShape) -> int | None:
 
 def _decode(texts: Any, encoding: bytes, rules: _Rules, splits_type: dtypes.DType) -> tuple[Any, Any, Any]:
     if not 0 <= rules.replacement <= 0x10FFFF:
-        raise refuse("replacement_char out of unicode codepoint range")
+        refuse("replacement_char out of unicode codepoint range")
     codec = _codec(encoding)
     splits, codes, starts = [0], [], []
     for text in as_ndarray(texts).ravel():
@@ -205,7 +207,7 @@ def _valid(codes: Any, errors: bytes, replacement: int) -> Iterator[int]:
         if _is_character(code):
             yield code
         elif errors == b"strict":
-            raise refuse("Code point is out of range for Unicode, or a noncharacter.")
+            refuse("Code point is out of range for Unicode, or a noncharacter.")
         elif errors == b"replace":
             yield replacement
 
@@ -215,9 +217,9 @@ def _encode_kernel(
     values: Any, splits: Any, *, errors: bytes, output_encoding: bytes, replacement_char: int
 ) -> Any:
     if not splits.size or splits[0] != 0:
-        raise refuse("First value in input_splits must be 0.")
+        refuse("First value in input_splits must be 0.")
     if (np.diff(splits) < 0).any() or splits[-1] > len(values):
-        raise refuse("Values in input_splits must be equal or in ascending order and within the values.")
+        refuse("Values in input_splits must be equal or in ascending order and within the values.")
     codec = _codec(output_encoding)
     codes = values.tolist()
     out = np.empty(len(splits) - 1, object)

@@ -15,6 +15,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.attr_values import content_proto, tensor_proto
 from tfmini.graph.registry import op
 from tfmini.numerics.histogram import Histogram
+from tfmini.shapes import format_raw
 
 scalar_summary = op("ScalarSummary(tags: string, values: T) -> summary: string; T: realnumbertype")
 histogram_summary = op("HistogramSummary(tag: string, values: T) -> summary: string; T: realnumbertype = DT_FLOAT")
@@ -56,17 +57,13 @@ def scalar_message(tags: Any, values: Any) -> bytes:
     tag_shape, shape = () if isinstance(tags, bytes) else tags.shape, np.shape(values)
     if tag_shape != shape:
         only = f" (tag '{_one(tags).decode()}')" if isinstance(tags, bytes) or tags.size == 1 else ""
-        shapes = f"{_brackets(tag_shape)} != {_brackets(shape)}"
+        shapes = f"{format_raw(tag_shape)} != {format_raw(shape)}"
         raise InvalidArgumentError.of(f"tags and values not the same shape: {shapes}{only}")
     summary = protos.Summary()
     flat = [tags] if isinstance(tags, bytes) else tags.ravel()
     for tag, value in zip(flat, np.ravel(values)):
         summary.value.add(tag=tag.decode(errors="replace"), simple_value=float(np.float32(value)))
     return summary.SerializeToString()
-
-
-def _brackets(shape: tuple[int, ...]) -> str:
-    return f"[{','.join(map(str, shape))}]"
 
 
 @histogram_summary.kernel("CPU")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.numerics.update_rules import Rule, run_blockwise
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState, update_together
 from tfmini.shapes import format_raw
 
@@ -60,22 +60,18 @@ def _check(arrays: tuple[Any, ...], grad: Any, indices: Any, states: Sequence[Va
     shape = arrays[0].shape
     for array, state in zip(arrays, states):
         if array.shape != shape:
-            _refuse(f"var and {state.name} do not have the same shape{format_raw(shape)} {format_raw(array.shape)}")
+            refuse(f"var and {state.name} do not have the same shape{format_raw(shape)} {format_raw(array.shape)}")
     if not shape:
-        _refuse("var must be at least 1 dimensional")
+        refuse("var must be at least 1 dimensional")
     if indices.ndim != 1:
-        _refuse("indices must be one-dimensional")
+        refuse("indices must be one-dimensional")
     if grad.ndim != len(shape):
-        _refuse(f"var and grad must have the same rank: {len(shape)} and {grad.ndim}")
+        refuse(f"var and grad must have the same rank: {len(shape)} and {grad.ndim}")
     for axis in range(1, len(shape)):
         if shape[axis] != grad.shape[axis]:
-            _refuse(f"var and grad must match in dimension {axis}")
+            refuse(f"var and grad must match in dimension {axis}")
     if grad.shape[0] != indices.size:
-        _refuse("grad must be the same size as indices in the first dimension.")
+        refuse("grad must be the same size as indices in the first dimension.")
     if indices.size and (indices.min() < 0 or indices.max() >= shape[0]):
         offset = int(np.flatnonzero((indices < 0) | (indices >= shape[0]))[0])
-        _refuse(f"Index {indices[offset]} at offset {offset} in indices is out of range")
-
-
-def _refuse(message: str) -> None:
-    raise InvalidArgumentError.of(message)
+        refuse(f"Index {indices[offset]} at offset {offset} in indices is out of range")
