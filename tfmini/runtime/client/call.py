@@ -52,7 +52,7 @@ class Call:
         """
         if self._from_feeds is not None:
             rest = iter(found)
-            found = [next(rest) if i is None else _own_copy(values[i]) for i in self._from_feeds]
+            found = [next(rest) if i is None else own_copy(values[i]) for i in self._from_feeds]
         return self._build([v[()] if isinstance(v, np.ndarray) and v.ndim == 0 else v for v in found])
 
 
@@ -128,6 +128,6 @@ def _equals_itself_alone(value: Any) -> bool:
     return isinstance(value, Tensor) or type(value).__eq__ is _IDENTITY
 
 
-def _own_copy(value: Any) -> Any:
+def own_copy(value: Any) -> Any:
     """A fed value that is fetched: the caller may change the one without changing the other."""
     return value.copy() if isinstance(value, np.ndarray) else value

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
+from tfmini.runtime.client.call import own_copy
 from tfmini.runtime.client.feeds import converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 
@@ -68,10 +67,10 @@ class PartialRun:
         self._check_feeds([tensor for tensor, _ in fed])
         self._check_fetches([*wanted.tensors, *wanted.targets])
         # Copies: the client may write into its arrays between two calls.
-        self._values.update((tensor, _copy(converter(tensor)(value))) for tensor, value in fed)
+        self._values.update((tensor, own_copy(converter(tensor)(value))) for tensor, value in fed)
         self._advance(wanted)
         self._unfetched -= {*wanted.tensors, *wanted.targets}
-        return wanted.build([_copy(self._values[tensor]) for tensor in wanted.tensors])
+        return wanted.build([own_copy(self._values[tensor]) for tensor in wanted.tensors])
 
     def _check_feeds(self, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:
@@ -134,10 +133,6 @@ class PartialRun:
             if tensor.op._control_flow_context is not None or not self._graph.is_fetchable(tensor):
                 raise _cannot_cross(f"{tensor.name!r}, which is inside a loop or conditional,")
         return kept
-
-
-def _copy(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _needed(
