@@ -381,6 +381,10 @@ def reading(
       raises: the class: an `OpError`, or one of Python's.
       remedy: a sentence at the message's end.
       also_own: whether an error of just this class gets ``what`` before its text, too; otherwise it passes.
+
+    Raises:
+      raises: the parser has raised.
+      ResourceExhaustedError: the parser had no memory for what the bytes ask for.
     """
     try:
         yield

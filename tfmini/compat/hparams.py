@@ -185,7 +185,12 @@ class HParams:
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Overrides parameters from a JSON object, and returns self."""
+        """Overrides parameters from a JSON object, and returns self.
+
+        Raises:
+          ValueError: the text is no JSON object, or a value cannot be used.
+          KeyError: there is no such parameter.
+        """
         with errors.reading("The hyperparameters are no JSON object", ValueError):
             values = json.loads(values_json)
         if not isinstance(values, dict):

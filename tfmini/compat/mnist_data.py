@@ -262,7 +262,11 @@ def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
 
 
 def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> Any:
-    """Class numbers as rows of a float64 unit matrix (``tf.examples.tutorials.mnist.input_data.dense_to_one_hot``)."""
+    """Class numbers as rows of a float64 unit matrix (``tf.examples.tutorials.mnist.input_data.dense_to_one_hot``).
+
+    Raises:
+      ValueError: a label is no class.
+    """
     if labels_dense.size and not 0 <= labels_dense.min() <= labels_dense.max() < num_classes:
         raise ValueError(f"A label is {labels_dense.max()}, but there are {num_classes} classes")
     return np.eye(num_classes)[labels_dense.ravel()]

@@ -99,11 +99,13 @@ class Strangers:
         self._waiting: dict[_Connection, None] = {}  # the oldest first
 
     def add(self, connection: _Connection) -> None:
+        """Counts a new connection; ends the oldest ones beyond the limit."""
         while len(self._waiting) >= self._most:
             next(iter(self._waiting)).cut()
         self._waiting[connection] = None
 
     def remove(self, connection: _Connection) -> None:
+        """Counts a connection no more."""
         self._waiting.pop(connection, None)
 
 

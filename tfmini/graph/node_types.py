@@ -1,4 +1,4 @@
-"""The dtypes of a `Node`'s inputs and outputs, derived from its op's declaration and its attrs.
+"""The dtypes of a `Node`'s inputs and outputs, derived from its op's declaration and its attrs; whether edges fit them.
 
 A node of an op that is not declared may have its types in the attrs `INPUT_TYPES` and `OUTPUT_TYPES`. Such a node can
 be placed and cut, but not run.

@@ -52,7 +52,11 @@ def first_matches(source: Array, result: Array, axes: Axes) -> Iterator[tuple[tu
 
 
 def spread(batch: int, axes: Axes, channels: int, dtype: Any) -> tuple[Array, bool]:
-    """A gradient image with its border, and whether windows tile it (each pixel in exactly one)."""
+    """A gradient image with its border, and whether windows tile it (each pixel in exactly one).
+
+    Raises:
+      MemoryError: there is no room for it.
+    """
     full = (batch, *axes.full, channels)
     check_room(full, np.dtype(dtype).itemsize)
     tiled = all(axis.stride == axis.window and axis.out * axis.window == size for axis, size in zip(axes, axes.full))

@@ -198,6 +198,9 @@ def padded(image: Array, axes: Axes, fill: Any = 0, keep: bool = False) -> Array
     """``image`` with a border of ``fill``; itself when there is no border.
 
     The result is scratch memory unless ``keep`` is set.
+
+    Raises:
+      MemoryError: there is no room for it.
     """
     if not axes.border:
         return image

@@ -137,7 +137,11 @@ class SpareThreads:
         self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
 
     def submit(self, function: Callable[..., Any], *args: Any) -> None:
-        """Makes the call in another thread. Raises RuntimeError if the process can start none."""
+        """Makes the call in another thread.
+
+        Raises:
+          RuntimeError: the process can start no thread.
+        """
         with self._lock:
             starts = not self._idle
             self._idle -= not starts

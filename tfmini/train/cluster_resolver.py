@@ -284,7 +284,11 @@ class TFConfigClusterResolver(ClusterResolver):
     def master(
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
-        """``session_master`` of ``TF_CONFIG`` if present, "" for a cluster of one task, else the task's address."""
+        """``session_master`` of ``TF_CONFIG`` if present, "" for a cluster of one task, else the task's address.
+
+        Raises:
+          ValueError: neither ``TF_CONFIG`` nor the arguments name the task.
+        """
         session_master = tf_config_object().get("session_master")
         if session_master is not None:
             return str(session_master)

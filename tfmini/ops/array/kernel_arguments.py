@@ -102,7 +102,11 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A new array of one value; zeros are allocated rather than written."""
+    """A new array of one value; zeros are allocated rather than written.
+
+    Raises:
+      MemoryError: there is no room for it.
+    """
     check_room(shape, dtype.itemsize)
     if dtype.kind != "O" and not value:
         return np.zeros(shape, dtype)

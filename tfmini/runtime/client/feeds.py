@@ -54,7 +54,11 @@ def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]
 
 
 def converter(tensor: Tensor) -> Convert:
-    """The function that turns values fed for ``tensor`` into arrays."""
+    """The function that turns values fed for ``tensor`` into arrays.
+
+    For a value that does not fit the function raises TypeError, ValueError or OverflowError, with the tensor's name,
+    and InternalError for an element that is no text where text is wanted.
+    """
     dtype = tensor.dtype.base_dtype
     wanted = dtype.numpy
     shape = tensor.raw_shape
