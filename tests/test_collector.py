@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tfmini.collector import collector_at_rest
+from tfmini.collector import collector_at_rest, current_frames
+from tfmini.runtime.worker.computing import describe_computing
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +102,18 @@ def test_a_forked_child_does_not_keep_the_pause_of_a_thread_that_it_lacks() -> N
     end.set()
     thread.join(60)
     assert gc.isenabled()
+
+
+def test_no_collection_runs_while_the_frames_of_all_threads_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A destructor there may let a thread run that waits for the lock which is held (CPython's gh-106883)."""
+    collects: list[bool] = []
+    frames = sys._current_frames
+
+    def asked() -> dict[int, Any]:
+        collects.append(gc.isenabled())
+        return frames()
+
+    monkeypatch.setattr(sys, "_current_frames", asked)
+    assert threading.get_ident() in current_frames()
+    assert describe_computing([threading.get_ident()]) == ""
+    assert collects == [False, False] and gc.isenabled()

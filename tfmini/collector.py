@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 _lock = threading.RLock()  # a destructor may run a block inside another one
 _MANY = 100_000  # objects made in a pause, from which on they are called old
@@ -36,6 +38,17 @@ def collector_at_rest() -> Iterator[None]:
             if not _pauses and _was_enabled:
                 _call_old()
                 gc.enable()
+
+
+def current_frames() -> dict[int, FrameType]:
+    """What each thread runs: `sys._current_frames`, without a collection inside it.
+
+    CPython 3.11 makes the frames while it holds the lock that a thread takes when it begins or ends. A collection there
+    runs destructors, during which such a thread may get the interpreter and wait for that lock: then the process
+    stands still for good (gh-106883).
+    """
+    with collector_at_rest():
+        return sys._current_frames()
 
 
 def _call_old() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections
 import random
 import re
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import tfmini as tf
 from tests.virtual.plans import Plan
+from tfmini.collector import current_frames
 from tfmini.runtime.process import current_process
 from tfmini.simulation.simulated_process import SimulatedThread
 from tfmini.testing.simulated import FaultPlan, Kill, Sever, SimulatedNetwork
@@ -197,5 +197,5 @@ def _text(error: BaseException) -> str:
 
 
 def _stack(thread: SimulatedThread) -> str:
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = current_frames().get(thread.ident or 0)
     return "" if frame is None else "".join(traceback.format_stack(frame)[-14:])

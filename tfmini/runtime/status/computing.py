@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
 
+from tfmini.collector import current_frames
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.worker.computing import shown, step_of_stack
 from tfmini.status.snapshot import ThreadSnapshot
@@ -18,7 +18,7 @@ _FRAMES = 60  # of a stack; the outer ones beyond are left out
 def computing_steps() -> dict[int, str]:
     """Step id -> what a thread computes for it, such as ``MatMul (node layer/mul)``."""
     found: dict[int, str] = {}
-    for stack in list(sys._current_frames().values()):
+    for stack in list(current_frames().values()):
         step = step_of_stack(stack)
         if step is not None:
             frame, node = step
@@ -32,7 +32,7 @@ def computing_steps() -> dict[int, str]:
 def thread_stacks() -> tuple[ThreadSnapshot, ...]:
     """The Python stacks of all threads of this process but the caller's."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    frames = sys._current_frames()
+    frames = current_frames()
     me = threading.get_ident()
     return tuple(
         ThreadSnapshot(names.get(ident, f"thread {ident}"), _lines(frame))
@@ -43,7 +43,7 @@ def thread_stacks() -> tuple[ThreadSnapshot, ...]:
 
 def innermost(threads: Sequence[int]) -> str:
     """Where the first of these threads (by ident) is, such as ``in wait (threading.py:324)``; "": none is anywhere."""
-    frames = sys._current_frames()
+    frames = current_frames()
     for thread in threads:
         frame = frames.get(thread)
         if frame is not None and thread != threading.get_ident():

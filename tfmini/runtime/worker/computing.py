@@ -5,11 +5,11 @@ It is found in the stacks of the threads, when somebody asks: so a step does not
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from tfmini.collector import current_frames
 from tfmini.runtime.compiler.kernel_errors import NODE_LINES
 from tfmini.runtime.executor.dataflow_run import Activation
 from tfmini.runtime.executor.partition_run import PartitionRun
@@ -19,7 +19,7 @@ _STEP_CODE = frozenset({Activation.run_segment.__code__, PartitionRun.execute.__
 
 def describe_computing(threads: Sequence[int]) -> str:
     """A text like "computes MatMul (node layer/mul)" if one of the threads runs a step; else ""."""
-    frames = sys._current_frames()
+    frames = current_frames()
     found = (step_of_stack(frames.get(thread)) for thread in threads)
     return next(("computes " + (shown(step[1]) or "a step") for step in found if step is not None), "")
 
