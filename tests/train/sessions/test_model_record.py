@@ -164,7 +164,7 @@ def test_a_worker_waits_until_the_whole_model_is_set(server: Any, tmp_path: Path
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(worker.manager.wait_for_session(server.target)))
     with pytest.raises(tf.errors.DeadlineExceededError, match="for the chief to initialise the rest of the model"):
-        Chief(server.target, None).manager.wait_for_session(server.target, max_wait_secs=2)
+        Chief(server.target, None).manager.wait_for_session(server.target, max_wait_secs=5)
     thread.start()
     assert thread.is_alive() and not found
     records.write(ModelRecord("whole", True, half.run))
