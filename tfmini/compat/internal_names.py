@@ -10,6 +10,7 @@ from typing import Any
 
 from tfmini.compat.behavior import executing_eagerly
 from tfmini.devices import DeviceSpec
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -18,8 +19,6 @@ from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import RefVariable
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.placement.placer import DeviceAttributes
-
-__all__: list[str] = []
 
 # python.ops.variables and python.ops.variable_v1
 VariableV1 = Variable
@@ -77,6 +76,7 @@ def GraphOrParentsInXlaContext(graph: Any) -> bool:
 
 
 # python.client.device_lib
+@export("tf.python.client.device_lib.list_local_devices")
 def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
     """The devices of this process: the CPU (``tf.python.client.device_lib.list_local_devices``)."""
     return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]

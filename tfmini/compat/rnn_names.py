@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.rnn.cells import RNNCell, _zeros
@@ -16,8 +17,6 @@ from tfmini.ops.nn.bias import bias_add
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.initializers import Constant
 from tfmini.shapes import TensorShape
-
-__all__ = ["LayerRNNCell", "assert_like_rnncell", "best_effort_input_batch_size", "transpose_batch_time"]
 
 _BIAS_VARIABLE_NAME, _WEIGHTS_VARIABLE_NAME = "bias", "kernel"
 LayerRNNCell = RNNCell
@@ -60,6 +59,7 @@ def _sizes(part: Any) -> list[int | None] | None:
     return None if shape.ndims is None else shape.as_list()
 
 
+@export("tf.contrib.rnn.best_effort_input_batch_size")
 def best_effort_input_batch_size(flat_input: list[Any]) -> Any:
     """The batch size of time-major inputs: a number if a static shape tells, else a tensor."""
     for one in flat_input:
@@ -113,3 +113,6 @@ def _linear(
     args: Any, output_size: int, bias: bool, bias_initializer: Any = None, kernel_initializer: Any = None
 ) -> Any:
     return _Linear(args, output_size, bias, bias_initializer, kernel_initializer)(args)
+
+
+export_names("tf.contrib.rnn", "LayerRNNCell transpose_batch_time")

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.journal import journal
@@ -117,6 +118,7 @@ class SummaryToEventTransformer:
         self.event_writer.add_event(event)
 
 
+@export("tf.summary.FileWriter")
 class FileWriter(SummaryToEventTransformer):
     """Writes events to a file in ``logdir`` for TensorBoard (``tf.summary.FileWriter``).
 
@@ -189,6 +191,7 @@ class FileWriter(SummaryToEventTransformer):
         self._closed = False
 
 
+@export("tf.summary.FileWriterCache")
 class FileWriterCache:
     """A cache with one `FileWriter` per directory (``tf.summary.FileWriterCache``)."""
 
