@@ -101,7 +101,7 @@ check: $(VENV)/.dev
 # pins; read the diff of the list before committing it.
 names: $(VENV)/.test
 	$(BIN)/python -m tests.api_generator
-	$(BIN)/python tests/test_namespace.py > tests/public_names.txt
+	$(BIN)/python -m tests.test_namespace > tests/public_names.txt
 
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py

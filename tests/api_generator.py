@@ -35,8 +35,12 @@ RAW_OPS, VERSION_1 = "raw_ops", "compat.v1"
 
 
 class Export(NamedTuple):
-    """A public name and its definition. The namespace of ``tf.relu`` is "", that of ``tf.nn.relu`` is "nn"."""
+    """A public name and its definition. The namespace of ``tf.relu`` is "", that of ``tf.nn.relu`` is "nn".
 
+    The root is ``tf``, or ``tensorflow`` for a name of a private module of TensorFlow.
+    """
+
+    root: str
     namespace: str
     name: str
     home: str
@@ -45,14 +49,14 @@ class Export(NamedTuple):
     @property
     def full_name(self) -> str:
         """As users write it."""
-        return ".".join(["tf", self.namespace, self.name]).replace("..", ".")
+        return ".".join([self.root, self.namespace, self.name]).replace("..", ".")
 
 
 def exports() -> list[Export]:
-    """All public names, sorted; raises ValueError for marks that contradict each other or name nothing."""
+    """All marks, sorted; raises ValueError for marks that contradict each other or name nothing."""
     found = sorted(mark for path in sorted(PACKAGE.rglob("*.py")) for mark in _marks(path))
     for one, other in zip(found, found[1:]):
-        if one[:2] == other[:2]:
+        if one[:3] == other[:3]:
             raise ValueError(f"{one.full_name} is exported by {one.home} and by {other.home}.")
     return found
 
@@ -67,12 +71,11 @@ def _marks(path: Path) -> Iterator[Export]:
         for full_name, attribute in _marks_of(node):
             root, _, dotted = full_name.partition(".")
             namespace, _, name = dotted.rpartition(".")
-            if root != "tf" or not name:
+            if root not in ("tf", "tensorflow") or not name:
                 raise ValueError(f"{path}:{node.lineno}: a public name begins with `tf.`, not {full_name!r}.")
-            if not isinstance(node, ast.Expr) or attribute in _defined(module) or _is_open(module):
-                yield Export(namespace, name, home, attribute)
-            else:
+            if isinstance(node, ast.Expr) and attribute not in _defined(module) and not _is_open(module):
                 raise ValueError(f"{path}:{node.lineno}: export_names: {attribute} is not defined here.")
+            yield Export(root, namespace, name, home, attribute)
 
 
 def _marks_of(node: ast.stmt) -> Iterator[tuple[str, str]]:
@@ -135,11 +138,18 @@ def with_aliases(found: Iterable[Export]) -> list[Export]:
 
 def table(found: Iterable[Export]) -> str:
     """The text of `tfmini/public_names.py`."""
+    found = list(found)
+    public = _dictionary("NAMES", [mark for mark in found if mark.root == "tf"])
+    internal = _dictionary("INTERNAL_NAMES", [mark for mark in found if mark.root == "tensorflow"])
+    return f"{GENERATED}{_TABLE_HEAD}{public}\n{internal}"
+
+
+def _dictionary(variable: str, marks: list[Export]) -> str:
     homes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for mark in found:
+    for mark in marks:
         entry = mark.name if mark.name == mark.attribute else f"{mark.name}={mark.attribute}"
         homes[mark.namespace][mark.home].append(entry)
-    lines = [GENERATED, _TABLE_HEAD]
+    lines = [f"{variable}: dict[str, dict[str, str]] = {{\n"]
     for namespace, modules in sorted(homes.items()):
         lines.append(f'    "{namespace}": {{\n')
         lines += [f'        "{home}": "{" ".join(names)}",\n' for home, names in sorted(modules.items())]
@@ -151,10 +161,10 @@ _TABLE_HEAD = '''\
 """The public names and their home modules, which `tfmini.namespace` installs.
 
 Public namespace ("" is ``tf`` itself, "nn" is ``tf.nn``) -> home module (relative to ``tfmini``) -> names,
-separated by blanks; ``public=attribute`` if the attribute has another name.
+separated by blanks; ``public=attribute`` if the attribute has another name. `INTERNAL_NAMES` has in the same form the
+names of TensorFlow's private modules, for `tfmini.compat.internals`.
 """
 
-NAMES: dict[str, dict[str, str]] = {
 '''
 
 # ---- the stubs ------------------------------------------------------------------------------
@@ -163,7 +173,7 @@ NAMES: dict[str, dict[str, str]] = {
 def stubs(found: Iterable[Export]) -> dict[Path, str]:
     """The stubs of all public namespaces: file -> text."""
     names: dict[str, list[Export]] = defaultdict(list)
-    for mark in with_aliases(found):
+    for mark in with_aliases(mark for mark in found if mark.root == "tf"):
         names[mark.namespace].append(mark)
     spaces = _with_parents({*names, RAW_OPS, VERSION_1})
     files = {}
@@ -203,7 +213,7 @@ def _with_own(marks: list[Export], module: Path) -> list[Export]:
     tree = ast.parse(module.read_text())
     imported = {name for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for name in _bound(node)}
     own = _defined(tree) - imported - {mark.name for mark in marks}
-    return [*marks, *(Export(module.stem, name, module.stem, name) for name in sorted(own))]
+    return [*marks, *(Export("tf", module.stem, name, module.stem, name) for name in sorted(own))]
 
 
 def _stub(namespace: str, children: list[str], marks: list[Export]) -> str:

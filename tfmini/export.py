@@ -24,7 +24,11 @@ ALIASES = {
 
 
 def export(*names: str) -> Callable[[_Definition], _Definition]:
-    """Makes the decorated function or class public under these names (``"tf.nn.relu"``), and returns it as it is."""
+    """Makes the decorated function or class public under these names (``"tf.nn.relu"``), and returns it as it is.
+
+    A name of a private module of TensorFlow that old scripts import begins with ``tensorflow.python.`` instead
+    (`tfmini.compat.internals` serves it). Both forms are also those of `export_names`.
+    """
     return _unchanged
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -321,3 +321,10 @@ def evaluation_loop(
         timeout,
         timeout_fn,
     )
+
+
+export_names(
+    "tensorflow.python.training.evaluation",
+    "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once "
+    "_get_or_create_eval_step=get_or_create_eval_step",
+)

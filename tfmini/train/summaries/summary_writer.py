@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import protos
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.journal import journal
@@ -214,3 +214,6 @@ class FileWriterCache:
             if found is None:
                 found = FileWriterCache._cache[logdir] = FileWriter(logdir, graph=get_default_graph())
             return found
+
+
+export_names("tensorflow.python.training.summary_io", "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache")

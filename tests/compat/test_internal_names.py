@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfmini.compat import function_names as names
+from tfmini.compat import internal_names as names
 
 
 def test_arguments_and_names_of_functions() -> None:
