@@ -5,13 +5,11 @@ It reads the sources with `ast`, without importing what they define, and writes
 - `tfmini/public_names.py`, the table by which `tfmini.namespace` imports a name at its first use;
 - a stub for each public namespace, which re-exports its names, so that their types come from the sources.
 
-Where the stub of a namespace stands:
-
-- ``tf.train`` is a package of tfmini, too: ``train/__init__.pyi``. Its submodules keep being found.
-- ``tf.nn`` is made by `tfmini.namespace`: ``nn.pyi``, or ``nn/__init__.pyi`` if there are namespaces below.
-- ``tf.dtypes`` is a module, whose stub would hide the module's own types: ``_dtypes.pyi`` has the names of both, and
-  the root's stub gives it to users as ``dtypes``. A module that has all names of its namespace (``tf.errors``) needs
-  no stub.
+The stub of ``tf.nn`` is ``nn/__init__.pyi``, whether ``nn`` is a package of tfmini or is made by `tfmini.namespace`;
+the submodules of a package keep being found. (For ``nn.pyi``, pyright would say that it has no source.) A module that has
+all names of its namespace (``tf.errors``) needs no stub. ``tf.dtypes`` is a module as well, but has names of other
+modules: its stub would hide the types of the module, so ``_dtypes/__init__.pyi`` has the names of both, and the root's
+stub gives it to users as ``dtypes``.
 """
 
 from __future__ import annotations
@@ -181,26 +179,23 @@ def stubs(found: Iterable[Export]) -> dict[Path, str]:
         children = [space for space in spaces if space and space.rpartition(".")[0] == namespace]
         module = PACKAGE / f"{namespace.replace('.', '/')}.py"
         if namespace == RAW_OPS:
-            files[PACKAGE / f"{RAW_OPS}.pyi"] = _raw_ops_stub()
+            files[_stub_path(namespace)] = _raw_ops_stub()
         elif namespace == VERSION_1:
-            files[PACKAGE / "compat" / "v1.pyi"] = f"{GENERATED}from tfmini import *\n"
+            files[_stub_path(namespace)] = f"{GENERATED}from tfmini import *\n"
         elif not module.exists():
-            files[_stub_path(namespace, children)] = _stub(namespace, children, names[namespace])
+            files[_stub_path(namespace)] = _stub(namespace, children, names[namespace])
         elif _beside(namespace, names[namespace]):
-            files[PACKAGE / f"_{namespace}.pyi"] = _stub(namespace, children, _with_own(names[namespace], module))
+            files[_stub_path(f"_{namespace}")] = _stub(namespace, children, _with_own(names[namespace], module))
     return files
+
+
+def _stub_path(namespace: str) -> Path:
+    return PACKAGE / namespace.replace(".", "/") / "__init__.pyi"
 
 
 def _with_parents(namespaces: Iterable[str]) -> list[str]:
     parents = {name[:i] for name in namespaces for i, letter in enumerate(name) if letter == "."}
     return sorted({"", *namespaces, *parents})
-
-
-def _stub_path(namespace: str, children: list[str]) -> Path:
-    folder = PACKAGE / namespace.replace(".", "/")
-    if children or (folder / "__init__.py").exists():
-        return folder / "__init__.pyi"
-    return folder.with_suffix(".pyi")
 
 
 def _beside(namespace: str, marks: Iterable[Export]) -> bool:
@@ -278,6 +273,8 @@ def main() -> None:
     files = generated()
     for path in written() - set(files):
         path.unlink()
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
