@@ -6,8 +6,8 @@ It reads the sources with `ast`, without importing what they define, and writes
 - a stub for each public namespace, which re-exports its names, so that their types come from the sources.
 
 The stub of ``tf.nn`` is ``nn/__init__.pyi``, whether ``nn`` is a package of tfmini or is made by `tfmini.namespace`;
-the submodules of a package keep being found. (For ``nn.pyi``, pyright would say that it has no source.) A module that has
-all names of its namespace (``tf.errors``) needs no stub. ``tf.dtypes`` is a module as well, but has names of other
+the submodules of a package keep being found. (For ``nn.pyi``, pyright would say that it has no source.) A module that
+has all names of its namespace (``tf.errors``) needs no stub. ``tf.dtypes`` is a module as well, but has names of other
 modules: its stub would hide the types of the module, so ``_dtypes/__init__.pyi`` has the names of both, and the root's
 stub gives it to users as ``dtypes``.
 """
