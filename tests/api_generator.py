@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import keyword
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -246,10 +247,9 @@ def _root_variables() -> list[str]:
 
 
 def _raw_ops_stub() -> str:
-    functions = "".join(
-        f"def {name}(**arguments: Any) -> Any: ...\n" for name in sorted(HOMES) if not name.startswith("_")
-    )
-    return f"{GENERATED}from typing import Any\n\n{functions}"
+    names = [name for name in sorted(HOMES) if not name.startswith("_") and not keyword.iskeyword(name)]
+    functions = "".join(f"def {name}(**arguments: typing.Any) -> typing.Any: ...\n" for name in names)
+    return f"{GENERATED}import typing\n\n{functions}"
 
 
 # ---- files ----------------------------------------------------------------------------------
