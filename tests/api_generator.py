@@ -9,14 +9,13 @@ It reads the sources with `ast`, without importing what they define, and writes
 The stub of ``tf.nn`` is ``nn/__init__.pyi``, whether ``nn`` is a package of tfmini or is made by `tfmini.namespace`;
 the submodules of a package keep being found. (For ``nn.pyi``, pyright would say that it has no source.) A module that
 has all names of its namespace (``tf.errors``) needs no stub. ``tf.dtypes`` is a module as well, but has names of other
-modules: its stub would hide the types of the module, so ``_dtypes/__init__.pyi`` has the names of both, and the root's
-stub gives it to users as ``dtypes``.
+modules: a stub would hide the types of the module, so ``_dtypes/__init__.pyi`` has only the other names, and the module
+imports them for type checkers.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import keyword
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -188,8 +187,8 @@ def stubs(found: Iterable[Export]) -> dict[Path, str]:
             files[_stub_path(namespace)] = f"{GENERATED}from tfmini import *\n"
         elif not module.exists():
             files[_stub_path(namespace)] = _stub(namespace, children, names[namespace])
-        elif _beside(namespace, names[namespace]):
-            files[_stub_path(f"_{namespace}")] = _stub(namespace, children, _with_own(names[namespace], module))
+        elif others := [mark for mark in names[namespace] if mark.home != namespace]:
+            files[_stub_path(f"_{namespace}")] = _stub(namespace, children, others)
     return files
 
 
@@ -202,27 +201,13 @@ def _with_parents(namespaces: Iterable[str]) -> list[str]:
     return sorted({"", *namespaces, *parents})
 
 
-def _beside(namespace: str, marks: Iterable[Export]) -> bool:
-    """Whether a namespace that is a module of tfmini has names from other modules."""
-    return any(mark.home != namespace for mark in marks)
-
-
-def _with_own(marks: list[Export], module: Path) -> list[Export]:
-    """The public names of a namespace, and all that its module defines: tfmini itself imports that."""
-    tree = ast.parse(module.read_text())
-    imported = {name for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for name in _bound(node)}
-    own = _defined(tree) - imported - {mark.name for mark in marks}
-    return [*marks, *(Export("tf", module.stem, name, module.stem, name) for name in sorted(own))]
-
-
 def _stub(namespace: str, children: list[str], marks: list[Export]) -> str:
     """The text of the stub of a namespace."""
     where = ".".join(["tfmini", *namespace.split(".")]).rstrip(".")
     by_home: dict[str, list[str]] = defaultdict(list)
     for child in children:
         name = child.rpartition(".")[2]
-        hidden = (PACKAGE / f"{child}.py").exists() and f"_{name}" in _names_beside()
-        by_home[where].append(f"_{name} as {name}" if hidden else f"{name} as {name}")
+        by_home[where].append(f"{name} as {name}")
     for mark in marks:
         by_home[f"tfmini.{mark.home}"].append(f"{mark.attribute} as {mark.name}")
     listed = sorted([child.rpartition(".")[2] for child in children] + [mark.name for mark in marks])
@@ -232,13 +217,6 @@ def _stub(namespace: str, children: list[str], marks: list[Export]) -> str:
     )
     own = "".join(f"{name}: str\n" for name in _root_variables()) if not namespace else ""
     return f"{GENERATED}{imports}\n{own}__all__ = [\n" + "".join(f'    "{name}",\n' for name in listed) + "]\n"
-
-
-@functools.cache
-def _names_beside() -> frozenset[str]:
-    marks = exports()
-    modules = {mark.namespace for mark in marks if (PACKAGE / f"{mark.namespace}.py").exists()}
-    return frozenset(f"_{m}" for m in modules if _beside(m, [mark for mark in marks if mark.namespace == m]))
 
 
 def _root_variables() -> list[str]:
