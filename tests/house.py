@@ -175,12 +175,12 @@ def numbers() -> dict[str, float]:
 LIMITS: dict[str, float] = {
     "files": 1013,  # (480)
     "files under 100 lines": 402,  # (250)
-    "lines without generated files": 149_200,  # (128,000)
+    "lines without generated files": 149_250,  # (128,000)
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,
     "circles of imports inside packages": 17,  # (3)
-    "parameters annotated as Any, %": 32.6,  # (12)
+    "parameters annotated as Any, %": 32.0,  # (12)
     "lock blocks in runtime and rpc": 216,  # (110)
     "private members reached from tests": 501,  # (100)
 }
