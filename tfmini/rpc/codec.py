@@ -61,7 +61,7 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
     """Encodes a message as parts.
 
     Contiguous arrays are not copied: their memory must not change until the transport has sent it
-    (the local lane and the in-process transport copy it at once).
+    (the local lane copies it at once).
     """
     frames: list[Any] = [None]
     try:

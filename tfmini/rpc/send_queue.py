@@ -125,6 +125,9 @@ class SendQueue:
                 self._queue.popleft()
         return True
 
+    def write_last(self) -> None:
+        """Ends the stream after the queued messages, where its format has an end."""
+
     def clear(self) -> None:
         """Drops the queued bytes."""
         self._queue.clear()
