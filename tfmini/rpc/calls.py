@@ -61,9 +61,7 @@ class CallHandle:
 
     def cancel(self) -> None:
         """Cancels the request: the callback gets `CancelledError` now, and the peer gets a Cancel message."""
-        self._give_up(
-            errors.CancelledError.of(f"{self.request.__name__} to {self.peer} was cancelled.")
-        )
+        self._give_up(errors.CancelledError.of(f"{self.request.__name__} to {self.peer} was cancelled."))
 
     def withdraw(self) -> None:
         """Asks the peer to give up a request; the callback still gets the peer's answer, whichever it is."""

@@ -144,9 +144,7 @@ class Endpoint:
         """
         for cls, handler in table.items():
             if cls in self.handlers or cls.row.is_reply:
-                raise ValueError(
-                    f"{cls.__name__} cannot be served" + (" twice" if cls in self.handlers else "")
-                )
+                raise ValueError(f"{cls.__name__} cannot be served" + (" twice" if cls in self.handlers else ""))
             self.handlers[cls] = handler
 
     def refuse_all(self, make_error: Callable[[], errors.OpError]) -> None:

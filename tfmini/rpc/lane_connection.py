@@ -43,9 +43,7 @@ class LaneConnection(Connection):
       fd_sock: the socket for descriptors of shared memory; None: all goes through the stream.
     """
 
-    def __init__(
-        self, sock: socket.socket, fd_sock: socket.socket | None, reactor: Reactor, address: str
-    ) -> None:
+    def __init__(self, sock: socket.socket, fd_sock: socket.socket | None, reactor: Reactor, address: str) -> None:
         self.address = address
         self._sock = sock
         self._reactor = reactor

@@ -252,9 +252,7 @@ class Link:
         elif error.request_id:
             bad_reply = self.peer.calls.pop(error.request_id, None)  # type: ignore[union-attr]
             if bad_reply is not None:
-                bad_reply.finish(
-                    errors.InternalError.of(f"{self.peer} sent a malformed reply: {error}")
-                )
+                bad_reply.finish(errors.InternalError.of(f"{self.peer} sent a malformed reply: {error}"))
             else:
                 status = status_of(errors.InvalidArgumentError.of(str(error)), self.endpoint.task)
                 self.post(status, error.request_id)
@@ -304,9 +302,7 @@ class Link:
             self._token = lane.issue_token(self._on_lane)
         address = lane.address if lane is not None else ""
         proof = host_proof(own.host_id)
-        reply = HelloReply(
-            PROTOCOL_VERSION, own.task, own.incarnation, own.task_address, proof, address, self._token
-        )
+        reply = HelloReply(PROTOCOL_VERSION, own.task, own.incarnation, own.task_address, proof, address, self._token)
         self.post(reply, request_id)
         if lane is None:
             self._stay()

@@ -27,9 +27,7 @@ class SendQueue:
       on_broken: called with the reason when the connection has broken.
     """
 
-    def __init__(
-        self, sock: socket.socket, on_backlog: Callable[[], None], on_broken: Callable[[str], None]
-    ) -> None:
+    def __init__(self, sock: socket.socket, on_backlog: Callable[[], None], on_broken: Callable[[str], None]) -> None:
         self.lock = allocate_lock()
         self._backlog = Backlog()
         self._sock = sock

@@ -312,9 +312,7 @@ class KernelSocket:
 class Outbox:
     """Messages that ZeroMQ's queue had no room for, in order; a timer tries again."""
 
-    def __init__(
-        self, reactor: Reactor, push: Callable[[Sequence[Any]], bool], fail: Callable[[str], None]
-    ) -> None:
+    def __init__(self, reactor: Reactor, push: Callable[[Sequence[Any]], bool], fail: Callable[[str], None]) -> None:
         self._reactor = reactor
         self._push = push
         self._fail = fail
@@ -372,9 +370,7 @@ class Outbox:
 
 
 def _lost(error: zmq.ZMQError) -> str:
-    return (
-        "the connection was closed" if error.errno == errno.EHOSTUNREACH else f"the connection broke: {error}"
-    )
+    return "the connection was closed" if error.errno == errno.EHOSTUNREACH else f"the connection broke: {error}"
 
 
 # ---------------------------------------------------------------- pieces
