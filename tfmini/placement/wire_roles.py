@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tfmini.graph.node import Node, Nodes
+from tfmini.graph.node_types import SEND
 from tfmini.graph.registry import OPS
 from tfmini.graph.traits import VARIABLE_OPS, ops_with
-from tfmini.placement.partition import Pair, Partitions
+from tfmini.placement.partition import Partitions
+from tfmini.placement.task_graph import Pair
 from tfmini.shapes import RawShape
 
 _FORWARDS, _LOOKS_UP = ops_with("forwards", "value"), ops_with("looks_up")
@@ -19,7 +21,7 @@ _GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "
 _ON_THE_WAY = (ops_with("aggregates"), ops_with("forwards"))
 _FAR = 6
 
-Place = tuple[str, str]  # a device and a node on it
+_Spot = tuple[str, str]  # a device and a node on it
 
 
 @dataclass
@@ -29,16 +31,16 @@ class Wiring:
     Attributes:
       partitions: the result of the partitioner.
       uses: device -> node name -> the nodes that take its outputs.
-      beyond: the place of a ``_Send`` -> the place of its ``_Recv``.
+      beyond: device and name of a send -> those of its receive.
     """
 
     partitions: Partitions
     uses: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
-    beyond: dict[Place, Place] = field(default_factory=dict)
+    beyond: dict[_Spot, _Spot] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.uses = {device: _uses(part) for device, part in self.partitions.parts.items()}
-        self.beyond = {(pair.src, pair.send): (pair.dst, pair.recv) for pair in self.partitions.pairs}
+        self.beyond = {(pair.src.device, pair.send): (pair.dst.device, pair.recv) for pair in self.partitions.pairs}
 
 
 def _uses(part: Nodes) -> dict[str, list[Node]]:
@@ -58,15 +60,15 @@ class _Crossing:
 
     @property
     def source_part(self) -> Nodes:
-        return self.wiring.partitions[self.pair.src]
+        return self.wiring.partitions.parts[self.pair.src.device]
 
     @property
     def part(self) -> Nodes:
-        return self.wiring.partitions[self.pair.dst]
+        return self.wiring.partitions.parts[self.pair.dst.device]
 
     @property
     def uses(self) -> Mapping[str, list[Node]]:
-        return self.wiring.uses[self.pair.dst]
+        return self.wiring.uses[self.pair.dst.device]
 
     @property
     def source(self) -> Node:
@@ -139,7 +141,7 @@ def _update(c: _Crossing) -> str:
         if node.inputs and _takes_gradient(node):
             name = _input_name(node, slot)
             if name in _GRADIENT_INPUTS or (name == "" and is_gradient):
-                return f"gradient of {_updated(node, c.wiring.partitions[device])}"
+                return f"gradient of {_updated(node, c.wiring.partitions.parts[device])}"
             return "local step" if name == "local_step" else "hyper-parameter"
     return ""
 
@@ -165,7 +167,7 @@ def _downstream(c: _Crossing, anything: bool) -> Iterator[tuple[str, Node, int]]
 
     With ``anything`` it follows the value through any op, else only through those that gradients pass.
     """
-    front: list[Place] = [(c.pair.dst, c.pair.recv)]
+    front: list[_Spot] = [(c.pair.dst.device, c.pair.recv)]
     seen = set(front)
     for _ in range(_FAR):
         reached = [(device, node, slot) for device, name in front for node, slot in _inputs(c.wiring, device, name)]
@@ -173,7 +175,7 @@ def _downstream(c: _Crossing, anything: bool) -> Iterator[tuple[str, Node, int]]
         front = []
         for device, node, _ in reached:
             place = c.wiring.beyond.get((device, node.name), (device, node.name))
-            if place not in seen and (anything or node.op == "_Send" or any(node.op in ops for ops in _ON_THE_WAY)):
+            if place not in seen and (anything or node.op == SEND or any(node.op in ops for ops in _ON_THE_WAY)):
                 seen.add(place)
                 front.append(place)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tfmini import dtypes
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.placement.layout import Route
-from tfmini.placement.partition import Pair, Partitions
+from tfmini.graph.prune import endpoint_name
+from tfmini.placement.partition import Partitions
+from tfmini.placement.task_graph import Pair, Route
 from tfmini.placement.wire_roles import Wiring, role_of, updated_shape
 from tfmini.shapes import RawShape
 
@@ -54,55 +55,43 @@ class Transfer:
     messages: int = 1
 
 
-def transfers(
-    partitions: Partitions,
-    shapes: Mapping[Endpoint, RawShape] | None = None,
-    routes: Sequence[tuple[Pair, Route]] | None = None,
-) -> list[Transfer]:
-    """Lists the transfers of a step, in the order of the partitioner's pairs.
+def transfers(partitions: Partitions, shapes: Mapping[Endpoint, RawShape] | None = None) -> list[Transfer]:
+    """Lists the transfers of a step, in the order of the partitioner's pairs. Copied constants are left out.
 
     Args:
       shapes: the known static shapes of endpoints in the graph that was cut.
-      routes: the routes of the pairs (`Layout.routes`). Copied constants are left out. Default: all pairs are sent.
     """
-    shapes = shapes or {}
-    wiring = Wiring(partitions)
-    chosen = routes if routes is not None else [(pair, Route.SENT) for pair in partitions.pairs]
+    wiring, fed = Wiring(partitions), dict(partitions.step.feeds)
     return [
-        _transfer(pair, route, wiring, shapes)
-        for pair, route in chosen
-        if route is not Route.COPIED
+        _transfer(pair, wiring, shapes or {}, fed) for pair in partitions.pairs if pair.route is not Route.COPIED
     ]
 
 
-def _transfer(pair: Pair, route: Route, wiring: Wiring, shapes: Mapping[Endpoint, RawShape]) -> Transfer:
-    partitions = wiring.partitions
-    name, index = pair.source
-    tensor = f"^{name}" if pair.is_control else f"{name}:{index}"
-    source = partitions[pair.src].get(name)
-    endpoint = pair.source
-    if source is not None and source.op == "_Recv" and source.attrs["client_terminated"]:
-        tensor = source.attrs["tensor_name"].decode()  # the client's value, by the name of the feed
-        endpoint = (tensor.rpartition(":")[0], int(tensor.rpartition(":")[2]))
+def _transfer(
+    pair: Pair, wiring: Wiring, shapes: Mapping[Endpoint, RawShape], fed: Mapping[str, Endpoint]
+) -> Transfer:
+    part = wiring.partitions.parts[pair.dst.device]
+    name, _ = pair.source
+    endpoint = fed.get(name, pair.source)  # the client's value, by the name of the feed
     shape: RawShape = (0,) if pair.is_control else shapes.get(endpoint)
-    users = wiring.uses[pair.dst].get(pair.recv, [])
-    role = _client_role(route) or role_of(pair, wiring)
+    users = wiring.uses[pair.dst.device].get(pair.recv, [])
+    role = _client_role(pair.route) or role_of(pair, wiring)
     if shape is None or None in shape:
-        shape = updated_shape(partitions[pair.dst], users, role) or shape
+        shape = updated_shape(part, users, role) or shape
     return Transfer(
-        tensor=tensor,
-        src=pair.src,
-        dst=pair.dst,
+        tensor=f"^{name}" if pair.is_control and name not in fed else endpoint_name(endpoint),
+        src=pair.src.device,
+        dst=pair.dst.device,
         dtype=pair.dtype,
         shape=shape,
         bytes=_payload(shape, pair.dtype),
         control=pair.is_control,
         role=role,
-        group=partitions.group_of(pair),
-        route=route,
+        group=pair.group,
+        route=pair.route,
         producer=name,
-        consumers=_named(pair, users, partitions[pair.dst]),
-        key=_key(pair, partitions),
+        consumers=_named(pair, users, part),
+        key=pair.key,
         send=pair.send,
         recv=pair.recv,
     )
@@ -117,11 +106,6 @@ def _named(pair: Pair, users: list[Node], part: Nodes) -> tuple[str, ...]:
     if pair.carriers is not None:
         return tuple(name for name, node in part.items() if pair.carriers[1] in node.controls)
     return tuple(dict.fromkeys(node.name for node in users))
-
-
-def _key(pair: Pair, partitions: Partitions) -> str:
-    attrs = partitions[pair.src][pair.send].attrs
-    return f"{pair.src};{attrs['send_device_incarnation']:016x};{pair.dst};{attrs['tensor_name'].decode()};0:0"
 
 
 def _payload(shape: RawShape, dtype: dtypes.DType) -> int | None:
