@@ -110,11 +110,11 @@ class Messages:
     def _task_graph(self) -> dict[str, Any]:
         pick = self.random
         nodes = self._graph()
-        ends = [[node[0], "edge_0_x", 0, pick.choice((0, 1, -1, 1 << 40))] for node in nodes]
+        ends = [[node[0], "edge_0_x", 0, pick.choice((0, 1, -1, 1 << 40)), True, False] for node in nodes]
         tables: dict[str, list[Any]] = {
             "places": [["/job:ps/replica:0/task:0", _CPU, 5]],
             "sends": [row for row, n in zip(ends, nodes) if n[1] == "_Send"],
-            "receives": [[*row, True, False] for row, n in zip(ends, nodes) if n[1] == "_Recv"],
+            "receives": [row for row, n in zip(ends, nodes) if n[1] == "_Recv"],
             "feeds": [[n[0], "x", 0] for n in nodes if n[1] == "_Arg"],
             "fetches": [[n[0], "y", 0] for n in nodes if n[1] == "_Retval"],
         }  # fmt: skip

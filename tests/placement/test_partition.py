@@ -17,7 +17,7 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import in_topological_order, step_graph
 from tfmini.placement.partition import Partitions, as_in_tensorflow, partition, to_networkx
-from tfmini.placement.task_graph import Receive, Send
+from tfmini.placement.task_graph import End
 
 A, B, C = (DEVICE[letter] for letter in "ABC")
 
@@ -74,8 +74,8 @@ def test_a_pair_has_all_that_its_two_ends_need():
     assert (recv.op, recv.device, recv.inputs, recv.attrs) == ("_Recv", B, (), {"tensor_type": dtypes.float32})
     src, dst = Place("/job:worker/replica:0/task:0", A, 100), Place("/job:worker/replica:0/task:1", B, 101)
     tasks = parts.tasks
-    assert tasks[src.task].sends == {"A1_S0": Send("edge_0_A1", dst, 0)} and not tasks[src.task].receives
-    assert tasks[dst.task].receives == {"A1_S1": Receive("edge_0_A1", src, 0)} and not tasks[dst.task].sends
+    assert tasks[src.task].sends == {"A1_S0": End("edge_0_A1", dst, 0)} and not tasks[src.task].receives
+    assert tasks[dst.task].receives == {"A1_S1": End("edge_0_A1", src, 0)} and not tasks[dst.task].sends
     assert parts.pairs[0].key == f"{A};{100:016x};{B};edge_0_A1;0:0"
 
 

@@ -8,9 +8,9 @@ from tfmini import dtypes
 from tfmini.devices import Place
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.node_types import FEED, FETCH, RECEIVE, SEND
-from tfmini.placement.task_graph import Receive, Send, TaskGraph
+from tfmini.placement.task_graph import End, TaskGraph
 
-Row = Node | tuple[Node, Send | Receive | Endpoint]
+Row = Node | tuple[Node, End | Endpoint]
 F = dtypes.float32
 
 
@@ -20,8 +20,8 @@ def task_graph(rows: Iterable[Row]) -> TaskGraph:
     ends = [(node, end) for node, end in pairs if end is not None]
     return TaskGraph(
         {node.name: node for node, _ in pairs},
-        {node.name: end for node, end in ends if isinstance(end, Send)},
-        {node.name: end for node, end in ends if isinstance(end, Receive)},
+        {node.name: end for node, end in ends if node.op == SEND and isinstance(end, End)},
+        {node.name: end for node, end in ends if node.op == RECEIVE and isinstance(end, End)},
         tuple((node.name, end) for node, end in ends if node.op == FEED and isinstance(end, tuple)),
         tuple((node.name, end) for node, end in ends if node.op == FETCH and isinstance(end, tuple)),
     )
@@ -41,7 +41,7 @@ def send(
     name: str, source: str, group: int, device: str, peer: str, controls: Iterable[str] = (), tensor: str = ""
 ) -> Row:
     """A value that goes to another device."""
-    return Node(name, SEND, device, [(source, 0)], controls), Send(tensor or name, Place.of(peer), group)
+    return Node(name, SEND, device, [(source, 0)], controls), End(tensor or name, Place.of(peer), group)
 
 
 def receive(
@@ -49,4 +49,4 @@ def receive(
 ) -> Row:
     """A value that comes from another device."""
     node = Node(name, RECEIVE, device, (), controls, {"tensor_type": F})
-    return node, Receive(tensor or name, Place.of(peer, incarnation), group)
+    return node, End(tensor or name, Place.of(peer, incarnation), group)

@@ -83,26 +83,13 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Send:
-    """What a `SEND` node does with its input.
+class End:
+    """One end of a transfer: what a `SEND` node does with its input, or where the value of a `RECEIVE` node comes from.
 
     Attributes:
-      tensor: the name on the wire. It orders the values of a message, and joins an inner send to its receive.
-      peer: the device that gets the value.
+      tensor: the name on the wire. It orders the values of a message, and joins the two ends of an inner transfer.
+      peer: the device at the other end.
       group: the number of the message, unique in the step; `INNER` for another device of the same task.
-    """
-
-    tensor: str
-    peer: Place
-    group: int
-
-
-@dataclass(frozen=True)
-class Receive:
-    """Where the value of a `RECEIVE` node comes from: the other end of a `Send`.
-
-    Attributes:
-      peer: the device that sends the value.
       may_be_dead, is_late: as in `Pair`.
     """
 
@@ -128,8 +115,8 @@ class TaskGraph:
     """
 
     nodes: Nodes
-    sends: Mapping[str, Send] = field(default_factory=dict)
-    receives: Mapping[str, Receive] = field(default_factory=dict)
+    sends: Mapping[str, End] = field(default_factory=dict)
+    receives: Mapping[str, End] = field(default_factory=dict)
     feeds: tuple[ClientValue, ...] = ()
     fetches: tuple[ClientValue, ...] = ()
 
@@ -146,18 +133,18 @@ class TaskGraph:
     def to_wire(self) -> dict[str, Any]:
         """Converts the graph to a plain value for an rpc `Structure` field."""
         numbers: dict[Place, int] = {}
-        ends = [
-            [
-                [name, end.tensor, numbers.setdefault(end.peer, len(numbers)), end.group, *_flags(end)]
-                for name, end in table.items()
+
+        def rows(ends: Mapping[str, End]) -> list[list[Any]]:
+            return [
+                [name, e.tensor, numbers.setdefault(e.peer, len(numbers)), e.group, e.may_be_dead, e.is_late]
+                for name, e in ends.items()
             ]
-            for table in (self.sends, self.receives)
-        ]
+
         return {
             "nodes": [node.to_wire() for node in self.nodes.values()],
+            "sends": rows(self.sends),
+            "receives": rows(self.receives),
             "places": [list(place) for place in numbers],
-            "sends": ends[0],
-            "receives": ends[1],
             "feeds": [[node, *tensor] for node, tensor in self.feeds],
             "fetches": [[node, *tensor] for node, tensor in self.fetches],
         }
@@ -174,24 +161,19 @@ class TaskGraph:
         nodes = [Node.from_wire(node) for node in fields["nodes"]]
         named = by_name(nodes)
         places = [Place(*row) for row in _rows(fields, "places", str, str, int)]
-        ends = (str, str, int, int)
-        graph = cls(
-            named,
-            {name: Send(t, _place(places, n), g) for name, t, n, g in _rows(fields, "sends", *ends)},
-            {
-                name: Receive(t, _place(places, n), g, *flags)
-                for name, t, n, g, *flags in _rows(fields, "receives", *ends, bool, bool)
-            },
-            tuple((name, (source, index)) for name, source, index in _rows(fields, "feeds", str, str, int)),
-            tuple((name, (source, index)) for name, source, index in _rows(fields, "fetches", str, str, int)),
+        sends, receives = (
+            {name: End(tensor, _place(places, number), *rest)
+             for name, tensor, number, *rest in _rows(fields, table, str, str, int, int, bool, bool)}
+            for table in ("sends", "receives")
+        )  # fmt: skip
+        feeds, fetches = (
+            tuple((name, (source, index)) for name, source, index in _rows(fields, table, str, str, int))
+            for table in ("feeds", "fetches")
         )
+        graph = cls(named, sends, receives, feeds, fetches)
         _check_ends(graph)
         check_edges(nodes, named)
         return graph
-
-
-def _flags(end: Send | Receive) -> tuple[bool, ...]:
-    return (end.may_be_dead, end.is_late) if type(end) is Receive else ()
 
 
 # ---------------------------------------------------------------- checks of a graph of another process
@@ -267,8 +249,7 @@ class _Arranging:
     ) -> None:
         self.step, self.original, self.pairs, self.places = step, parts, pairs, places
         self.parts: dict[str, Nodes] = {device: dict(nodes) for device, nodes in parts.items()}
-        self.sends: dict[str, Send] = {}
-        self.receives: dict[str, Receive] = {}
+        self.ends: dict[str, End] = {}
         self.client = dict((*step.feeds, *step.fetches))  # the value of each FEED and FETCH node
         self.groups: dict[tuple[Place, Place, int], int] = {}
 
@@ -293,8 +274,8 @@ class _Arranging:
         return Route.SENT
 
     def _join(self, pair: Pair, group: int) -> None:
-        self.sends[pair.send] = Send(pair.tensor, pair.dst, group)
-        self.receives[pair.recv] = Receive(pair.tensor, pair.src, group, pair.may_be_dead, pair.is_late)
+        self.ends[pair.send] = End(pair.tensor, pair.dst, group, pair.may_be_dead, pair.is_late)
+        self.ends[pair.recv] = End(pair.tensor, pair.src, group, pair.may_be_dead, pair.is_late)
 
     def _feed(self, pair: Pair, source: Node) -> None:
         """Lets the master feed the receiver instead of its own device."""
@@ -351,21 +332,20 @@ class _Arranging:
         return {task: self._graph(nodes) for task, nodes in ordered.items()}
 
     def _graph(self, nodes: Nodes) -> TaskGraph:
-        ends: dict[str, dict[Endpoint, list[str]]] = {FEED: {}, FETCH: {}}
-        sends: dict[str, Send] = {}
-        receives: dict[str, Receive] = {}
+        ends: dict[str, dict[str, End]] = {SEND: {}, RECEIVE: {}}
+        client: dict[str, dict[Endpoint, list[str]]] = {FEED: {}, FETCH: {}}
         for name, node in nodes.items():
-            if node.op == SEND:
-                sends[name] = self.sends[name]
-            elif node.op == RECEIVE:
-                receives[name] = self.receives[name]
+            if node.op in client:
+                client[node.op].setdefault(self.client[name], []).append(name)
             elif node.op in ends:
-                ends[node.op].setdefault(self.client[name], []).append(name)
+                if name not in self.ends:
+                    raise InvalidArgumentError.of(f"Node {name!r} has the op {node.op}, which only the runtime makes.")
+                ends[node.op][name] = self.ends[name]
         feeds, fetches = (
-            tuple((name, tensor) for _, tensor in values for name in ends[op].get(tensor, ()))
+            tuple((name, tensor) for _, tensor in values for name in client[op].get(tensor, ()))
             for op, values in ((FEED, self.step.feeds), (FETCH, self.step.fetches))
         )
-        return TaskGraph(nodes, sends, receives, feeds, fetches)
+        return TaskGraph(nodes, ends[SEND], ends[RECEIVE], feeds, fetches)
 
 
 def _ordered(nodes: Nodes, inner: Sequence[Pair]) -> Nodes:

@@ -17,7 +17,7 @@ from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import FEED, FETCH, RECEIVE, SEND
 from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
-from tfmini.placement.task_graph import INNER, Send, TaskGraph
+from tfmini.placement.task_graph import INNER, End, TaskGraph
 from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.folding import Folding
@@ -334,7 +334,7 @@ class Lowering:
         self.compilation.reads.add((node.name, 0))
         return (node.name, 0)
 
-    def _send_later(self, node: Node, send: Send, source: Endpoint, wave: Wave) -> None:
+    def _send_later(self, node: Node, send: End, source: Endpoint, wave: Wave) -> None:
         group = send.group
         self._sent.setdefault(group, []).append((send.tensor, source))
         self.compilation.send_tasks[group] = send.peer.task

@@ -18,7 +18,7 @@ import numpy as np
 
 from tfmini.graph.node import Node
 from tfmini.graph.node_types import FETCH, SEND
-from tfmini.placement.task_graph import Receive, Send, TaskGraph
+from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.trace.labels import edge_number_and_producer
 
 EVENT_LIMIT = 1 << 20  # events of one step, and events of all kept steps of a task
@@ -58,8 +58,8 @@ class TraceTable:
     sent: dict[int, int] = field(default_factory=dict)
     events: dict[int, Node] = field(default_factory=dict)
     silent: list[Node] = field(default_factory=list)
-    sends: dict[int, list[tuple[Node, Send]]] = field(default_factory=dict)
-    receives: dict[int, list[tuple[Node, Receive]]] = field(default_factory=dict)
+    sends: dict[int, list[tuple[Node, End]]] = field(default_factory=dict)
+    receives: dict[int, list[tuple[Node, End]]] = field(default_factory=dict)
     producers: dict[str, str] = field(default_factory=dict)
 
     def number(self, node: Node, outputs: tuple[int, ...], group: int | None = None) -> int:

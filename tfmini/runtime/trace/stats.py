@@ -9,7 +9,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.node import Node
 from tfmini.graph.traits import trait_of
-from tfmini.placement.task_graph import Send
+from tfmini.placement.task_graph import End
 from tfmini.runtime.trace import labels as labels
 from tfmini.runtime.trace.record import Size, Trace, TraceTable, wall_offset_ns
 
@@ -94,7 +94,7 @@ class _TaskStats:
         return first if first in self._devices or not self._devices else next(iter(self._devices))
 
     def _add_sends(
-        self, sends: Sequence[tuple[Node, Send]], start: int, end: int, done: int, thread: int,
+        self, sends: Sequence[tuple[Node, End]], start: int, end: int, done: int, thread: int,
         sizes: Sequence[Size | None],
     ) -> None:  # fmt: skip
         for (node, send), size in zip(sends, sizes):
