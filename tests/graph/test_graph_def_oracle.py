@@ -10,7 +10,7 @@ from tfmini.graph import building
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import graph_def_to_nodes
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.ops import control
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.constant import constant

@@ -1,54 +1,21 @@
-"""Adding an op to a graph from Python arguments: converts inputs, infers attrs, checks both.
-
-The first call of an op type derives a `_Plan` from its declaration, so that later calls take a few microseconds.
-"""
+"""Adding an op to a graph from Python arguments: converts inputs, infers attrs, checks both."""
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Sequence
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph import registry
 from tfmini.graph.attr_checks import check_attr
 from tfmini.graph.conversion import internal_convert
-from tfmini.graph.default_graph import get_default_graph, innermost
-from tfmini.graph.graph import Graph, handle_of
-from tfmini.graph.op_def import MISSING, ArgDef, OpDef
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph, innermost
+from tfmini.graph.op_def import ArgDef, CallPlan, output_dtypes
+from tfmini.graph.op_types import OpType
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle
 
 
-class _Plan:
-    """The parts of an op type's declaration that a call needs, in the form in which it needs them."""
-
-    __slots__ = ("op_def", "names", "defaults", "simple", "outputs_simple", "result_type", "required", "type_checks")
-
-    def __init__(self, op_def: OpDef) -> None:
-        self.op_def = op_def
-        self.names = [arg.name for arg in op_def.inputs]
-        inferred = op_def.inferred_attrs()
-        self.defaults = {a.name: a.default for a in op_def.attrs.values() if a.has_default}
-        self.required = [a.name for a in op_def.attrs.values() if not a.has_default and a.name not in inferred]
-        # Every input is one tensor and no reference: this common case takes a quick path.
-        self.simple = all(not arg.is_list and not arg.is_ref for arg in op_def.inputs)
-        self.outputs_simple = all(not arg.is_list for arg in op_def.outputs)
-        self.result_type = _result_type(op_def)
-        self.type_checks = {
-            a.name: frozenset(a.allowed) for a in op_def.attrs.values() if a.kind == "type" and a.allowed
-        }
-
-
-def _result_type(op_def: OpDef) -> Any:
-    if len(op_def.outputs) < 2:
-        return None
-    return collections.namedtuple(
-        op_def.name.lstrip("_"), [out.name.lstrip("_") for out in op_def.outputs], rename=True
-    )
-
-
-def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply(handle: OpType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Adds a node for ``handle(*inputs, name=…, **attrs)`` and returns its output(s), or the op if it has none.
 
     Raises:
@@ -56,8 +23,6 @@ def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
       ValueError: an attr has a value that is not allowed, or the shape function refuses the inputs.
     """
     plan = handle.plan
-    if plan is None:
-        plan = handle.plan = _Plan(handle.op_def)
     name = kwargs.pop("name", None)
     if len(args) != len(plan.names):
         args = _bind(plan, args, kwargs)
@@ -80,10 +45,7 @@ def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return _results(plan, op)
 
 
-registry.apply = apply
-
-
-def _bind(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _bind(plan: CallPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Returns all inputs in order, from positional and keyword arguments."""
     op_name = plan.op_def.name
     if len(args) > len(plan.names):
@@ -112,7 +74,7 @@ def _graph_for(args: tuple[Any, ...]) -> Graph:
 
 
 def _simple_inputs(
-    plan: _Plan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
+    plan: CallPlan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
 ) -> list[Tensor]:
     inputs: list[Tensor] = []
     known: dict[str, dtypes.DType] = {}
@@ -133,7 +95,7 @@ def _simple_inputs(
 
 
 def _general_inputs(
-    plan: _Plan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
+    plan: CallPlan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
 ) -> list[Tensor]:
     inputs: list[Tensor] = []
     known: dict[str, Any] = {a: attrs[a] for a in given if a in attrs}
@@ -146,7 +108,7 @@ def _general_inputs(
     return inputs
 
 
-def _captured(plan: _Plan, graph: Graph, arg: ArgDef, tensor: Tensor, others: Sequence[Any]) -> Tensor:
+def _captured(plan: CallPlan, graph: Graph, arg: ArgDef, tensor: Tensor, others: Sequence[Any]) -> Tensor:
     """Returns the capture of another graph's tensor, if ``graph`` is the graph of a function.
 
     Raises:
@@ -167,7 +129,7 @@ def _captured(plan: _Plan, graph: Graph, arg: ArgDef, tensor: Tensor, others: Se
 
 
 def _one_input(
-    plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, value: Any, attrs: dict[str, Any],
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, value: Any, attrs: dict[str, Any],
     known: dict[str, Any], before: list[Tensor],
 ) -> Tensor:  # fmt: skip
     attr = arg.type_attr
@@ -189,7 +151,7 @@ def _one_input(
 
 
 def _list_input(
-    plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, values: Any, attrs: dict[str, Any],
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, values: Any, attrs: dict[str, Any],
     known: dict[str, Any], before: list[Tensor],
 ) -> list[Tensor]:  # fmt: skip
     op_name = plan.op_def.name
@@ -235,7 +197,7 @@ def _list_input(
     return tensors
 
 
-def _check_minimum(plan: _Plan, attr: str, count: int, arg: ArgDef) -> None:
+def _check_minimum(plan: CallPlan, attr: str, count: int, arg: ArgDef) -> None:
     minimum = plan.op_def.attrs[attr].minimum
     if minimum is not None and count < minimum:
         raise ValueError(
@@ -245,7 +207,7 @@ def _check_minimum(plan: _Plan, attr: str, count: int, arg: ArgDef) -> None:
 
 
 def _convert(
-    plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: Any, expected: Any,
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: Any, expected: Any,
     attrs: dict[str, Any], before: list[Tensor],
 ) -> Tensor:  # fmt: skip
     """Converts a Python value to a tensor. A constant that this makes is named ``<op>/<argument>``."""
@@ -262,7 +224,7 @@ def _convert(
 
 
 def _reconvert(
-    plan: _Plan, arg: ArgDef, label: str, value: Any, expected: dtypes.DType, before: list[Tensor], cause: Exception
+    plan: CallPlan, arg: ArgDef, label: str, value: Any, expected: dtypes.DType, before: list[Tensor], cause: Exception
 ) -> Tensor:
     """Raises the error for a value that cannot have the expected type, with the type that it has by default."""
     try:
@@ -275,7 +237,7 @@ def _reconvert(
 
 
 def _mismatch(
-    plan: _Plan, arg: ArgDef, got: dtypes.DType, expected: dtypes.DType, attr: str | None, before: list[Tensor]
+    plan: CallPlan, arg: ArgDef, got: dtypes.DType, expected: dtypes.DType, attr: str | None, before: list[Tensor]
 ) -> TypeError:
     op_name = plan.op_def.name
     prefix = f"Input '{arg.name}' of '{op_name}' Op has type {got.name} that does not match"
@@ -287,31 +249,14 @@ def _mismatch(
     return TypeError(f"{prefix} type {expected.name} of argument '{source}'.")
 
 
-def _not_allowed(plan: _Plan, attr: str, got: dtypes.DType) -> TypeError:
+def _not_allowed(plan: CallPlan, attr: str, got: dtypes.DType) -> TypeError:
     allowed = ", ".join(d.name for d in plan.op_def.attrs[attr].allowed or ())
     arg = next((a.name for a in plan.op_def.inputs if a.type_attr == attr), None)
     what = f"parameter '{arg}'" if arg else f"attr '{attr}'"
     return TypeError(f"Value passed to {what} has DataType {got.name} not in list of allowed values: {allowed}")
 
 
-def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:
-    """Derives the type of each output from the declaration and the attrs."""
-    found: list[dtypes.DType] = []
-    for out in op_def.outputs:
-        if out.type_list_attr is not None:
-            found.extend(attrs[out.type_list_attr])
-            continue
-        dtype: Any = attrs[out.type_attr] if out.type_attr is not None else out.dtype
-        if out.is_ref:
-            dtype = dtype._as_ref
-        if out.number_attr is not None:
-            found.extend([dtype] * attrs[out.number_attr])
-        else:
-            found.append(dtype)
-    return found
-
-
-def _results(plan: _Plan, op: Operation) -> Any:
+def _results(plan: CallPlan, op: Operation) -> Any:
     outputs = op.outputs
     if plan.result_type is None:
         if not plan.op_def.outputs:
@@ -335,7 +280,7 @@ def _results(plan: _Plan, op: Operation) -> Any:
 # ---- attrs ----------------------------------------------------------------------------------
 
 
-def _set_attrs(plan: _Plan, attrs: dict[str, Any], given: dict[str, Any]) -> None:
+def _set_attrs(plan: CallPlan, attrs: dict[str, Any], given: dict[str, Any]) -> None:
     for name, value in given.items():
         definition = plan.op_def.attrs.get(name)
         if definition is None:
@@ -346,48 +291,3 @@ def _set_attrs(plan: _Plan, attrs: dict[str, Any], given: dict[str, Any]) -> Non
         if value is None and definition.has_default and definition.kind not in ("shape", "tensor"):
             continue
         attrs[name] = check_attr(plan.op_def.name, definition, value)
-
-
-# ---- Graph.create_op ------------------------------------------------------------------------
-
-
-def create_raw(graph: Graph, op_type: str, inputs: list[Any], name: str | None, attrs: dict[str, Any]) -> Operation:
-    """Adds an op from tensors and attrs that are already complete or can be inferred from the inputs."""
-    handle = handle_of(op_type)
-    for tensor in inputs:
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"Input #{inputs.index(tensor)} is not a tensor: {tensor}")
-        if graph.outer is None:
-            graph._check_same(tensor, str(tensor))
-    if graph.outer is not None:
-        inputs = [tensor if tensor.op.graph is graph else graph.capture(tensor) for tensor in inputs]
-    plan = handle.plan = handle.plan or _Plan(handle.op_def)
-    values = plan.defaults.copy()
-    for attr, value in attrs.items():
-        if hasattr(value, "WhichOneof"):
-            from tfmini.graph.attr_values import from_proto
-
-            value = from_proto(value)
-        values[attr] = value
-    infer_attrs_from_inputs(plan.op_def, inputs, values)
-    for attr in plan.required:
-        if attr not in values:
-            raise ValueError(f"NodeDef missing attr '{attr}' from Op<name={op_type}>")
-    full_name = graph._full_name(name, op_type)
-    return graph.add_op(handle, full_name, inputs, values, output_dtypes(plan.op_def, values))
-
-
-def infer_attrs_from_inputs(op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
-    """Infers attrs from the flat inputs. At most one list input may have a length that the attrs do not give."""
-    position = 0
-    for arg in op_def.inputs:
-        if arg.type_list_attr is not None:
-            count = (
-                len(attrs.get(arg.type_list_attr, MISSING)) if arg.type_list_attr in attrs else len(inputs) - position
-            )
-            attrs.setdefault(arg.type_list_attr, [t.dtype.base_dtype for t in inputs[position : position + count]])
-        else:
-            count = attrs.setdefault(arg.number_attr, len(inputs) - position) if arg.number_attr else 1
-            if arg.type_attr is not None and position < len(inputs) and count:
-                attrs[arg.type_attr] = inputs[position].dtype.base_dtype
-        position += count

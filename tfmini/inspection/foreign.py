@@ -15,7 +15,7 @@ from tfmini import dtypes
 from tfmini.errors import NotFoundError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, input_dtypes
-from tfmini.graph.registry import kernel_for
+from tfmini.graph.op_types import kernel_for
 from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 _MOST_OUTPUTS = 1 << 16

@@ -23,7 +23,7 @@ from tfmini.graph.liveness import uncertain_values
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
 from tfmini.graph.omission import is_update
-from tfmini.graph.registry import may_wait
+from tfmini.graph.op_types import may_wait
 from tfmini.graph.traits import NEXT_OPS
 from tfmini.placement.loop_drivers import LoopDrivers
 from tfmini.placement.waves import number_groups

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from tfmini.graph.frames import FramePath, frame_paths, has_flow
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.registry import may_wait
+from tfmini.graph.op_types import may_wait
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, NEXT_OPS
 
 Wave = tuple[int, int]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.graph.traits import VARIABLE_OPS, ops_with
 from tfmini.placement.partition import Pair, Partitions
 from tfmini.shapes import RawShape

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.runtime.compiler import folding
 from tfmini.runtime.compiler.folding import INPUT_BYTES, Folding
 from tfmini.runtime.compiler.kernel_calls import op_facts

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import tfmini as tf
 from tfmini import dtypes
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.graph.prune import step_graph
 from tfmini.ops import collectives as collective_ops
 from tfmini.runtime.compiler.lowering import Compilation, Lowering

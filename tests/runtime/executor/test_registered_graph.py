@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
 from tfmini.runtime.master.session_cluster import open_session

@@ -14,7 +14,7 @@ from tfmini.devices import task_of_device
 from tfmini.dtypes import DType, resource, variant
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
-from tfmini.graph.registry import INTO_FROM
+from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.program import Program
