@@ -1,16 +1,11 @@
-"""Imports flow one way, and only `rpc` speaks ZeroMQ.
-
-``.venv/bin/python tests/test_layering.py`` prints the circles of imports, with those inside functions and for types.
-"""
+"""Imports flow one way, and only `rpc` speaks ZeroMQ."""
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-import networkx
 
 PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
@@ -103,57 +98,6 @@ def test_imports_flow_one_way() -> None:
     assert wrong == []
 
 
-@functools.cache
-def edges() -> tuple[tuple[str, str], ...]:
-    """(module, module that it imports) for all imports: also inside functions, for types, and by a constant name."""
-    modules = {module: path for module, path in sources() if module.split(".")[1:2] != ["__main__"]}
-    found = set()
-    for module, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            for name in _named_by(node):
-                while name not in modules and "." in name:  # a class or function of a module
-                    name = name.rpartition(".")[0]
-                if name in modules and name not in (module, "tfmini"):
-                    found.add((module, name))
-    return tuple(sorted(found))
-
-
-def _named_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-        yield from (arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
-
-
-def circles(part_of: Callable[[str], str]) -> list[list[str]]:
-    """The circles of imports between the parts (modules, packages) that modules belong to, the largest first."""
-    graph = networkx.DiGraph((part_of(a), part_of(b)) for a, b in edges() if part_of(a) != part_of(b))
-    return sorted((sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1), key=len)[::-1]
-
-
-def package_of(module: str) -> str:
-    """The package of a module; a module of the root stands for itself."""
-    return ".".join(module.split(".")[:2])
-
-
-def test_no_packages_import_each_other() -> None:
-    assert circles(package_of) == []
-
-
-# A graph is typed by its operations, and an operation by its graph. The others are to go.
-MOST_CIRCLES = 15
-
-
-def test_few_modules_import_each_other() -> None:
-    found = circles(str)
-    assert len(found) <= MOST_CIRCLES, found
-    of_graph = [circle for circle in found if package_of(circle[0]) == "tfmini.graph"]
-    names = ("flow_checks", "graph", "graph_elements", "graph_scopes", "operation", "scopes")
-    assert of_graph in ([], [[f"tfmini.graph.{name}" for name in names]])
-
-
 def room_of(module: str) -> tuple[str, int] | None:
     """The layer of a module and its room's place in that layer (None where the layer has no order)."""
     layer, _, inner = module.removeprefix("tfmini.").partition(".")
@@ -225,9 +169,3 @@ def test_no_pickle_anywhere() -> None:
         if any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in imports_of(path))
     ]
     assert wrong == []
-
-
-if __name__ == "__main__":
-    print(f"{len(circles(package_of))} circles of packages, {len(circles(str))} of modules")
-    for circle in circles(str):
-        print(f"{len(circle):3} {', '.join(circle)}")

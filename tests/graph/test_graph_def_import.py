@@ -8,7 +8,6 @@ from google.protobuf import text_format
 import tfmini as tf
 from tfmini import protos
 from tfmini.errors import NotFoundError
-from tfmini.graph import building  # noqa: F401 - installs the calling of op handles
 from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.op_types import OPS

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building
 import tfmini.ops.math.operators  # noqa: F401 - both act by being imported
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tfmini.graph.building  # noqa: F401 - makes handles callable
 from tests.ops.training import training_cases as cases
 from tests.oracle import Oracle
 from tfmini import dtypes
