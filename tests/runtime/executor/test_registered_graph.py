@@ -11,8 +11,9 @@ import pytest
 
 import tfmini as tf
 from tfmini.devices import Place
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
 from tfmini.graph.node_types import RECEIVE
+from tfmini.graph.operation import node_of
 from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, resource, variant
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.registry import INTO_FROM
+from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.runtime.compiler.program import Program
