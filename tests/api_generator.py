@@ -16,14 +16,12 @@ imports them for type checkers.
 from __future__ import annotations
 
 import ast
-import keyword
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tfmini.export import ALIASES
-from tfmini.op_homes import HOMES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tfmini"
@@ -225,7 +223,8 @@ def _root_variables() -> list[str]:
 
 
 def _raw_ops_stub() -> str:
-    names = [name for name in sorted(HOMES) if not name.startswith("_") and not keyword.iskeyword(name)]
+    ops = ast.parse((PACKAGE / "graph" / "raw_ops.pyi").read_text())  # written from the declarations
+    names = [node.name for node in ops.body if isinstance(node, ast.FunctionDef) and node.name != "named"]
     functions = "".join(f"def {name}(**arguments: typing.Any) -> typing.Any: ...\n" for name in names)
     return f"{GENERATED}import typing\n\n{functions}"
 

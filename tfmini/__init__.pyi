@@ -114,6 +114,7 @@ from tfmini.errors import (
 )
 from tfmini.graph.conversion import (
     IndexedSlices as IndexedSlices,
+    SparseTensorValue as SparseTensorValue,
     convert_to_tensor as convert_to_tensor,
     convert_to_tensor_or_indexed_slices as convert_to_tensor_or_indexed_slices,
     register_tensor_conversion_function as register_tensor_conversion_function,
@@ -683,7 +684,6 @@ from tfmini.ops.sparse.set_operations import (
 )
 from tfmini.ops.sparse.sparse_tensor import (
     SparseTensor as SparseTensor,
-    SparseTensorValue as SparseTensorValue,
     convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
 )
 from tfmini.ops.strings.conversions import (

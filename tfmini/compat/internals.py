@@ -24,7 +24,7 @@ from typing import Any
 
 from tfmini.compat.exported_names import NAMES
 from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
-from tfmini.graph.registry import OPS, op_names
+from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
 _made: dict[str, ModuleType] = {}
