@@ -1,6 +1,6 @@
 """Writes what follows from the `export` marks in the sources: ``python -m tests.api_generator``, or ``make names``.
 
-It reads the sources with `ast`, without importing what they define, and writes
+It reads the sources with `ast`, without importing what they define (ops excepted), and writes
 
 - `tfmini/public_names.py`, the table by which `tfmini.namespace` imports a name at its first use, and
   `tfmini/compat/exported_names.py`, the same for names of TensorFlow's private modules;
@@ -16,11 +16,13 @@ imports them for type checkers.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import tfmini as tf
 from tfmini.export import ALIASES
 
 ROOT = Path(__file__).parents[1]
@@ -223,11 +225,29 @@ def _root_variables() -> list[str]:
 
 
 def _raw_ops_stub() -> str:
+    """The stub of ``tf.raw_ops``: arguments by keyword under TensorFlow's names, results as in `tfmini.graph.raw_ops`."""
     ops = ast.parse((PACKAGE / "graph" / "raw_ops.pyi").read_text())  # written from the declarations
-    names = [node.name for node in ops.body if isinstance(node, ast.FunctionDef) and node.name != "named"]
-    functions = "".join(f"def {name}(**arguments: typing.Any) -> typing.Any: ...\n" for name in names)
-    return f"{GENERATED}import typing\n\n{functions}"
+    functions = [node for node in ops.body if isinstance(node, ast.FunctionDef) and node.name != "named"]
+    return "".join([GENERATED, _RAW_OPS_HEAD, *map(_raw_op, functions)])
 
+
+def _raw_op(function: ast.FunctionDef) -> str:
+    assert function.returns is not None
+    result = ast.unparse(function.returns)
+    result = f"_declared.{result}" if result.startswith("_") else result.replace("Tensor", "_Tensor")
+    parameters = inspect.signature(getattr(tf.raw_ops, function.name)).parameters.values()
+    arguments = ", ".join(f"{p.name}: _Any{'' if p.default is p.empty else ' = ...'}" for p in parameters)
+    return f"def {function.name}(*, {arguments}) -> {result.replace('Operation', '_Operation')}: ...\n"
+
+
+# Ops may have the names of these types.
+_RAW_OPS_HEAD = """\
+from typing import Any as _Any
+
+from tfmini.graph import raw_ops as _declared
+from tfmini.graph.operation import Operation as _Operation, Tensor as _Tensor
+
+"""
 
 # ---- files ----------------------------------------------------------------------------------
 
