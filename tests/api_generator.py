@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -225,7 +226,7 @@ def _root_variables() -> list[str]:
 
 
 def _raw_ops_stub() -> str:
-    """The stub of ``tf.raw_ops``: arguments by keyword under TensorFlow's names, results as in `tfmini.graph.raw_ops`."""
+    """The stub of ``tf.raw_ops``: TensorFlow's names of arguments, and the results of `tfmini.graph.raw_ops`."""
     ops = ast.parse((PACKAGE / "graph" / "raw_ops.pyi").read_text())  # written from the declarations
     functions = [node for node in ops.body if isinstance(node, ast.FunctionDef) and node.name != "named"]
     return "".join([GENERATED, _RAW_OPS_HEAD, *map(_raw_op, functions)])
@@ -233,11 +234,10 @@ def _raw_ops_stub() -> str:
 
 def _raw_op(function: ast.FunctionDef) -> str:
     assert function.returns is not None
-    result = ast.unparse(function.returns)
-    result = f"_declared.{result}" if result.startswith("_") else result.replace("Tensor", "_Tensor")
+    result = re.sub(r"\b(Tensor|Operation)\b", r"_\1", re.sub(r"^(?=_)", "_declared.", ast.unparse(function.returns)))
     parameters = inspect.signature(getattr(tf.raw_ops, function.name)).parameters.values()
     arguments = ", ".join(f"{p.name}: _Any{'' if p.default is p.empty else ' = ...'}" for p in parameters)
-    return f"def {function.name}(*, {arguments}) -> {result.replace('Operation', '_Operation')}: ...\n"
+    return f"def {function.name}(*, {arguments}) -> {result}: ...\n"
 
 
 # Ops may have the names of these types.
