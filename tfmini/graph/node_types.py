@@ -15,8 +15,11 @@ from tfmini.graph.op_def import ArgDef, OpDef
 from tfmini.graph.op_types import OpType
 from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
-# Ops that only graph passes make, with the attrs that hold their output types. No kernel exists for them.
-MADE_BY_PASSES: dict[str, tuple[str, ...]] = {"_Send": (), "_Recv": ("tensor_type",)}
+# Ops that only graph passes make: where a value comes from the client and goes to it, and where one goes to another
+# device and comes from it. Tables beside the nodes say which value it is (`placement.task_graph`).
+FEED, FETCH, SEND, RECEIVE = "_Arg", "_Retval", "_Send", "_Recv"
+# With the attrs that hold their output types. No kernel exists for them.
+MADE_BY_PASSES: dict[str, tuple[str, ...]] = {FEED: ("T",), FETCH: (), SEND: (), RECEIVE: ("tensor_type",)}
 
 INPUT_TYPES = "_input_types"
 OUTPUT_TYPES = "_output_types"
