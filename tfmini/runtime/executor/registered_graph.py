@@ -15,7 +15,6 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.registry import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
 from tfmini.placement.task_graph import INNER, TaskGraph
-from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
@@ -24,6 +23,8 @@ from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.resources import Resources
 
 _NAMES = operator.itemgetter(0, 1)
+_DTYPE = operator.attrgetter("dtype")
+_NO_TYPE = object()  # not None, which equals numpy's type of float64
 
 
 @dataclass
@@ -39,7 +40,7 @@ class RegisteredGraph:
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
       feed_types: of each fed value, its type; ``feed_arrays``: that of its array.
-      sent_types: group -> numpy's types of its values; None for what cannot be sent.
+      sent_types: group -> numpy's types of its values; `_NO_TYPE` for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
@@ -59,7 +60,7 @@ class RegisteredGraph:
     incarnations: dict[int, int] = field(default_factory=dict)
     feed_types: list[DType] = field(default_factory=list)
     sent_types: dict[int, list[Any]] = field(default_factory=dict)
-    feed_arrays: list[np.dtype[Any]] = field(default_factory=list)
+    feed_arrays: list[Any] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
@@ -99,10 +100,12 @@ class RegisteredGraph:
         Raises:
           InvalidArgumentError: for another number of values, or one of another type.
         """
+        if [getattr(value, "dtype", _NO_TYPE) for value in values] == self.feed_arrays:  # a quick look, for every step
+            return
         if len(values) != self.program.feeds:
             raise InvalidArgumentError.of(f"The step has {self.program.feeds} feeds, but {len(values)} values came")
-        for value, array, wanted in zip(values, self.feed_arrays, self.feed_types):
-            if getattr(value, "dtype", None) is not array and not holds(wanted, value):  # a quick look, for every step
+        for value, wanted in zip(values, self.feed_types):
+            if not holds(wanted, value):
                 found = getattr(value, "dtype", type(value).__name__)
                 raise InvalidArgumentError.of(f"A value of type {found} was fed where {wanted.name} is expected")
 
@@ -113,7 +116,7 @@ class RegisteredGraph:
           InvalidArgumentError: naming the group.
         """
         wanted = self.sent_types.get(group)
-        found = [value.dtype if value is not DEAD else None for value in values]
+        found = list(map(_DTYPE, values))  # None for `DEAD`
         if found == wanted or wanted is None:  # a group that nobody receives is refused by the run
             return
         if len(found) != len(wanted):
@@ -121,7 +124,7 @@ class RegisteredGraph:
             raise InvalidArgumentError.of(text)
         for dtype, expected in zip(found, wanted):
             if dtype is not None and dtype != expected:
-                what = "a handle, which cannot be sent," if expected is None else expected
+                what = "a handle, which cannot be sent," if expected is _NO_TYPE else expected
                 text = f"A tensor of type {dtype} came where {what} is expected: {self.describe_group(group)}"
                 raise InvalidArgumentError.of(text)
 
@@ -143,9 +146,12 @@ class RegisteredGraph:
                 values.setdefault(group, []).append((receive.tensor, name, dtype))
                 self.senders[group], self.incarnations[group] = receive.peer.task, receive.peer.incarnation
         self.sent_types = {
-            group: [None if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
-            for group, found in values.items()
+            group: [_sent_type(dtype) for _, _, dtype in sorted(found, key=_NAMES)] for group, found in values.items()
         }
         for group, found in tensors.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
             self.labels[group] = f"{shown} from {self.senders[group]}"
+
+
+def _sent_type(dtype: DType) -> Any:
+    return _NO_TYPE if dtype in (resource, variant) else dtype.numpy
