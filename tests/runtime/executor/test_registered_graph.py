@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.runtime.task_graphs import receive, task_graph
 from tfmini.graph.node import Node, node_of
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
@@ -92,12 +93,11 @@ def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
 
 def test_no_tensor_stands_for_a_handle() -> None:
     """Not even one of float64, whose numpy type equals None."""
-    name, task = b"edge_1_handle", "/job:{}/replica:0/task:0/device:CPU:0"
-    attrs = {"tensor_name": name, "tensor_type": tf.resource, "_group": 7, "send_device": task.format("ps").encode()}
-    receive = Node("r", "_Recv", attrs=attrs | {"recv_device": task.format("worker").encode()})
-    program: Any = SimpleNamespace(segments=[], waits={}, feeds=[])
+    node, end = receive("r", 7, "/job:worker/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/task:0/device:CPU:0")
+    node.attrs["tensor_type"] = tf.resource
+    program: Any = SimpleNamespace(segments=[], waits={}, feeds=0)
     graph = RegisteredGraph(1, "session", program, resources=SimpleNamespace())  # type: ignore[arg-type]
-    graph.study([receive], [])
+    graph.study(task_graph([(node, end)]))
     for tensor in (np.ones(()), np.float32(1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="where a handle, which cannot be sent, is expected"):
             graph.check_group(7, (tensor,))
