@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
 from tests.placement.letters import DEVICE, cut, node, world
-from tfmini.graph.registry import KERNELS, OPS, may_wait
+from tfmini.graph.op_types import KERNELS, OPS, load_ops, may_wait
 from tfmini.ops.queues.staging import MapStagingArea
 
-import_all_ops()
+load_ops()
 _WAITING = sorted({op_type for (op_type, _), kernel in KERNELS.items() if kernel.is_async or kernel.may_block})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import node_of
+from tfmini.graph.operation import node_of
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import admit, generate_keys, load_keys

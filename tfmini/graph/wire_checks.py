@@ -10,7 +10,7 @@ import numpy as np
 from tfmini.dtypes import DType, string
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.op_def import MISSING, AttrDef, OpDef
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 
 # What a value of each kind of attr is in a node (`Operation.attrs`).
 _IS_KIND: dict[str, Callable[[Any], bool]] = {

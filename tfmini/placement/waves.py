@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from tfmini.graph.frames import FramePath, frame_paths, has_flow
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import MADE_BY_PASSES, RECEIVE, SEND
-from tfmini.graph.registry import may_wait
+from tfmini.graph.op_types import may_wait
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, NEXT_OPS
 from tfmini.placement.task_graph import Pair
 

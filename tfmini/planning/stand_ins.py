@@ -17,8 +17,8 @@ from tfmini import dtypes
 from tfmini.devices import device_name, parse
 from tfmini.graph.node import Node
 from tfmini.graph.node_types import input_dtypes
+from tfmini.graph.op_types import OPS
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OPS
 from tfmini.graph.scopes import ScopeState
 from tfmini.graph.traits import ops_with
 from tfmini.inspection.clusters import Jobs, client_device, devices_of

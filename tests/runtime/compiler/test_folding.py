@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler import folding
 from tfmini.runtime.compiler.folding import INPUT_BYTES, Folding

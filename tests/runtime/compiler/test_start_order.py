@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import tfmini as tf
 from tests.runtime.task_graphs import Row, feed, receive, send, task_graph
 from tfmini import dtypes
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.graph.prune import step_graph
 from tfmini.ops import collectives as collective_ops
 from tfmini.placement.task_graph import INNER, TaskGraph

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.runtime.task_graphs import receive, task_graph
-from tfmini.graph.node import Node, node_of
+from tfmini.devices import Place
+from tfmini.graph.node import Node
+from tfmini.graph.node_types import RECEIVE
+from tfmini.graph.operation import node_of
+from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -93,11 +96,11 @@ def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
 
 def test_no_tensor_stands_for_a_handle() -> None:
     """Not even one of float64, whose numpy type equals None."""
-    node, end = receive("r", 7, "/job:worker/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/task:0/device:CPU:0")
-    node.attrs["tensor_type"] = tf.resource
+    receive = Node("r", RECEIVE, attrs={"tensor_type": tf.resource})
+    ends = {"r": End("edge_1_handle", Place.of("/job:ps/replica:0/task:0/device:CPU:0"), 7)}
     program: Any = SimpleNamespace(segments=[], waits={}, feeds=0)
     graph = RegisteredGraph(1, "session", program, resources=SimpleNamespace())  # type: ignore[arg-type]
-    graph.study(task_graph([(node, end)]))
+    graph.study(TaskGraph({"r": receive}, receives=ends))
     for tensor in (np.ones(()), np.float32(1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="where a handle, which cannot be sent, is expected"):
             graph.check_group(7, (tensor,))

@@ -47,7 +47,7 @@ class Compilation:
       lower_loop: adds a while loop to the level around it.
       trace: for a traced program, the meaning of the numbers in its text.
       kernels, model: see `BlockContext`.
-      threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
+      threads: kernels that may block (see `op_types.Kernel`) run in threads of their own.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, resource, variant
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.registry import INTO_FROM
+from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.runtime.compiler.program import Program
@@ -60,7 +60,7 @@ class RegisteredGraph:
     incarnations: dict[int, int] = field(default_factory=dict)
     feed_types: list[DType] = field(default_factory=list)
     sent_types: dict[int, list[Any]] = field(default_factory=dict)
-    feed_arrays: list[Any] = field(default_factory=list)
+    feed_arrays: list[np.dtype[Any]] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
