@@ -25,6 +25,7 @@ import zmq
 
 from tfmini.rpc import lane_wire
 from tfmini.rpc.backlog import Backlog
+from tfmini.rpc.forks import PerProcess
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.receive_buffers import memory_for
 from tfmini.rpc.source import Source
@@ -49,27 +50,19 @@ _WATCHED = (
 
 T = TypeVar("T")
 
-_context: zmq.Context[Any] | None = None
-_context_pid = 0
-_context_lock = threading.Lock()
+
+def _new_context() -> zmq.Context[Any]:
+    context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 65000)
+    return context
 
 
-def _after_fork() -> None:
-    global _context_lock
-    _context_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_context: PerProcess[zmq.Context[Any]] = PerProcess(_new_context)
 
 
 def get_context() -> zmq.Context[Any]:
     """Returns the ZeroMQ context of this process; a forked child gets its own."""
-    global _context, _context_pid
-    with _context_lock:
-        if _context is None or _context.closed or _context_pid != os.getpid():
-            _context, _context_pid = zmq.Context(), os.getpid()
-            _context.set(zmq.MAX_SOCKETS, 65000)
-        return _context
+    return _context.get()
 
 
 class Pump:

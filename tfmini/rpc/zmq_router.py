@@ -39,8 +39,8 @@ from tfmini.rpc.pending import PendingConnections
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.relief import is_urgent
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
-from tfmini.rpc.zap import ZapHandler
-from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, get_context, payload
+from tfmini.rpc.zap import get_zap_handler
+from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, payload
 
 _log = logging.getLogger("tfmini.rpc")
 
@@ -197,7 +197,7 @@ class RouterListener(Listener):
         self._inbox_bytes = 0
         self._is_full = False
         sock.router_mandatory = 1
-        self._zap = ZapHandler.of(get_context(), reactor) if keys is not None else None
+        self._zap = get_zap_handler() if keys is not None else None
         self._domain = self._zap.secure(sock, keys) if self._zap is not None and keys is not None else ""
         self._pump = Pump(sock, self.reactor, self._on_message, self._deliver_inboxes, self.may_read)
         try:
