@@ -73,6 +73,7 @@ class Pump:
     Args:
       after: called after reading, while another thread may already read on.
       may_read: called after every message; if it returns False, reading stops until `again` is called.
+      at_end: called at the end of each turn, while no other thread reads.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Pump:
         on_message: Callable[[list[Any]], None],
         after: Callable[[], None] | None = None,
         may_read: Callable[[], bool] | None = None,
+        at_end: Callable[[], None] | None = None,
     ) -> None:
         self.sock = sock
         self.closed = False
@@ -90,6 +92,7 @@ class Pump:
         self._on_message = on_message
         self._after = after
         self._may_read = may_read
+        self._at_end = at_end
         self._on_event: Callable[[int, int], None] = lambda event, value: None
         self._monitor: Any = sock.get_monitor_socket(_WATCHED)
         self._has_events = False
@@ -172,6 +175,8 @@ class Pump:
         if self._has_events:
             self.read_monitor()
         self.drain(TURN)
+        if self._at_end is not None:
+            self._at_end()
 
     def _receive(self) -> list[Any] | None:
         sock = self.sock
