@@ -171,9 +171,12 @@ class RegisterGraphReply(Message):
 
 @message(kind=54, direction=WORKER, reply=RegisterGraphReply, retry=Retry.NEVER)
 class RegisterGraph(Message):
+    """Registers what a task runs in a step. ``graph``: a `TaskGraph`. ``traced``: its runs record a trace."""
+
     session_handle: str
     graph: Structure
-    options: Structure
+    fold_constants: bool
+    traced: bool
 
 
 @message(kind=57, direction=WORKER, is_reply=True)
