@@ -336,9 +336,9 @@ class RouterListener(Listener):
     def _end_gone(self) -> None:
         """Ends the connections whose ends have been reported, after their last messages."""
         while self._gone:
-            gone, self._gone = self._gone, []
+            ended, self._gone = self._gone, []
             self._pump.drain()
-            for accepted in gone:
+            for accepted in ended:
                 client = self._clients.pop(accepted.routing_id, None)
                 if client is not None:
                     self._put(client, "the connection was closed")
