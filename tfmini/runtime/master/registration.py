@@ -8,13 +8,13 @@ the plan needs are contacted.
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
+from tfmini.locks import lock
 from tfmini.rpc.messages import CreateWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.master.plan import Part, Plan
@@ -52,7 +52,7 @@ class Registration:
         self.plan = plan
         self._on_done: Callable[[errors.OpError | None], None] | None = on_done
         self._left = 0
-        self._lock = threading.Lock()
+        self._lock = lock("fan-out")
         self._waiting: set[str] = set()
         self._progress: Any = None
         self._waited = 0.0
