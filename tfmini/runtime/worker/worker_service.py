@@ -128,8 +128,7 @@ class _WorkerService:
             respond(error)
             return
         if respond.is_open:
-            gone = errors.CancelledError.of(f"The master of step {request.step_id} gave up.", derived=True)
-            respond.on_cancel(lambda: self.worker.abort_step(run.step_id, gone))
+            respond.on_cancel(lambda: self.worker.abort_step(run.step_id, _given_up(run.step_id)))
 
     def _check_step(self, step_id: int, peer: Any) -> None:
         """Raises PermissionDeniedError if the step runs here for another process's session."""
@@ -200,3 +199,7 @@ class _WorkerService:
             self.worker.losses.on_undelivered(steps, peer.task, request.receiver, request.message)
         else:
             self.worker.tensors_lost(steps, peer.task, request.message, peer)
+
+
+def _given_up(step_id: int) -> errors.OpError:
+    return errors.CancelledError.of(f"The master of step {step_id} gave up.", derived=True)
