@@ -122,6 +122,11 @@ def checked(file: Path | None = None) -> Iterator[Record]:
         yield record
 
 
+def check_from_now_on(file: str) -> None:
+    """Checks the locks of the whole process that are made from now on; errors are written to the file."""
+    checked(Path(file)).__enter__()
+
+
 @contextlib.contextmanager
 def _guarded(record: Record, entrance: str) -> Iterator[None]:
     module, _, path = entrance.partition(":")
