@@ -16,8 +16,7 @@ from tfmini import errors
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
-from tfmini.graph.node import node_of, nodes_of
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
