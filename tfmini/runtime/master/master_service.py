@@ -12,6 +12,7 @@ from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
 from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.master.step import Step
 from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.session_owners import SessionOwners
@@ -92,40 +93,28 @@ class _MasterService:
             self._run_step(peer, request, respond)
 
     def _start_step(self, session: MasterSession, request: m.RunStep, respond: Any) -> None:
+        asked, costs = parsed(request.options), session.options.build_cost_model
         signature = (request.feeds, request.fetches, request.targets)
-        self._run(session, signature, request.feed_values, request.options, respond)
-
-    def _run(self, session: MasterSession, signature: Any, values: Any, options: bytes, respond: Any) -> None:
-        asked = parsed(options)
-        timeout = timeout_seconds(asked) or session.options.operation_timeout_s
-        request, costs = self._trace_request(session, signature), session.options.build_cost_model
-        traced = is_traced(asked) or request is not None
-
         cancelled = errors.CancelledError.of("Step was cancelled by its client.")
 
-        def prepared(error: errors.OpError | None, plan: Any) -> None:
-            if error is not None or respond.cancelled:
-                if request is not None:
-                    request.done(error or cancelled)
-                respond(error or cancelled)
-                return
+        def begun(step: Step) -> None:
+            if respond.cancelled:
+                raise cancelled
+            respond.on_cancel(lambda: step.cancel(cancelled))
 
-            def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
-                if request is not None:
-                    request.done(error, trace)
-                if error is not None:
-                    respond(error)
-                elif not wants_metadata(asked):
-                    respond(m.RunStepReply(tuple(found), b""))
-                elif not self.master.worker.run_in_pool(_reply, found, asked, plan, trace, costs, respond):
-                    respond(errors.shutting_down(self.master.task))
+        def done(error: errors.OpError | None, plan: Any, found: list[Any], trace: GatheredTrace | None) -> None:
+            if error is not None:
+                respond(error)
+            elif not wants_metadata(asked):
+                respond(m.RunStepReply(tuple(found), b""))
+            elif not self.master.worker.threads.run_in_pool(_reply, found, asked, plan, trace, costs, respond):
+                respond(errors.shutting_down(self.master.task))
 
-            step = session.new_step(plan, done, timeout)
-            step.start(values)
-            if respond.is_open:
-                respond.on_cancel(lambda: step.cancel(cancelled))
-
-        session.prepare(signature, prepared, traced, timeout_seconds(asked))
+        limit_s = timeout_seconds(asked)
+        session.run(
+            signature, request.feed_values, limit_s or session.options.operation_timeout_s, limit_s,
+            is_traced(asked), self._trace_request(session, signature), done, begun,
+        )  # fmt: skip
 
     def _trace_request(self, session: MasterSession, signature: Any) -> TraceRequest | None:
         """The open request for a trace, if it wants this step."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.locks import lock
 from tfmini.rpc.status_messages import GetTaskStatus, GetTaskStatusReply
 from tfmini.runtime.status.task_status import TaskStatus
 from tfmini.status.snapshot import to_json
@@ -29,7 +29,7 @@ class StatusService:
     def __init__(self, status: TaskStatus, now: Callable[[], float]) -> None:
         self._status = status
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = lock("status")
         self._latest: dict[bool, tuple[float, Any]] = {}  # with stacks or without: when, answer
 
     def get_task_status(self, peer: Any, request: GetTaskStatus, respond: Any) -> None:

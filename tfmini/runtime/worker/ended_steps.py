@@ -51,15 +51,18 @@ class EndedSteps:
 class LossReports:
     """Tells others of tensors that are lost; see the module.
 
-    Attributes:
+    Args:
       masters_of: handle of a session -> the connections of its master's task; none for the master of this task.
       on_undelivered: tells the master of this task, as `tensors_undelivered` of `Master`.
     """
 
-    def __init__(self, task: str) -> None:
+    def __init__(
+        self, task: str, masters_of: Callable[[str], Sequence[Any]] = lambda session: (),
+        on_undelivered: Callable[[Sequence[int], str, str, str], Any] = lambda *_: None,
+    ) -> None:  # fmt: skip
         self._task = task
-        self.masters_of: Callable[[str], Sequence[Any]] = lambda session: ()
-        self.on_undelivered: Callable[[Sequence[int], str, str, str], Any] = lambda *_: None
+        self._masters_of = masters_of
+        self.on_undelivered = on_undelivered
 
     def report(self, peer: Any, steps: Mapping[int, str], why: str) -> None:
         """Tells a peer of steps that have ended here and whose tensors it may not have got.
@@ -83,7 +86,7 @@ class LossReports:
         for step_id, session in steps.items():
             by_session.setdefault(session, []).append(step_id)
         for session, step_ids in by_session.items():
-            masters = self.masters_of(session)
+            masters = self._masters_of(session)
             if masters:  # a master in another task that has lost this one has ended its steps already
                 masters[0].call(LostTensors(step_ids, why, name, ""), lambda _: None, _REPORT_S)
             else:

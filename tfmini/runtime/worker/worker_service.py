@@ -11,11 +11,10 @@ from tfmini.collector import collector_at_rest
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
-from tfmini.runtime.executor.outcome import Outcome
+from tfmini.runtime.executor.partition_run import StepOutcome
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
 from tfmini.runtime.worker.ended_steps import STEP_LIMIT
-from tfmini.runtime.worker.step_outcomes import final_outcome
 from tfmini.runtime.worker.worker import Worker
 
 _LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
@@ -26,54 +25,57 @@ register_work(describe_computing)
 def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
     service = _WorkerService(worker, owners)
-    return {
+    answered: dict[type[Any], Callable[..., Any]] = {
         m.GetStatus: service.get_status,
         m.CreateWorkerSession: service.create_worker_session,
         m.DeleteWorkerSession: service.delete_worker_session,
-        m.RegisterGraph: service.register_graph,
         m.DeregisterGraph: service.deregister_graph,
-        m.RunGraph: service.run_graph,
         m.CleanupAll: service.cleanup_all,
-        m.Logging: service.logging,
         m.DescribeStep: service.describe_step,
+        m.LostTensors: service.lost_tensors,
+    }
+    return {
+        **{kind: _answering(method) for kind, method in answered.items()},
+        m.RegisterGraph: service.register_graph,
+        m.RunGraph: service.run_graph,
+        m.Logging: service.logging,
         m.GetStepOutcome: service.get_step_outcome,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
-        m.LostTensors: service.lost_tensors,
-        m.CollectiveJoin: service.collective_join,
-        m.CollectiveData: service.collective_data,
-        m.CollectiveProbe: service.collective_probe,
-        m.CollectiveStage: service.collective_stage,
-        m.CollectiveBell: service.collective_bell,
-        m.CollectiveFailure: service.collective_failure,
-        m.CollectiveEnd: service.collective_end,
     }
+
+
+def _answering(method: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    """The handler that answers with what a method returns; None stands for a reply without content."""
+
+    def handler(peer: Any, request: Any, respond: Any) -> None:
+        reply = method(peer, request)
+        respond(type(request).row.reply() if reply is None else reply)
+
+    return handler
 
 
 class _WorkerService:
     def __init__(self, worker: Worker, owners: SessionOwners) -> None:
         self.worker = worker
         self._owners = owners
-        worker.losses.masters_of = owners.peers_of
 
-    def get_status(self, peer: Any, request: m.GetStatus, respond: Any) -> None:
+    def get_status(self, peer: Any, request: m.GetStatus) -> m.GetStatusReply:
         devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
-        respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
+        return m.GetStatusReply(self.worker.task, self.worker.incarnation, devices)
 
-    def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
+    def create_worker_session(self, peer: Any, request: m.CreateWorkerSession) -> None:
         handle = request.session_handle
         self._check_session(handle, peer)
         if handle not in self.worker.sessions:
             self._owners.check_room(peer, self.worker.task)
         self.worker.create_session(handle, request.isolate, request.tasks, request.task)
         self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
-        respond(m.CreateWorkerSessionReply())
 
-    def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
+    def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession) -> None:
         self._check_session(request.session_handle, peer)
         self._owners.release(request.session_handle)
         self.worker.delete_session(request.session_handle)
-        respond(m.DeleteWorkerSessionReply())
 
     def _check_session(self, handle: str, peer: Any) -> None:
         """Raises PermissionDeniedError if the session is another process's."""
@@ -85,7 +87,8 @@ class _WorkerService:
         nodes = request.graph.get("nodes") if type(request.graph) is dict else None
         if type(nodes) is not list or len(nodes) < _LARGE_GRAPH:
             self._register(request, respond)
-        elif not self.worker.run_in_pool(self._register, request, respond):  # else heartbeats and others wait for it
+        # Heartbeats and others would wait for it.
+        elif not self.worker.threads.run_in_pool(self._register, request, respond):
             respond(errors.shutting_down(self.worker.task))
 
     def _register(self, request: m.RegisterGraph, respond: Any) -> None:
@@ -102,12 +105,11 @@ class _WorkerService:
         else:
             respond(m.RegisterGraphReply(graph.handle))
 
-    def deregister_graph(self, peer: Any, request: m.DeregisterGraph, respond: Any) -> None:
+    def deregister_graph(self, peer: Any, request: m.DeregisterGraph) -> None:
         graph = self.worker.graphs.get(request.graph_handle)
         if graph is not None:
             self._owners.check(graph.session_handle, peer)
             self.worker.deregister_graph(graph.handle)
-        respond(m.DeregisterGraphReply())
 
     def run_graph(self, peer: Any, request: m.RunGraph, respond: Any) -> None:
         def done(error: errors.OpError | None, values: list[Any]) -> None:
@@ -135,14 +137,13 @@ class _WorkerService:
         if run is not None:
             self._owners.check(run.graph.session_handle, peer)
 
-    def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
+    def cleanup_all(self, peer: Any, request: m.CleanupAll) -> None:
         self.worker.cleanup_all(request.containers, peer.describe())
-        respond(m.CleanupAllReply())
 
     def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
         if not request.step_id:
             respond(m.LoggingReply(time.time_ns(), b""))
-        elif not self.worker.run_in_pool(self._report, request.step_id, respond):
+        elif not self.worker.threads.run_in_pool(self._report, request.step_id, respond):
             respond(errors.shutting_down(self.worker.task))
 
     def _report(self, step_id: int, respond: Any) -> None:
@@ -153,18 +154,18 @@ class _WorkerService:
             text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
             respond(errors.InternalError.of(text))
 
-    def describe_step(self, peer: Any, request: m.DescribeStep, respond: Any) -> None:
+    def describe_step(self, peer: Any, request: m.DescribeStep) -> m.DescribeStepReply:
         run = self.worker.runs.get(request.step_id)
-        respond(m.DescribeStepReply("" if run is None else run.describe_wait()))
+        return m.DescribeStepReply("" if run is None else run.describe_wait())
 
     def get_step_outcome(self, peer: Any, request: m.GetStepOutcome, respond: Any) -> None:
         self._check_session(request.session_handle, peer)
         self._check_step(request.step_id, peer)
 
-        def told(outcome: Outcome) -> None:
+        def told(outcome: StepOutcome) -> None:
             respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
 
-        final_outcome(self.worker, request.session_handle, request.step_id, told)
+        self.worker.final_outcome(request.session_handle, request.step_id, told)
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         step_id = request.step_id
@@ -187,7 +188,7 @@ class _WorkerService:
         if run is not None:
             run.end_soon(errors.CancelledError.of(text, derived=True))
 
-    def lost_tensors(self, peer: Any, request: m.LostTensors, respond: Any) -> None:
+    def lost_tensors(self, peer: Any, request: m.LostTensors) -> None:
         steps = request.step_ids
         if not (type(steps) is list and len(steps) <= STEP_LIMIT and all(type(step_id) is int for step_id in steps)):
             raise errors.InvalidArgumentError.of(f"LostTensors of {peer} is malformed: {str(steps):.80}")
@@ -199,32 +200,6 @@ class _WorkerService:
             self.worker.losses.on_undelivered(steps, peer.task, request.receiver, request.message)
         else:
             self.worker.tensors_lost(steps, peer.task, request.message, peer)
-        respond(m.LostTensorsReply())
-
-    def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
-        leader, key, device = self.worker.collectives.leader, request.group_key, request.device
-        self.worker.collectives.tell_ended(peer)
-        leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
-        if respond.is_open:
-            respond.on_cancel(lambda: leader.withdraw(key, device, respond))
-
-    def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
-        self.worker.collectives.receive(request, peer.task)
-
-    def collective_probe(self, peer: Any, request: m.CollectiveProbe, respond: Any) -> None:
-        self.worker.collectives.probed(request, peer.task)
-
-    def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
-        self.worker.collectives.failed(request.epoch, m.error_of(request))
-
-    def collective_end(self, peer: Any, request: m.CollectiveEnd, respond: Any) -> None:
-        self.worker.collectives.ended(request)
-
-    def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
-        self.worker.collectives.receive(request, peer.task)
-
-    def collective_bell(self, peer: Any, request: m.CollectiveBell, respond: Any) -> None:
-        self.worker.collectives.rung(request)
 
 
 def _given_up(step_id: int) -> errors.OpError:
