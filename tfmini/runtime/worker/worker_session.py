@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
@@ -15,6 +15,9 @@ from tfmini.runtime.worker.early_tensors import EarlyTensors
 from tfmini.runtime.worker.ended_steps import EndedSteps
 from tfmini.runtime.worker.part_counts import PartCounts
 from tfmini.runtime.worker.step_outcomes import StepOutcomes
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 
 @dataclass
@@ -135,11 +138,11 @@ class TaskState:
         self.sweeps = self.early.sweep() and not self.closed
         return self.sweeps
 
-    def drop_orphans(self, task: str, why: str, peer: Any) -> None:
+    def drop_orphans(self, task: str, why: str, peer: Peer | None) -> None:
         """Drops the early tensors of a task that is gone."""
         self.early.drop_from(peer, task, why)
 
-    def sent_to(self, peer: Any) -> dict[int, str]:
+    def sent_to(self, peer: Peer | None) -> dict[int, str]:
         """The steps that have ended here and whose tensors for a peer may have been in flight, with their sessions."""
         return {} if self.closed else self.ended.sent_to(peer)
 
