@@ -12,13 +12,13 @@ becomes of while loops, and `codegen` writes the text.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.locks import lock
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.layout import Outline, lay_out, outline
@@ -59,7 +59,7 @@ class Program(Level):
     uncertain_sends: set[int]
     generation: int = -1
     trace: TraceTable | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Any = field(default_factory=lambda: lock("bind"))
 
     def bind(self, resources: Resources) -> None:
         """Looks up the variables and other resources that the program names, if that is due."""
