@@ -11,7 +11,7 @@ from tfmini.simulation.predictor import steps_of
 
 def _deciding(train: Any) -> tuple[Deciding, Any]:
     found = tf.inspect(train.graph, ps=1, workers=2, fetches=train, batch=8)
-    return Deciding(found.nodes, found.shapes, [s for s in steps_of(found) if s is not None]), found
+    return Deciding(found.nodes, found.shapes, steps_of(found)), found
 
 
 def _synchronous() -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.kernel_model import KernelModel
-from tfmini.runtime.compiler.layout import Outline, lay_out, outline
+from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
@@ -122,12 +122,6 @@ def compile_program(
         trace.add_transfers(nodes)
     program = _program(level, lowering, list(feeds), list(fetches), len(nodes))
     return program if model is None else model.program(program, nodes)
-
-
-def outline_program(nodes: Sequence[Node], task_of: Callable[[str], str], resources: Resources) -> Outline:
-    """The segments that `compile_program` would make of a task's nodes, without their text. Raises the same errors."""
-    names = [n.attrs["tensor_name"].decode() for n in nodes if n.op == "_Recv" and n.attrs.get("client_terminated")]
-    return outline(_lowered(Compilation(task_of, resources, "CPU", names, True, lower_loop, threads=True), nodes))
 
 
 def _lowered(shared: Compilation, nodes: Sequence[Node]) -> Lowering:
