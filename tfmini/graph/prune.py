@@ -190,7 +190,7 @@ def _sorted(nodes: Nodes, fed: Collection[Endpoint]) -> Nodes:
 def topological_order(sources: Mapping[str, Collection[str]]) -> list[str]:
     """Returns the names such that each comes after its sources, and otherwise in their order; without those in cycles.
 
-    (`networkx.lexicographical_topological_sort` does the same, ten times slower.)
+    (The function of networkx takes five times as long for 20,000 nodes, and a process a fraction of a second to import.)
     """
     names = list(sources)
     rank = {name: i for i, name in enumerate(names)}
