@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
+.PHONY: demo test house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -97,12 +97,17 @@ check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_layering.py tests/test_mirroring.py tests/test_namespace.py tests/test_sizes.py \
 		tests/test_docs.py tests/test_named_things.py tests/test_promises.py
 
-# The list of public names that tests/test_namespace.py pins; read its diff before committing it.
+# The list of public names that tests/test_namespace.py pins, and the signatures of all ops; read the diff before committing.
 names: $(VENV)/.test
 	$(BIN)/python tests/test_namespace.py > tests/public_names.txt
+	$(BIN)/python tests/graph/test_raw_ops.py > tfmini/graph/raw_ops.pyi
 
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py
+
+# How large and how tangled the library is, beside its budgets (tests/house.py).
+house: $(VENV)/.test
+	$(BIN)/python -m tests.house
 
 # Real training jobs with seeded kills and stops of their tasks; CHAOS=--only\ 17 replays one.
 CHAOS ?= --count 300

@@ -10,7 +10,7 @@ import pytest
 import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, tasks_of

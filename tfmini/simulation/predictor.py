@@ -390,7 +390,7 @@ def steps_of(found: Inspection) -> list[Nodes]:
 
 def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> Nodes:
     wanted, fed = [endpoint_of(f) for f in fetches], [endpoint_of(f) for f in feeds]
-    return step_graph(found.nodes, wanted, list(targets), fed, found.master)
+    return step_graph(found.nodes, wanted, list(targets), fed, found.master).nodes
 
 
 def chief_update(nodes: Nodes) -> str | None:

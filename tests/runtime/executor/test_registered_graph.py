@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.devices import Place
+from tfmini.graph.node import Node
+from tfmini.graph.node_types import RECEIVE
+from tfmini.graph.operation import node_of
+from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.options import SessionOptions
 
@@ -86,3 +92,15 @@ def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
     lie = relu.replace(name="lie", attrs={"T": tf.int32})
     with pytest.raises(tf.errors.InvalidArgumentError, match="float32 from x:0 incompatible with expected int32"):
         foreign_session([*nodes, lie])
+
+
+def test_no_tensor_stands_for_a_handle() -> None:
+    """Not even one of float64, whose numpy type equals None."""
+    receive = Node("r", RECEIVE, attrs={"tensor_type": tf.resource})
+    ends = {"r": End("edge_1_handle", Place.of("/job:ps/replica:0/task:0/device:CPU:0"), 7)}
+    program: Any = SimpleNamespace(segments=[], waits={}, feeds=0)
+    graph = RegisteredGraph(1, "session", program, resources=SimpleNamespace())  # type: ignore[arg-type]
+    graph.study(TaskGraph({"r": receive}, receives=ends))
+    for tensor in (np.ones(()), np.float32(1)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="where a handle, which cannot be sent, is expected"):
+            graph.check_group(7, (tensor,))
