@@ -19,7 +19,7 @@ from tfmini.graph.traits import FLOW_OPS, PLACEHOLDER_OPS, VARIABLE_OPS, ops_wit
 from tfmini.inspection.cost import size
 from tfmini.shapes import RawShape
 
-_SMALL = 64  # elements
+_SMALL = 4096  # elements: synchronous workers take their tokens from a tensor with one for each
 _SHAPE_ONLY = ops_with("shape_only")
 _WRITES = ops_with("writes")
 _COLLECTIVES = ops_with("collective")
