@@ -8,25 +8,27 @@ from __future__ import annotations
 
 _NAMES: dict[str, str] = {
     "data.components": "_PackSparse _UnpackSparse",
-    "data.csv_dataset_ops": "CSVDataset",
+    "data.csv_datasets": "CSVDataset",
     "data.dataset_ops": (
-        "BatchDatasetV2 CacheDataset ConcatenateDataset IgnoreErrorsDataset PaddedBatchDatasetV2 PrefetchDataset "
-        "RangeDataset RepeatDataset ShardDataset ShuffleDataset SkipDataset TakeDataset TensorDataset "
-        "TensorSliceDataset UnbatchDataset WindowDataset ZipDataset _PyGeneratorDataset"
+        "ConcatenateDataset RangeDataset TensorDataset TensorSliceDataset ZipDataset _PyGeneratorDataset"
     ),
-    "data.file_ops": "FixedLengthRecordDatasetV2 TFRecordDataset TextLineDataset",
-    "data.function_ops": (
+    "data.file_datasets": "FixedLengthRecordDatasetV2 TFRecordDataset TextLineDataset",
+    "data.function_stages": (
         "DatasetCardinality DatasetToSingleElement FilterDataset FlatMapDataset InterleaveDataset MapAndBatchDataset "
         "MapDataset ParallelMapDataset ReduceDataset ScanDataset"
     ),
-    "data.grouping_ops": "GroupByReducerDataset GroupByWindowDataset",
+    "data.grouping": "GroupByReducerDataset GroupByWindowDataset",
     "data.iterator_ops": (
         "IteratorFromStringHandleV2 IteratorGetNext IteratorGetNextSync IteratorToStringHandle IteratorV2 "
         "MakeIterator OneShotIterator"
     ),
-    "data.optional_ops": "IteratorGetNextAsOptional OptionalFromValue OptionalGetValue OptionalHasValue OptionalNone",
-    "data.record_writer_ops": "DatasetToTFRecord",
-    "data.selection_ops": "DenseToSparseBatchDataset DirectedInterleaveDataset TakeWhileDataset UniqueDataset",
+    "data.optional": "IteratorGetNextAsOptional OptionalFromValue OptionalGetValue OptionalHasValue OptionalNone",
+    "data.record_writers": "DatasetToTFRecord",
+    "data.selection": "DenseToSparseBatchDataset DirectedInterleaveDataset TakeWhileDataset UniqueDataset",
+    "data.stages": (
+        "BatchDatasetV2 CacheDataset IgnoreErrorsDataset PaddedBatchDatasetV2 PrefetchDataset RepeatDataset "
+        "ShardDataset ShuffleDataset SkipDataset TakeDataset UnbatchDataset WindowDataset"
+    ),
     "ops.array.bands": "MatrixDiagPartV2 MatrixDiagV2 MatrixSetDiagV2",
     "ops.array.blocks": "BatchToSpaceND DepthToSpace SpaceToBatchND SpaceToDepth",
     "ops.array.casting": "Bitcast Cast",

@@ -11,7 +11,7 @@ import pytest
 import tfmini as tf
 from tfmini.data.pipeline import FunctionSource, compiled
 from tfmini.data.reading import TURN, Reading
-from tfmini.data.stages import batch, shard
+from tfmini.data.stages import Batch, Shard
 from tfmini.runtime.resources import ResourceManager
 
 MANY, MORE = 1 << 62, 1 << 60
@@ -74,11 +74,11 @@ class _Stoppable(Reading):
 @pytest.mark.parametrize("limit", [1, TURN, 2 * TURN + 5])
 def test_the_step_after_a_deadline_goes_on_where_it_stopped(limit: int) -> None:
     for make, first in (
-        (lambda source: batch(source, 250, False), list(range(250))),
-        (lambda source: shard(source, 300, 299), 299),
+        (lambda stage, reading: Batch(stage, reading, 250, False), list(range(250))),
+        (lambda stage, reading: Shard(stage, reading, 300, 299), 299),
     ):
         reading = _Stoppable(limit)
-        stage = make(FunctionSource(lambda _, reading=reading: reading.elements())).open(reading)
+        stage = make(FunctionSource(lambda _, reading=reading: reading.elements()).open(reading), reading)
         with pytest.raises(tf.errors.DeadlineExceededError):
             next(stage)
         (value,) = next(stage)
