@@ -314,20 +314,19 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.layers": {
         "layers.contrib.batch_norm": "batch_norm",
-        "layers.contrib.convolutions": (
-            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
-        ),
         "layers.contrib.embeddings": (
             "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
         ),
         "layers.contrib.layers": (
-            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
-            "layer_norm linear relu=fully_connected separable_conv2d=separable_convolution2d "
+            "bias_add conv1d conv3d convolution convolution1d convolution3d "
+            "conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "elu layer_norm linear relu6 relu=fully_connected separable_conv2d=separable_convolution2d "
             "separable_convolution2d"
         ),
         "layers.contrib.normalization": "group_norm instance_norm",
         "layers.contrib.weightless_layers": (
-            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+            "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax "
+            "stack unit_norm"
         ),
         "layers.contrib.summaries": (
             "summarize_activation summarize_activations summarize_biases summarize_collection "
@@ -447,17 +446,16 @@ NAMES: dict[str, dict[str, str]] = {
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
         "layers.contrib.batch_norm": "batch_norm",
-        "layers.contrib.convolutions": (
-            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool"
-        ),
         "layers.contrib.embeddings": "maxout scale_gradient",
         "layers.contrib.layers": (
-            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "bias_add conv1d conv3d convolution convolution1d convolution3d "
+            "conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
         ),
         "layers.contrib.normalization": "group_norm instance_norm",
         "layers.contrib.weightless_layers": (
-            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+            "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax "
+            "stack unit_norm"
         ),
         "layers.contrib.model_variables": (
             "add_model_variable filter_variables get_local_variables get_model_variables "
@@ -485,19 +483,18 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.slim.layers": {
         "layers.contrib.batch_norm": "batch_norm",
-        "layers.contrib.convolutions": (
-            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
-        ),
         "layers.contrib.embeddings": (
             "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
         ),
         "layers.contrib.layers": (
-            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
-            "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
+            "bias_add conv1d conv3d convolution convolution1d convolution3d "
+            "conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "elu layer_norm linear relu6 separable_conv2d=separable_convolution2d separable_convolution2d"
         ),
         "layers.contrib.normalization": "group_norm instance_norm",
         "layers.contrib.weightless_layers": (
-            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+            "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax "
+            "stack unit_norm"
         ),
         "train.loops.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
     },
@@ -679,13 +676,14 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "estimator": {
-        "estimator.best_exporter": "BestExporter",
         "estimator.estimator": "Estimator",
-        "estimator.exporters": "Exporter FinalExporter LatestExporter",
+        "estimator.exporters": "BestExporter Exporter FinalExporter LatestExporter",
         "estimator.model_spec": "EstimatorSpec",
         "estimator.modes": "ModeKeys",
-        "estimator.combined": "DNNLinearCombinedClassifier DNNLinearCombinedRegressor",
-        "estimator.premade": "DNNClassifier DNNRegressor LinearClassifier LinearRegressor",
+        "estimator.premade": (
+            "DNNClassifier DNNLinearCombinedClassifier DNNLinearCombinedRegressor DNNRegressor LinearClassifier "
+            "LinearRegressor"
+        ),
         "estimator.run_config": "RunConfig",
         "estimator.cluster_training": "train_and_evaluate",
         "estimator.training_specs": "EvalSpec TrainSpec",
@@ -1132,10 +1130,6 @@ NAMES: dict[str, dict[str, str]] = {
             "JobDef SaverDef SequenceExample ServerDef"
         ),
         "runtime.server": "Server",
-        "train.optimizers.adadelta": "AdadeltaOptimizer",
-        "train.optimizers.adagrad": "AdagradOptimizer",
-        "train.optimizers.adagrad_da": "AdagradDAOptimizer",
-        "train.optimizers.adam": "AdamOptimizer",
         "train.replicas.all_reduce": "AllReduceOptimizer",
         "train.loops.basic_loops": "basic_train_loop",
         "train.inputs.batching": (
@@ -1155,12 +1149,15 @@ NAMES: dict[str, dict[str, str]] = {
         "train.coordinator": "Coordinator LooperThread",
         "train.summaries.event_file_reader": "summary_iterator",
         "train.hooks.final_hooks": "FeedFnHook FinalOpsHook",
-        "train.optimizers.ftrl": "FtrlOptimizer",
-        "train.optimizers.gradient_descent": "GradientDescentOptimizer",
         "train.hooks.timers": "SecondOrStepTimer",
         "train.inputs.input_producers": (
             "input_producer limit_epochs match_filenames_once range_input_producer slice_input_producer "
             "string_input_producer"
+        ),
+        "train.optimizers.fused_optimizer": (
+            "AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer "
+            "GradientDescentOptimizer MomentumOptimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer "
+            "RMSPropOptimizer"
         ),
         "train.optimizers.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
@@ -1170,14 +1167,11 @@ NAMES: dict[str, dict[str, str]] = {
         "train.hooks.logging_hooks": "LoggingTensorHook StepCounterHook",
         "train.checkpointing.graph_files": "export_meta_graph write_graph",
         "train.checkpointing.import_meta_graph": "import_meta_graph",
-        "train.optimizers.momentum": "MomentumOptimizer",
         "train.sessions.monitored_session": "MonitoredSession SingularMonitoredSession",
         "train.sessions.monitored_training": "MonitoredTrainingSession",
         "train.optimizers.moving_averages": "ExponentialMovingAverage",
         "train.optimizers.optimizer": "Optimizer",
-        "train.optimizers.proximal": "ProximalAdagradOptimizer ProximalGradientDescentOptimizer",
         "train.inputs.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
-        "train.optimizers.rmsprop": "RMSPropOptimizer",
         "train.checkpointing.saver": "Saver",
         "train.sessions.scaffold": "Scaffold",
         "train.sessions.session_creators": "ChiefSessionCreator SessionCreator WorkerSessionCreator",

@@ -141,18 +141,7 @@ class Flatten(Layer):
 
 
 dense = as_function(Dense)
-
-
-def dropout(
-    inputs: Any,
-    rate: Any = 0.5,
-    noise_shape: Any = None,
-    seed: int | None = None,
-    training: Any = False,
-    name: str | None = None,
-) -> Any:
-    """Applies a `Dropout` layer, which drops elements only if ``training`` (``tf.layers.dropout``)."""
-    return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+dropout = as_function(Dropout, has_weights=False, at_call=["training"], order="training name", training=False)
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:

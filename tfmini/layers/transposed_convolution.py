@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfmini.layers.convolutional import ZEROS, Conv
-from tfmini.layers.functional import as_function
+from tfmini.layers.convolutional import Conv
+from tfmini.layers.functional import as_function, without
 from tfmini.layers.spatial_arguments import around, deconvolved_length, within
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.shape import shape as shape_of
@@ -24,31 +24,7 @@ class ConvTranspose(Conv):
 
     deconvolve: Callable[..., Any]
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = 1,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            filters, kernel_size, strides, padding, data_format, 1, activation, use_bias, kernel_initializer,
-            bias_initializer, kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
-            bias_constraint, trainable, name, **kwargs,
-        )  # fmt: skip
+    __init__ = without(Conv.__init__, "dilation_rate")
 
     def kernel_shape(self, channels: int) -> list[int]:
         return [*self.kernel_size, self.filters, channels]

@@ -7,6 +7,8 @@ variable of any number type.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,9 +36,7 @@ def exponential_decay(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "exponential_decay")
-    with name_scope(name or "ExponentialDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("exponential_decay", learning_rate, global_step, name or "ExponentialDecay") as (rate, scope):
         steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         exponent = _periods(global_step, steps, staircase)
         return elementwise.multiply(rate, power_of(base, exponent), name=scope)
@@ -65,9 +65,7 @@ def inverse_time_decay(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "inverse_time_decay")
-    with name_scope(name or "InverseTimeDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("inverse_time_decay", learning_rate, global_step, name or "InverseTimeDecay") as (rate, scope):
         steps, slope = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         periods = _periods(global_step, steps, staircase)
         one = cast(constant(1), rate.dtype)
@@ -85,9 +83,7 @@ def polynomial_decay(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "polynomial_decay")
-    with name_scope(name or "PolynomialDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("polynomial_decay", learning_rate, global_step, name or "PolynomialDecay") as (rate, scope):
         end, exponent = cast(end_learning_rate, rate.dtype), cast(power, rate.dtype)
         step, steps = cast(global_step, rate.dtype), cast(decay_steps, rate.dtype)
         if cycle:
@@ -145,9 +141,7 @@ def cosine_decay(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "cosine_decay")
-    with name_scope(name or "CosineDecay"):
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("cosine_decay", learning_rate, global_step, name or "CosineDecay") as (rate, _):
         steps = cast(decay_steps, rate.dtype)
         step = elementwise.minimum(cast(global_step, rate.dtype), steps)
         wave = _half_wave(elementwise.truediv(step, steps))
@@ -166,9 +160,7 @@ def cosine_decay_restarts(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "cosine_decay_restarts")
-    with name_scope(name or "SGDRDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("cosine_decay_restarts", learning_rate, global_step, name or "SGDRDecay") as (rate, scope):
         dtype = rate.dtype
         steps, floor_rate = cast(first_decay_steps, dtype), cast(alpha, dtype)
         growth, fading = cast(t_mul, dtype), cast(m_mul, dtype)
@@ -187,9 +179,7 @@ def linear_cosine_decay(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "linear_cosine_decay")
-    with name_scope(name or "LinearCosineDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("linear_cosine_decay", learning_rate, global_step, name or "LinearCosineDecay") as (rate, scope):
         dtype = rate.dtype
         steps = cast(decay_steps, dtype)
         step = elementwise.minimum(cast(global_step, dtype), steps)
@@ -209,9 +199,8 @@ def noisy_linear_cosine_decay(
     Raises:
       ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "noisy_linear_cosine_decay")
-    with name_scope(name or "NoisyLinearCosineDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    name = name or "NoisyLinearCosineDecay"
+    with _schedule("noisy_linear_cosine_decay", learning_rate, global_step, name) as (rate, scope):
         dtype = rate.dtype
         steps = cast(decay_steps, dtype)
         step: Any = elementwise.minimum(cast(global_step, dtype), steps)
@@ -225,6 +214,14 @@ def noisy_linear_cosine_decay(
 def _require_step(global_step: Any, function: str) -> None:
     if global_step is None:
         raise ValueError(f"global_step is required for {function}.")
+
+
+@contextmanager
+def _schedule(function: str, learning_rate: Any, global_step: Any, name: str) -> Iterator[tuple[Tensor, str]]:
+    """The name scope of a schedule, as (the initial rate, the scope's name)."""
+    _require_step(global_step, function)
+    with name_scope(name) as scope:
+        yield convert_to_tensor(learning_rate, name="initial_learning_rate"), scope
 
 
 def _periods(global_step: Any, steps: Tensor, staircase: bool) -> Tensor:
