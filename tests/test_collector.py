@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfmini.collector import collector_at_rest, current_frames
+from tfmini.collector import call_old, collector_at_rest, current_frames
 from tfmini.runtime.worker.computing import describe_computing
 
 
@@ -117,3 +117,13 @@ def test_no_collection_runs_while_the_frames_of_all_threads_are_made(monkeypatch
     assert threading.get_ident() in current_frames()
     assert describe_computing([threading.get_ident()]) == ""
     assert collects == [False, False] and gc.isenabled()
+
+
+def test_the_objects_of_a_started_program_are_called_old() -> None:
+    gc.collect()
+    before = gc.get_stats()[2]["collections"]
+    kept = [[] for _ in range(5_000)]  # type: ignore[var-annotated]
+    call_old()
+    assert gc.get_count()[1:] == (0, 0)
+    assert any(each is kept for each in gc.get_objects(generation=2))
+    assert gc.get_stats()[2]["collections"] == before and not gc.get_freeze_count()

@@ -36,7 +36,8 @@ def collector_at_rest() -> Iterator[None]:
         with _lock:
             _pauses = max(0, _pauses - 1)  # 0 in a child that was forked inside the block
             if not _pauses and _was_enabled:
-                _call_old()
+                if gc.get_count()[0] > _MANY:  # after short pauses garbage would not be found early
+                    call_old()
                 gc.enable()
 
 
@@ -51,13 +52,14 @@ def current_frames() -> dict[int, FrameType]:
         return sys._current_frames()
 
 
-def _call_old() -> None:
-    """Moves the objects of a long pause to the oldest generation, where they would end anyway.
+def call_old() -> None:
+    """Moves all objects to the oldest generation, for when those that have been made lately stay anyway.
 
-    Else the next allocation begins a collection of all of them, which takes a second per million. After short pauses
-    this would keep garbage from being found early. Frozen objects, which others do not want back, stay frozen.
+    Else a collection of all of them comes soon, which takes a second per million: after a long pause with the next
+    allocation, and after the imports of a server amid its first steps, all of whose tasks wait for it then. Frozen
+    objects, which others do not want back, stay frozen.
     """
-    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+    if not gc.get_freeze_count():
         gc.freeze()  # two moves of whole lists: there is no function that moves them directly
         gc.unfreeze()
 

@@ -6,9 +6,14 @@ from typing import Final
 
 
 class _Dead:
-    """The type of `DEAD`."""
+    """The type of `DEAD`.
+
+    Attributes:
+      dtype: None, so that the types of received values can be compared without a look for this one.
+    """
 
     __slots__ = ()
+    dtype: None = None
 
     def __repr__(self) -> str:
         return "DEAD"

@@ -16,7 +16,6 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.graph.registry import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
-from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
@@ -25,6 +24,8 @@ from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.resources import Resources
 
 _NAMES = operator.itemgetter(0, 1)
+_DTYPE = operator.attrgetter("dtype")
+_NO_TYPE = object()  # not None, which equals numpy's type of float64
 
 
 @dataclass
@@ -39,8 +40,9 @@ class RegisteredGraph:
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
-      feed_types: slot of a fed value -> its type; ``feed_arrays``: that of its array.
-      sent_types: group -> numpy's types of its values; None for what cannot be sent.
+      feed_types: slot of a fed value -> its type, where it is known; ``feed_arrays``: of each fed value, that of its
+        array, or something that no array has.
+      sent_types: group -> numpy's types of its values; `_NO_TYPE` for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
@@ -60,7 +62,7 @@ class RegisteredGraph:
     incarnations: dict[int, int] = field(default_factory=dict)
     feed_types: dict[int, DType] = field(default_factory=dict)
     sent_types: dict[int, list[Any]] = field(default_factory=dict)
-    feed_arrays: dict[int, np.dtype[Any]] = field(default_factory=dict)
+    feed_arrays: list[Any] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
@@ -100,12 +102,12 @@ class RegisteredGraph:
         Raises:
           InvalidArgumentError: for another number of values, or one of another type.
         """
+        if [getattr(value, "dtype", _NO_TYPE) for value in values] == self.feed_arrays:  # a quick look, for every step
+            return
         slots = self.program.feeds
         if len(values) != len(slots):
             raise InvalidArgumentError.of(f"The step has {len(slots)} feeds, but {len(values)} values came")
         for slot, value in zip(slots, values):
-            if getattr(value, "dtype", None) is self.feed_arrays.get(slot, self):  # a quick look, for every step
-                continue
             wanted = self.feed_types.get(slot)
             if wanted is not None and not holds(wanted, value):
                 found = getattr(value, "dtype", type(value).__name__)
@@ -118,7 +120,7 @@ class RegisteredGraph:
           InvalidArgumentError: naming the group.
         """
         wanted = self.sent_types.get(group)
-        found = [value.dtype if value is not DEAD else None for value in values]
+        found = list(map(_DTYPE, values))  # None for `DEAD`
         if found == wanted or wanted is None:  # a group that nobody receives is refused by the run
             return
         if len(found) != len(wanted):
@@ -126,7 +128,7 @@ class RegisteredGraph:
             raise InvalidArgumentError.of(text)
         for dtype, expected in zip(found, wanted):
             if dtype is not None and dtype != expected:
-                what = "a handle, which cannot be sent," if expected is None else expected
+                what = "a handle, which cannot be sent," if expected is _NO_TYPE else expected
                 text = f"A tensor of type {dtype} came where {what} is expected: {self.describe_group(group)}"
                 raise InvalidArgumentError.of(text)
 
@@ -136,7 +138,7 @@ class RegisteredGraph:
         """
         types = {node.attrs["tensor_name"].decode(): node.attrs["tensor_type"] for node in nodes if node.op == "_Recv"}
         self.feed_types = {slot: types[name] for name, slot in zip(feeds, self.program.feeds) if name in types}
-        self.feed_arrays = {slot: dtype.numpy for slot, dtype in self.feed_types.items()}
+        self.feed_arrays = [known.numpy if (known := self.feed_types.get(s)) else _NO_TYPE for s in self.program.feeds]
         self.effects, self.is_training = effects_of(nodes), is_training(nodes)
         names: dict[int, list[str]] = {}
         received: dict[int, list[tuple[bytes, str, DType]]] = {}
@@ -151,7 +153,7 @@ class RegisteredGraph:
                     entry = (node.attrs["tensor_name"], node.name, node.attrs["tensor_type"].base_dtype)
                     received.setdefault(group, []).append(entry)
         self.sent_types = {
-            group: [None if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
+            group: [_NO_TYPE if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
             for group, found in received.items()
         }
         for group, found in names.items():

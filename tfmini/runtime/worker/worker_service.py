@@ -126,8 +126,7 @@ class _WorkerService:
             respond(error)
             return
         if respond.is_open:
-            gone = errors.CancelledError.of(f"The master of step {request.step_id} gave up.", derived=True)
-            respond.on_cancel(lambda: self.worker.abort_step(run.step_id, gone))
+            respond.on_cancel(lambda: self.worker.abort_step(run.step_id, _given_up(run.step_id)))
 
     def _check_step(self, step_id: int, peer: Any) -> None:
         """Raises PermissionDeniedError if the step runs here for another process's session."""
@@ -225,3 +224,7 @@ class _WorkerService:
 
     def collective_bell(self, peer: Any, request: m.CollectiveBell, respond: Any) -> None:
         self.worker.collectives.rung(request)
+
+
+def _given_up(step_id: int) -> errors.OpError:
+    return errors.CancelledError.of(f"The master of step {step_id} gave up.", derived=True)

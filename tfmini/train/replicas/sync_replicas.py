@@ -358,8 +358,11 @@ class _ChiefQueueRunner(QueueRunner):
             made = sess.make_callable(enqueue_op) if self.numbers is None else self.numbers.updates(sess, enqueue_op)
 
         def update() -> None:
-            with self._failing(sess):
+            try:
                 made()
+            except Exception:
+                with self._failing(sess):  # only now: to enter it takes longer than to begin an update
+                    raise
 
         return update
 
