@@ -191,11 +191,11 @@ class Supervisor:
         self.save_summaries_secs = save_summaries_secs if is_chief else None
         self.save_model_secs = save_model_secs if is_chief else None
         self.save_path = os.path.join(logdir, checkpoint_basename) if is_chief and logdir else None
-        self.summary_writer = summary_writer if is_chief else None
+        self.summary_writer: Any = summary_writer if is_chief else None
         if is_chief and summary_writer is _USE_DEFAULT:
             self.summary_writer = FileWriter(logdir) if logdir else None
         self._graph_added_to_summary = False
-        self.session_manager = session_manager or SessionManager(
+        self.session_manager: Any = session_manager or SessionManager(
             local_init_op, self.ready_op, self.ready_for_local_init_op, self._graph, recovery_wait_secs,
             local_init_run_options,
         )  # fmt: skip
