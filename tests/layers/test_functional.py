@@ -68,15 +68,15 @@ class Ending:
     times: int = 1
 
 
-@sharing(Ending, before="times")
-def spoken(given: Ending, word: str, *, capital: bool = False) -> str:
+@sharing(Ending, before={"capital": "times"})
+def spoken(given: Ending, word: str, *, capital: bool = False, after: str = "") -> str:
     """Says a word."""
-    return (word.capitalize() if capital else word) + given.end * given.times
+    return (word.capitalize() if capital else word) + given.end * given.times + after
 
 
 def test_shared_arguments_come_after_a_functions_own() -> None:
     assert str(inspect.signature(spoken)) == (
-        "(word: 'str', end: 'str' = '.', capital: 'bool' = False, times: 'int' = 1) -> 'str'"
+        "(word: 'str', end: 'str' = '.', capital: 'bool' = False, times: 'int' = 1, after: 'str' = '') -> 'str'"
     )
     assert (spoken.__name__, spoken.__doc__) == ("spoken", "Says a word.")
     assert spoken("yes") == "yes." and spoken("yes", "!", True, 2) == spoken("yes", times=2, capital=True, end="!")

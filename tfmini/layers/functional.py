@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tfmini.layers.base import Layer, to_snake_case
@@ -82,7 +82,7 @@ def without(function: Callable[..., R], name: str, **renamed: inspect.Parameter)
 
 
 def sharing(
-    shared: Callable[..., Any], before: str = "", of: Callable[..., Any] | None = None
+    shared: Callable[..., Any], before: Mapping[str, str] | None = None, of: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """A decorator that adds the arguments of a class to those of a function.
 
@@ -91,18 +91,19 @@ def sharing(
 
     Args:
       shared: the class, or another function that makes ``given`` of the shared arguments.
-      before: the shared argument before which the keyword-only ones come instead.
+      before: a keyword-only argument -> the shared one before which it comes instead.
       of: has the name, the docstring and the own arguments if the decorated function takes any; it has no ``given``.
     """
     theirs = list(inspect.signature(shared).parameters.values())
-    at = [p.name for p in theirs].index(before) if before else len(theirs)
 
     def decorate(own: Callable[..., R]) -> Callable[..., R]:
         signature = inspect.signature(of or own)
         mine = list(signature.parameters.values())[0 if of else 1 :]
-        first = [p for p in mine if p.kind is _EITHER]
-        last = [p.replace(kind=_EITHER) for p in mine if p.kind is p.KEYWORD_ONLY]
-        signature = signature.replace(parameters=[*first, *theirs[:at], *last, *theirs[at:]])
+        parameters = [*(p for p in mine if p.kind is _EITHER), *theirs]
+        for p in (p for p in mine if p.kind is p.KEYWORD_ONLY):
+            names = [*(other.name for other in parameters), None]
+            parameters.insert(names.index((before or {}).get(p.name)), p.replace(kind=_EITHER))
+        signature = signature.replace(parameters=parameters)
 
         @functools.wraps(of or own)
         def function(*args: Any, **kwargs: Any) -> R:

@@ -211,7 +211,7 @@ def _deconvolved_shape(
 
 
 @add_arg_scope
-@sharing(Weighted, before="weights_regularizer")
+@sharing(Weighted, before={"pointwise_initializer": "weights_regularizer"})
 def separable_convolution2d(
     given: Weighted, inputs: Any, num_outputs: int | None, kernel_size: Any, depth_multiplier: int = 1,
     stride: Any = 1, padding: str = "SAME", data_format: str | None = _NHWC, rate: Any = 1, *,

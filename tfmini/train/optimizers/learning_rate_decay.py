@@ -1,7 +1,7 @@
 """Learning rate schedules: rates that depend on the global step (``tf.train.exponential_decay`` and others).
 
 Each function returns a scalar tensor of the type of ``learning_rate``. ``global_step`` is a scalar tensor or
-variable of any number type.
+variable of any number type; all but `piecewise_constant` raise ValueError if it is None.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ def exponential_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
+    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down."""
     with _schedule("exponential_decay", learning_rate, global_step, name or "ExponentialDecay") as (rate, scope):
         steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         exponent = _periods(global_step, steps, staircase)
@@ -46,11 +42,7 @@ def natural_exp_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
+    """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     _require_step(global_step, "natural_exp_decay")
     base = unary.exp(elementwise.negative(decay_rate))
     return exponential_decay(learning_rate, global_step, decay_steps, base, staircase, name)
@@ -60,11 +52,7 @@ def inverse_time_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
+    """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     with _schedule("inverse_time_decay", learning_rate, global_step, name or "InverseTimeDecay") as (rate, scope):
         steps, slope = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         periods = _periods(global_step, steps, staircase)
@@ -79,9 +67,6 @@ def polynomial_decay(
     """Decreases from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` like (1 - fraction) ^ power.
 
     After that the rate is constant. With ``cycle`` the decay is stretched to 2, 3, … times ``decay_steps``.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
     """
     with _schedule("polynomial_decay", learning_rate, global_step, name or "PolynomialDecay") as (rate, scope):
         end, exponent = cast(end_learning_rate, rate.dtype), cast(power, rate.dtype)
@@ -136,11 +121,7 @@ piecewise_constant_decay = piecewise_constant
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
 ) -> Tensor:
-    """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
+    """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant."""
     with _schedule("cosine_decay", learning_rate, global_step, name or "CosineDecay") as (rate, _):
         steps = cast(decay_steps, rate.dtype)
         step = elementwise.minimum(cast(global_step, rate.dtype), steps)
@@ -156,9 +137,6 @@ def cosine_decay_restarts(
 
     Args:
       t_mul: a number or a tensor.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
     """
     with _schedule("cosine_decay_restarts", learning_rate, global_step, name or "SGDRDecay") as (rate, scope):
         dtype = rate.dtype
@@ -174,11 +152,7 @@ def linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
     beta: Any = 0.001, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
+    """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta."""
     with _schedule("linear_cosine_decay", learning_rate, global_step, name or "LinearCosineDecay") as (rate, scope):
         dtype = rate.dtype
         steps = cast(decay_steps, dtype)
@@ -195,9 +169,6 @@ def noisy_linear_cosine_decay(
     """`linear_cosine_decay` with noise on the linear part; the variance of the noise decreases with the steps.
 
     variance = initial_variance / (1 + step)^variance_decay.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
     """
     name = name or "NoisyLinearCosineDecay"
     with _schedule("noisy_linear_cosine_decay", learning_rate, global_step, name) as (rate, scope):
