@@ -153,9 +153,12 @@ class RegisteredGraph:
                     entry = (node.attrs["tensor_name"], node.name, node.attrs["tensor_type"].base_dtype)
                     received.setdefault(group, []).append(entry)
         self.sent_types = {
-            group: [_NO_TYPE if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
-            for group, found in received.items()
+            group: [_sent_type(dtype) for _, _, dtype in sorted(found, key=_NAMES)] for group, found in received.items()
         }
         for group, found in names.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
             self.labels[group] = f"{shown} from {self.senders[group]}"
+
+
+def _sent_type(dtype: DType) -> Any:
+    return _NO_TYPE if dtype in (resource, variant) else dtype.numpy
