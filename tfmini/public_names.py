@@ -792,7 +792,10 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "layers": {
         "layers.base": "Layer",
-        "layers.convolutional": "Conv1D Conv2D Conv3D conv1d conv2d conv3d",
+        "layers.convolutional": (
+            "Conv1D Conv2D Conv2DTranspose Conv3D Conv3DTranspose SeparableConv1D SeparableConv2D conv1d conv2d "
+            "conv2d_transpose conv3d conv3d_transpose separable_conv1d separable_conv2d"
+        ),
         "layers.core": "Dense Dropout Flatten dense dropout flatten",
         "layers.input_spec": "InputSpec",
         "layers.normalization": "BatchNormalization batch_normalization",
@@ -800,8 +803,6 @@ NAMES: dict[str, dict[str, str]] = {
             "AveragePooling1D AveragePooling2D AveragePooling3D MaxPooling1D MaxPooling2D MaxPooling3D "
             "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d"
         ),
-        "layers.separable_convolution": "SeparableConv1D SeparableConv2D separable_conv1d separable_conv2d",
-        "layers.transposed_convolution": "Conv2DTranspose Conv3DTranspose conv2d_transpose conv3d_transpose",
     },
     "linalg": {
         "ops.array.diagonals": (
