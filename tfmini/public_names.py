@@ -1132,7 +1132,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "runtime.server": "Server",
         "train.replicas.all_reduce": "AllReduceOptimizer",
-        "train.loops.basic_loops": "basic_train_loop",
+        "train.loops.slim_learning": "basic_train_loop",
         "train.inputs.batching": (
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"

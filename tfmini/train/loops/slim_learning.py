@@ -1,11 +1,11 @@
-"""Training loops: ``slim.learning.train`` with a `Supervisor` and ``tf.contrib.training.train`` with hooks."""
+"""Training loops: ``tf.train.basic_train_loop`` and ``slim.learning.train`` with a `Supervisor`, and one with hooks."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import errors, protos
@@ -35,6 +35,33 @@ from tfmini.train.summaries.timeline import Timeline
 _log = logging.getLogger("tensorflow")
 _USE_DEFAULT = 0
 _POLL_SECS = 1.0
+
+
+def basic_train_loop(
+    supervisor: Supervisor,
+    train_step_fn: Callable[..., Any],
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    master: str = "",
+) -> None:
+    """Calls ``train_step_fn(session, *args, **kwargs)`` until the supervisor stops.
+
+    After a restart of a task of the cluster (AbortedError) the loop continues in a new session.
+
+    Args:
+      supervisor: makes the sessions and runs the services.
+      train_step_fn: runs one step.
+      args, kwargs: further arguments of ``train_step_fn``.
+      master: the sessions' target.
+    """
+    while True:
+        try:
+            with supervisor.managed_session(master) as session:
+                while not supervisor.should_stop():
+                    train_step_fn(session, *(args or ()), **(kwargs or {}))
+            return
+        except errors.AbortedError:
+            continue
 
 
 def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
