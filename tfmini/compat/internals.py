@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
-from tfmini.graph.registry import OPS, op_names
+from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
 _made: dict[str, ModuleType] = {}

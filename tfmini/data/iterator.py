@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfmini import dtypes
 from tfmini.data.components import element_of
@@ -17,14 +17,25 @@ from tfmini.data.iterator_ops import (
     to_string_op,
 )
 from tfmini.data.structure import Structure, Structured, given_structure
-from tfmini.graph import registry
+from tfmini.graph import op_types
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with
 
-if TYPE_CHECKING:
-    from tfmini.data.dataset import Dataset
+
+class IteratedSource(Structured):
+    """A `Dataset` as its iterators see it."""
+
+    _variant_tensor: Tensor
+
+    def make_one_shot_iterator(self) -> Iterator:
+        """Makes an iterator that reads the dataset once."""
+        raise NotImplementedError
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
+        """Makes an iterator that starts from the beginning whenever its ``initializer`` runs."""
+        raise NotImplementedError
 
 
 class Iterator(Structured):
@@ -87,7 +98,7 @@ class Iterator(Structured):
             raise ValueError("Iterator does not have an initializer.")
         return self._initializer
 
-    def make_initializer(self, dataset: Dataset, name: str | None = None) -> Operation:
+    def make_initializer(self, dataset: IteratedSource, name: str | None = None) -> Operation:
         """An op that starts the iterator at the beginning of ``dataset``.
 
         Raises:
@@ -130,7 +141,7 @@ def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
     return iterator_op(shared_name=shared_name or "", container="", **structure.attrs)
 
 
-def initializable(dataset: Dataset, shared_name: str | None) -> Iterator:
+def initializable(dataset: IteratedSource, shared_name: str | None) -> Iterator:
     """An iterator of ``dataset`` with an initializer."""
     resource = _iterator(dataset._structure, shared_name)
     with colocate_with(resource):
@@ -146,7 +157,7 @@ def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
 
 def _node_may_wait(op_type: str, attrs: Mapping[str, Any]) -> bool:
     """Whether an op may wait, or one in the functions that it calls."""
-    if registry.may_wait(op_type):
+    if op_types.may_wait(op_type):
         return True
     bodies = [value for value in attrs.values() if isinstance(value, FunctionBody)]
     return any(_node_may_wait(node.op, node.attrs) for body in bodies for node in body.nodes)
@@ -167,12 +178,12 @@ def _may_wait(operation: Operation) -> bool:
     return False
 
 
-def make_one_shot_iterator(dataset: Dataset) -> Iterator:
+def make_one_shot_iterator(dataset: IteratedSource) -> Iterator:
     """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
     return dataset.make_one_shot_iterator()
 
 
-def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
+def make_initializable_iterator(dataset: IteratedSource, shared_name: str | None = None) -> Iterator:
     """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
     return dataset.make_initializable_iterator(shared_name)
 

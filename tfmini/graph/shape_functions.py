@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tfmini.graph.building import output_dtypes
+from tfmini.graph.op_def import output_dtypes
 from tfmini.graph.operation import Operation
 from tfmini.shapes import RawShape, broadcast_raw, merge_raw
 

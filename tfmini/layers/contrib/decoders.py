@@ -6,7 +6,6 @@ import contextlib
 from collections import namedtuple
 from typing import Any
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor

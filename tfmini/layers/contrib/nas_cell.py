@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.layers.rnn.cells import LSTMStateTuple, RNNCell
 from tfmini.ops.array.splitting import split
 from tfmini.ops.math.matmul import matmul

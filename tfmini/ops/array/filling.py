@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -99,7 +99,7 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
 
 @_fill.gradient
 def _fill_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, handle_of("Sum")(grad, handle_of("Range")(0, handle_of("Rank")(grad), 1))]
+    return [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))]
 
 
 @_zeros_like.kernel("CPU")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.array.constant_value import constant_value_as_shape
@@ -99,7 +99,7 @@ def _scatter_nd_gradient(node: Operation, grad: Any) -> list[Any]:
 @_update.gradient
 def _update_gradient(node: Operation, grad: Any) -> list[Any]:
     _, indices, updates = node.inputs
-    kept = _update(grad, indices, handle_of("ZerosLike")(updates))
+    kept = _update(grad, indices, raw_ops.ZerosLike(updates))
     return [kept, None, gather_nd(grad, indices)]
 
 
@@ -111,7 +111,7 @@ def _add_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_sub.gradient
 def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad, None, handle_of("Neg")(gather_nd(grad, node.inputs[1]))]
+    return [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))]
 
 
 # ---- public functions ---------------------------------------------------------------------------

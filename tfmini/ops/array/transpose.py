@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -56,12 +56,12 @@ def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
 
 @_transpose.gradient
 def _transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
+    return [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
 
 
 @_conjugate_transpose.gradient
 def _conjugate_transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_conjugate_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
+    return [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -75,8 +75,8 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
             if a.raw_shape is not None:
                 perm = np.arange(len(a.raw_shape))[::-1].astype(np.int32)
             else:
-                last = handle_of("Sub")(rank(a), 1)
-                perm = handle_of("Sub")(last, handle_of("Range")(0, rank(a), 1))
+                last = raw_ops.Sub(rank(a), 1)
+                perm = raw_ops.Sub(last, raw_ops.Range(0, rank(a), 1))
         apply = _conjugate_transpose if conjugate and a.dtype.is_complex else _transpose
         return apply(a, perm, name=scope)
 
@@ -91,7 +91,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
         a = convert_to_tensor(a, name="a")
         if a.raw_shape is None:
             count: Any = rank(a)
-            head = handle_of("Range")(0, count - 2, 1)
+            head = raw_ops.Range(0, count - 2, 1)
             return transpose(a, concat([head, [count - 1, count - 2]], 0), conjugate=conjugate)
         count = len(a.raw_shape)
         if count < 2:

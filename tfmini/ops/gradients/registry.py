@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tfmini.graph.registry import OPS, register_gradient
+from tfmini.graph.op_types import OPS, register_gradient
 
 F = TypeVar("F", bound=Callable[..., Any])
 

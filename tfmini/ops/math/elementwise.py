@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -203,7 +204,7 @@ def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @div_op.gradient
 @real_div_op.gradient
 def _div_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _quotient_gradient(node, grad, node.handle)
+    return _quotient_gradient(node, grad, raw_ops.named(node.type))
 
 
 @div_no_nan_op.gradient
@@ -211,7 +212,7 @@ def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return _quotient_gradient(node, grad, div_no_nan_op)
 
 
-def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> list[Any]:
+def _quotient_gradient(node: Operation, grad: Tensor, divide_by: Callable[..., Tensor]) -> list[Any]:
     x, y = (conjugate(t) for t in node.inputs)
     gx = divide_by(grad, y) if is_wanted(node, 0) else None
     gy = mul_op(grad, divide_by(divide_by(neg_op(x), y), y)) if is_wanted(node, 1) else None

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
@@ -244,7 +244,7 @@ def _abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @sign_op.gradient
 def _sign_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [handle_of("ZerosLike")(node.inputs[0])]
+    return [raw_ops.ZerosLike(node.inputs[0])]
 
 
 @exp_op.gradient
@@ -320,7 +320,7 @@ def _rsqrt_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 def _reciprocal_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     y, dy = node.inputs
     y = conjugate(y)
-    return [mul_op(mul_op(_scaled(-2.0, conjugate(grad)), dy), y), node.handle(y, grad)]
+    return [mul_op(mul_op(_scaled(-2.0, conjugate(grad)), dy), y), raw_ops.named(node.type)(y, grad)]
 
 
 reciprocal_grad_op.gradient(_reciprocal_grad_gradient)
@@ -386,7 +386,7 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)
+        return neg_op(raw_ops.Softplus(neg_op(x)), name=scope)
 
 
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:

@@ -8,8 +8,9 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
+from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait

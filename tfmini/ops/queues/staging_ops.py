@@ -11,8 +11,9 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, int64
+from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.graph.scoping import colocate_with, control_dependencies, device
@@ -541,13 +541,13 @@ class AdamOptimizer(FusedOptimizer):
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Operation:
         def scatter_add(slot: Any, values: Tensor) -> Any:
-            return handle_of("ScatterAdd")(slot._ref(), grad.indices, values, use_locking=self._use_locking)
+            return raw_ops.ScatterAdd(slot._ref(), grad.indices, values, use_locking=self._use_locking)
 
         return self._whole_update(grad.values, var, scatter_add)
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Operation:
         def scatter_add(slot: Any, values: Tensor) -> Any:
-            with control_dependencies([handle_of("ResourceScatterAdd")(slot.handle, indices, values)]):
+            with control_dependencies([raw_ops.ResourceScatterAdd(slot.handle, indices, values)]):
                 return slot.value()
 
         return self._whole_update(grad, handle, scatter_add)
