@@ -91,6 +91,13 @@ def test_more_datasets_than_there_is_room_for_are_not_interleaved() -> None:
         session.run(experimental.get_single_element(dataset.take(1)))
 
 
+@pytest.mark.parametrize("shape", [[0], [1], [2]])
+def test_a_vector_in_place_of_a_scalar_is_refused(shape: list[int]) -> None:
+    counts = tf.placeholder_with_default(np.full(shape, 2), None)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="count must be a scalar"):
+        session.run(experimental.get_single_element(numbers().take(counts)))
+
+
 def test_a_name_in_place_of_a_function_is_refused() -> None:
     body: Any = "somebody's"
     with pytest.raises(tf.errors.InvalidArgumentError, match="has no function \"somebody's\""):

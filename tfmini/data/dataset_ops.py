@@ -90,7 +90,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return list(own_all(value))
     array = np.asarray(value)
-    if array.size != 1:
+    if array.ndim:
         refuse(f"{name} must be a scalar, but has the shape {array.shape}")
     return array.item()
 
