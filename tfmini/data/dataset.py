@@ -29,6 +29,7 @@ from tfmini.data.structure import (
     normalize,
     structure_of,
 )
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -42,6 +43,7 @@ from tfmini.ops.py_func import functions
 _INT64_MAX = 2**63 - 1
 
 
+@export("tf.data.Dataset", "tf.contrib.data.Dataset")
 class Dataset(IteratedSource):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 

@@ -20,6 +20,7 @@ from tfmini.data.pipeline import Element, Function, FunctionSource, Stage
 from tfmini.data.pipeline import Transformation as Stages
 from tfmini.data.reading import Reading
 from tfmini.data.structure import Leaf, Structure, shape_leaves
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
@@ -137,6 +138,7 @@ class _Windows(Stages):
         super().close()
 
 
+@export("tf.contrib.data.group_by_window", "tf.data.experimental.group_by_window")
 def group_by_window(
     key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: Any = None,
     window_size_func: Callable[[Any], Any] | None = None,
@@ -175,6 +177,7 @@ def group_by_window(
     return transform
 
 
+@export("tf.contrib.data.bucket_by_sequence_length", "tf.data.experimental.bucket_by_sequence_length")
 def bucket_by_sequence_length(
     element_length_func: Callable[..., Any], bucket_boundaries: Sequence[int], bucket_batch_sizes: Sequence[int],
     padded_shapes: Any = None, padding_values: Any = None, pad_to_bucket_boundary: bool = False,
@@ -271,6 +274,7 @@ class _Reductions(Stages):
         self._states[key] = self.reduce_func(self.reading, *self._states[key], *element)
 
 
+@export("tf.contrib.data.Reducer", "tf.data.experimental.Reducer")
 class Reducer:
     """The functions of a reduction (``tf.data.experimental.Reducer``).
 
@@ -288,6 +292,7 @@ class Reducer:
         self.finalize_func = finalize_func
 
 
+@export("tf.contrib.data.group_by_reducer", "tf.data.experimental.group_by_reducer")
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
     """Reduces the elements of each key; yields the results in the order of the keys after the last element.
 

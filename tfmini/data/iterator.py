@@ -17,6 +17,7 @@ from tfmini.data.iterator_ops import (
     to_string_op,
 )
 from tfmini.data.structure import Structure, Structured, given_structure
+from tfmini.export import export
 from tfmini.graph import op_types
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.node import FunctionBody
@@ -38,6 +39,7 @@ class IteratedSource(Structured):
         raise NotImplementedError
 
 
+@export("tf.data.Iterator", "tf.contrib.data.Iterator")
 class Iterator(Structured):
     """A position in a dataset (``tf.data.Iterator``); made by datasets and the static methods.
 
@@ -178,26 +180,31 @@ def _may_wait(operation: Operation) -> bool:
     return False
 
 
+@export("tf.data.make_one_shot_iterator")
 def make_one_shot_iterator(dataset: IteratedSource) -> Iterator:
     """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
     return dataset.make_one_shot_iterator()
 
 
+@export("tf.data.make_initializable_iterator")
 def make_initializable_iterator(dataset: IteratedSource, shared_name: str | None = None) -> Iterator:
     """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
     return dataset.make_initializable_iterator(shared_name)
 
 
+@export("tf.data.get_output_types")
 def get_output_types(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_types``."""
     return dataset_or_iterator.output_types
 
 
+@export("tf.data.get_output_shapes")
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_shapes``."""
     return dataset_or_iterator.output_shapes
 
 
+@export("tf.data.get_output_classes")
 def get_output_classes(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_classes``."""
     return dataset_or_iterator.output_classes

@@ -13,6 +13,7 @@ from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.iterator import Iterator
 from tfmini.data.iterator_ops import IteratorState
 from tfmini.data.structure import Structure, normalize, structure_of
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
@@ -86,6 +87,7 @@ def _get_next_as_optional(wait: Wait, iterator: IteratorState) -> None:
     iterator.ask(_OptionalWait(wait))
 
 
+@export("tf.contrib.data.Optional", "tf.data.experimental.Optional")
 class Optional:
     """A value that may be absent; made by `from_value`, `none_from_structure` and `get_next_as_optional`.
 
@@ -124,6 +126,7 @@ class Optional:
         return element_of(structure, get_value_op(self._variant_tensor, **structure.attrs, name=name))
 
 
+@export("tf.contrib.data.get_next_as_optional", "tf.data.experimental.get_next_as_optional")
 def get_next_as_optional(iterator: Iterator) -> Optional:
     """The next element of an iterator; without a value at the end of the dataset (``tf.data.experimental``)."""
     structure = iterator._structure

@@ -11,6 +11,7 @@ from tfmini.data.dataset import Dataset
 from tfmini.data.pipeline import Source
 from tfmini.data.reading import Reading
 from tfmini.data.structure import Leaf
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
@@ -40,6 +41,7 @@ def _write(step: Any, source: Source, filename: Any, compression_type: Any) -> t
     return ()
 
 
+@export("tf.contrib.data.TFRecordWriter", "tf.data.experimental.TFRecordWriter")
 class TFRecordWriter:
     """Writes datasets to a TFRecord file.
 

@@ -23,6 +23,7 @@ from tfmini.data.pipeline import Transformation as Stages
 from tfmini.data.reading import TURN
 from tfmini.data.stages import Batch
 from tfmini.data.structure import Leaf, Structure
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant import constant
@@ -92,6 +93,7 @@ def _directed(selector: Dataset, datasets: Sequence[Dataset]) -> Dataset:
     return selector._then(directed_interleave_dataset, variants, structure=structure)
 
 
+@export("tf.contrib.data.choose_from_datasets", "tf.data.experimental.choose_from_datasets")
 def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -> Dataset:
     """Elements of several datasets, in the order that ``choice_dataset`` gives.
 
@@ -107,6 +109,7 @@ def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -
     return _directed(choice_dataset, datasets)
 
 
+@export("tf.contrib.data.sample_from_datasets", "tf.data.experimental.sample_from_datasets")
 def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed: Any = None) -> Dataset:
     """Elements of several datasets in random order.
 
@@ -165,6 +168,7 @@ class _TakeWhile(Stages):
         raise StopIteration
 
 
+@export("tf.contrib.data.take_while", "tf.data.experimental.take_while")
 def take_while(predicate: Callable[..., Any]) -> Transformation:
     """The elements before the first for which ``predicate`` is False.
 
@@ -196,6 +200,7 @@ class _Unique(Stages):
         raise StopIteration
 
 
+@export("tf.contrib.data.unique", "tf.data.experimental.unique")
 def unique() -> Transformation:
     """Drops the elements that occurred before.
 
@@ -255,6 +260,7 @@ class _SparseBatch(Stages):
                 raise errors.DataLossError.of(text)
 
 
+@export("tf.contrib.data.dense_to_sparse_batch", "tf.data.experimental.dense_to_sparse_batch")
 def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
     """Batches elements of different sizes into sparse tensors.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini.estimator.evaluation import LOSS_KEY
 from tfmini.estimator.evaluation_records import evaluations
+from tfmini.export import export
 
 if TYPE_CHECKING:
     from tfmini.estimator.estimator import Estimator
@@ -20,6 +21,7 @@ _log = logging.getLogger("tensorflow")
 Results = Mapping[str, Any]
 
 
+@export("tf.estimator.Exporter")
 class Exporter(metaclass=abc.ABCMeta):
     """Base class of exporters (``tf.estimator.Exporter``)."""
 
@@ -107,6 +109,7 @@ class ServingExporter(Exporter):
         return made
 
 
+@export("tf.estimator.FinalExporter")
 class FinalExporter(ServingExporter):
     """Exports once, when training has ended (``tf.estimator.FinalExporter``); see `ServingExporter`."""
 
@@ -125,6 +128,7 @@ class FinalExporter(ServingExporter):
         return is_the_final_export
 
 
+@export("tf.estimator.LatestExporter")
 class LatestExporter(ServingExporter):
     """Exports each evaluated checkpoint and keeps the latest exports (``tf.estimator.LatestExporter``).
 
@@ -151,6 +155,7 @@ def loss_smaller(best_eval_result: Results, current_eval_result: Results) -> boo
     return bool(best_eval_result[LOSS_KEY] > current_eval_result[LOSS_KEY])
 
 
+@export("tf.estimator.BestExporter")
 class BestExporter(ServingExporter):
     """Exports when an evaluation is the best so far, and keeps the latest exports (``tf.estimator.BestExporter``).
 

@@ -16,6 +16,7 @@ from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec
 from tfmini.estimator.modes import ModeKeys
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, get_collection
@@ -124,6 +125,7 @@ class _Linear(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
+@export("tf.estimator.LinearClassifier")
 class LinearClassifier(_Linear):
     """A linear model of classes (``tf.estimator.LinearClassifier``).
 
@@ -142,6 +144,7 @@ class LinearClassifier(_Linear):
     _head = staticmethod(class_head)
 
 
+@export("tf.estimator.LinearRegressor")
 class LinearRegressor(_Linear):
     """A linear model of numbers (``tf.estimator.LinearRegressor``); see `LinearClassifier`.
 
@@ -225,6 +228,7 @@ class _DNN(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
+@export("tf.estimator.DNNClassifier")
 class DNNClassifier(_DNN):
     """A network of dense layers for classes (``tf.estimator.DNNClassifier``).
 
@@ -241,6 +245,7 @@ class DNNClassifier(_DNN):
     _head = staticmethod(class_head)
 
 
+@export("tf.estimator.DNNRegressor")
 class DNNRegressor(_DNN):
     """A network of dense layers for numbers (``tf.estimator.DNNRegressor``); see `DNNClassifier`.
 
@@ -344,6 +349,7 @@ class _DNNLinearCombined(Estimator):
         super().__init__(_combined_fn(head, parts), model_dir, config, warm_start_from=warm_start_from)
 
 
+@export("tf.estimator.DNNLinearCombinedClassifier")
 class DNNLinearCombinedClassifier(_DNNLinearCombined):
     """A linear model and a network whose logits are added, for classes (``tf.estimator.DNNLinearCombinedClassifier``).
 
@@ -366,6 +372,7 @@ class DNNLinearCombinedClassifier(_DNNLinearCombined):
     _head = staticmethod(class_head)
 
 
+@export("tf.estimator.DNNLinearCombinedRegressor")
 class DNNLinearCombinedRegressor(_DNNLinearCombined):
     """The same for numbers (``tf.estimator.DNNLinearCombinedRegressor``); see `DNNLinearCombinedClassifier`.
 

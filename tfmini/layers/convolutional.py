@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.layers.functional import as_function, without
 from tfmini.layers.input_spec import InputSpec
 from tfmini.layers.kernel_layer import KernelLayer
@@ -26,11 +27,6 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn import convolution
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
-
-__all__ = [
-    "Conv", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "SeparableConv1D", "SeparableConv2D",
-    "conv1d", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "separable_conv1d", "separable_conv2d",
-]  # fmt: skip
 
 _ZEROS = Zeros()
 
@@ -126,6 +122,7 @@ class Conv(KernelLayer):
         return TensorShape(around(self._lengths(within(sizes, self._layout)), self._layout, sizes[0], self.filters))
 
 
+@export("tf.layers.Conv1D")
 class Conv1D(Conv):
     """A convolution over one axis (``tf.layers.Conv1D``); see `Conv`."""
 
@@ -133,6 +130,7 @@ class Conv1D(Conv):
     convolve = staticmethod(convolution.conv1d)
 
 
+@export("tf.layers.Conv2D")
 class Conv2D(Conv):
     """A convolution over rows and columns (``tf.layers.Conv2D``); see `Conv`."""
 
@@ -140,6 +138,7 @@ class Conv2D(Conv):
     convolve = staticmethod(convolution.conv2d)
 
 
+@export("tf.layers.Conv3D")
 class Conv3D(Conv):
     """A convolution over volumes (``tf.layers.Conv3D``); see `Conv`."""
 
@@ -209,6 +208,7 @@ class SeparableConv(Conv):
         )
 
 
+@export("tf.layers.SeparableConv2D")
 class SeparableConv2D(SeparableConv):
     """A separable convolution of images (``tf.layers.SeparableConv2D``); see `SeparableConv`."""
 
@@ -226,6 +226,7 @@ class SeparableConv2D(SeparableConv):
         )
 
 
+@export("tf.layers.SeparableConv1D")
 class SeparableConv1D(SeparableConv):
     """A separable convolution of sequences (``tf.layers.SeparableConv1D``); see `SeparableConv`."""
 
@@ -279,6 +280,7 @@ class ConvTranspose(Conv):
         return outputs
 
 
+@export("tf.layers.Conv2DTranspose")
 class Conv2DTranspose(ConvTranspose):
     """A transposed convolution of images (``tf.layers.Conv2DTranspose``); see `ConvTranspose`."""
 
@@ -286,6 +288,7 @@ class Conv2DTranspose(ConvTranspose):
     deconvolve = staticmethod(convolution.conv2d_transpose)
 
 
+@export("tf.layers.Conv3DTranspose")
 class Conv3DTranspose(ConvTranspose):
     """A transposed convolution of volumes (``tf.layers.Conv3DTranspose``); see `ConvTranspose`."""
 
@@ -300,3 +303,6 @@ separable_conv1d = as_function(SeparableConv1D)
 separable_conv2d = as_function(SeparableConv2D, strides=(1, 1), dilation_rate=(1, 1))
 conv2d_transpose = as_function(Conv2DTranspose, strides=(1, 1))
 conv3d_transpose = as_function(Conv3DTranspose, strides=(1, 1, 1))
+
+
+export_names("tf.layers", "conv1d conv2d conv2d_transpose conv3d conv3d_transpose separable_conv1d separable_conv2d")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -29,11 +30,6 @@ from tfmini.ops.nn.cross_entropy import (
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
-
-__all__ = [
-    "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error",
-    "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
-]  # fmt: skip
 
 _LOSSES = GraphKeys.LOSSES
 _MEAN = Reduction.SUM_BY_NONZERO_WEIGHTS
@@ -82,6 +78,7 @@ def _loss(scope_name: str) -> Callable[[Callable[..., Any]], Callable[..., Tenso
     return decorate
 
 
+@export("tf.losses.absolute_difference", "tf.contrib.losses.absolute_difference")
 @_loss("absolute_difference")
 def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0) -> Tensor:
     """The loss ``|predictions - labels|`` (``tf.losses.absolute_difference``).
@@ -100,6 +97,7 @@ def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0) -> Te
     return absolute(subtract(predictions, labels))
 
 
+@export("tf.losses.cosine_distance", "tf.contrib.losses.cosine_distance")
 @_loss("cosine_distance_loss")
 def cosine_distance(
     labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0, *, dim: int | None = None
@@ -112,6 +110,7 @@ def cosine_distance(
     return 1 - reduce_sum(multiply(predictions, labels), axis=(axis,), keepdims=True)
 
 
+@export("tf.losses.hinge_loss", "tf.contrib.losses.hinge_loss")
 @_loss("hinge_loss")
 def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0) -> Tensor:
     """The loss ``max(0, 1 - y * logits)`` with y = -1 or 1 for the labels 0 and 1 (``tf.losses.hinge_loss``)."""
@@ -120,6 +119,7 @@ def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0) -> Tensor:
     return relu(subtract(ones, multiply(subtract(2 * labels, ones), logits)))
 
 
+@export("tf.losses.huber_loss")
 @_loss("huber_loss")
 def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float = 1.0) -> Tensor:
     """The Huber loss: quadratic for errors up to ``delta``, linear beyond (``tf.losses.huber_loss``)."""
@@ -130,6 +130,7 @@ def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float =
     return 0.5 * multiply(quadratic, quadratic) + delta * linear
 
 
+@export("tf.losses.log_loss", "tf.contrib.losses.log_loss")
 @_loss("log_loss")
 def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float = 1e-7) -> Tensor:
     """The cross entropy of predicted probabilities and labels 0 or 1 (``tf.losses.log_loss``)."""
@@ -138,6 +139,7 @@ def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float =
     return -hit - multiply(1 - labels, log(1 - predictions + epsilon))
 
 
+@export("tf.losses.mean_squared_error", "tf.contrib.losses.mean_squared_error")
 @_loss("mean_squared_error")
 def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0) -> Tensor:
     """The loss ``(predictions - labels)**2`` (``tf.losses.mean_squared_error``)."""
@@ -153,6 +155,7 @@ def _like_logits(labels: Any, logits: Any) -> tuple[Tensor, Tensor]:
     return labels, logits
 
 
+@export("tf.losses.sigmoid_cross_entropy", "tf.contrib.losses.sigmoid_cross_entropy")
 @_loss("sigmoid_cross_entropy_loss")
 def sigmoid_cross_entropy(
     multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0
@@ -168,6 +171,7 @@ def sigmoid_cross_entropy(
     return sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
 
 
+@export("tf.losses.softmax_cross_entropy", "tf.contrib.losses.softmax_cross_entropy")
 @_loss("softmax_cross_entropy_loss")
 def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0) -> Tensor:
     """The cross entropy of exclusive classes with one-hot labels (``tf.losses.softmax_cross_entropy``).
@@ -183,6 +187,7 @@ def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, l
     return softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, name="xentropy")
 
 
+@export("tf.losses.sparse_softmax_cross_entropy", "tf.contrib.losses.sparse_softmax_cross_entropy")
 @_loss("sparse_softmax_cross_entropy_loss")
 def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0) -> tuple[Tensor, Any]:
     """The cross entropy of exclusive classes with class indices (``tf.losses.sparse_softmax_cross_entropy``)."""
@@ -193,6 +198,7 @@ def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0) -
     return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy"), weights
 
 
+@export("tf.losses.mean_pairwise_squared_error", "tf.contrib.losses.mean_pairwise_squared_error")
 def mean_pairwise_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES
 ) -> Tensor:
@@ -204,4 +210,3 @@ def mean_pairwise_squared_error(
     with name_scope(scope, "mean_pairwise_squared_error", (predictions, labels, weights)):
         labels, predictions = _float_pair(labels, predictions)
         return pairwise_loss(labels, predictions, cast(weights, dtypes.float32), loss_collection)
-

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
 from tfmini.layers.batch_renorm import Renorm, moved
@@ -25,11 +26,10 @@ from tfmini.ops.nn.normalization import moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.shapes import TensorShape
 
-__all__ = ["BatchNormalization", "batch_normalization"]
-
 _ZEROS, _ONES = Zeros(), Ones()
 
 
+@export("tf.layers.BatchNormalization")
 class BatchNormalization(Layer):
     """Subtracts the mean of each channel and divides by its standard deviation (``tf.layers.BatchNormalization``).
 
@@ -283,3 +283,6 @@ batch_normalization.__doc__ = """Applies a `BatchNormalization` layer (``tf.laye
 
 The training step must run the ops of the collection UPDATE_OPS, which update the averages.
 """
+
+
+export_names("tf.layers", "batch_normalization")

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_index, tf_config_object, tf_config_task
+from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.runtime.client.session import Session
 
@@ -26,6 +27,7 @@ def url_of(address: str, rpc_layer: str | None) -> str:
     return f"{rpc_layer}://{address}" if rpc_layer else address
 
 
+@export("tf.distribute.cluster_resolver.ClusterResolver")
 class ClusterResolver(ABC):
     """Base class of the resolvers (``tf.distribute.cluster_resolver.ClusterResolver``).
 
@@ -66,6 +68,7 @@ def _is_on(device: str, job: str, task: int) -> bool:
     return f"job:{job}" in parts and f"task:{task}" in parts
 
 
+@export("tf.distribute.cluster_resolver.SimpleClusterResolver")
 class SimpleClusterResolver(ClusterResolver):
     """Returns given values (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
 
@@ -140,6 +143,7 @@ def _overridable(
     return property(get, set_given, doc=doc)
 
 
+@export("tf.distribute.cluster_resolver.UnionResolver")
 class UnionClusterResolver(ClusterResolver):
     """Merges several resolvers (``tf.distribute.cluster_resolver.UnionResolver``).
 
@@ -208,6 +212,7 @@ def _joined(parts: list[Tasks]) -> Tasks:
     return merged
 
 
+@export("tf.distribute.cluster_resolver.TFConfigClusterResolver")
 class TFConfigClusterResolver(ClusterResolver):
     """Reads ``TF_CONFIG`` at every call (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
 
@@ -266,6 +271,7 @@ class TFConfigClusterResolver(ClusterResolver):
         return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)
 
 
+@export("tf.distribute.cluster_resolver.KubernetesClusterResolver")
 class KubernetesClusterResolver(ClusterResolver):
     """Gets the running pods from Kubernetes (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
 

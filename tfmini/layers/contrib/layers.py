@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
@@ -28,12 +29,6 @@ from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
-
-__all__ = [
-    "bias_add", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "convolution", "convolution1d", "convolution2d",
-    "convolution2d_transpose", "convolution3d", "elu", "fully_connected", "layer_norm", "linear", "relu6",
-    "separable_convolution2d",
-]  # fmt: skip
 
 _ZEROS, _ONES, _XAVIER = Zeros(), Ones(), xavier_initializer()
 _NHWC = "NHWC"
@@ -111,6 +106,10 @@ class Weighted:
         return collected(outputs, self.activation_fn, self.outputs_collections, scope.original_name_scope[:-1])
 
 
+@export(
+    "tf.contrib.layers.fully_connected", "tf.contrib.layers.relu", "tf.contrib.slim.fully_connected",
+    "tf.contrib.slim.layers.fully_connected"
+)  # fmt: skip
 @add_arg_scope
 @sharing(Weighted)
 def fully_connected(given: Weighted, inputs: Any, num_outputs: int) -> Any:
@@ -158,6 +157,7 @@ def channels_of(inputs: Tensor, data_format: str) -> int:
     return int(found)
 
 
+@export("tf.contrib.layers.convolution2d", "tf.contrib.slim.convolution2d", "tf.contrib.slim.layers.convolution2d")
 @add_arg_scope
 @sharing(Weighted)
 def convolution2d(
@@ -179,6 +179,10 @@ def convolution2d(
         return given.finished(outputs, num_outputs, opened, layout)
 
 
+@export(
+    "tf.contrib.layers.convolution2d_transpose", "tf.contrib.slim.convolution2d_transpose",
+    "tf.contrib.slim.layers.convolution2d_transpose"
+)  # fmt: skip
 @add_arg_scope
 @sharing(Weighted)
 def convolution2d_transpose(
@@ -210,6 +214,11 @@ def _deconvolved_shape(
     return [lengths[0], channels, *space] if layout == "NCHW" else [lengths[0], *space, channels]
 
 
+@export(
+    "tf.contrib.layers.separable_conv2d", "tf.contrib.layers.separable_convolution2d",
+    "tf.contrib.slim.separable_conv2d", "tf.contrib.slim.separable_convolution2d",
+    "tf.contrib.slim.layers.separable_conv2d", "tf.contrib.slim.layers.separable_convolution2d"
+)  # fmt: skip
 @add_arg_scope
 @sharing(Weighted, before={"pointwise_initializer": "weights_regularizer"})
 def separable_convolution2d(
@@ -239,6 +248,7 @@ def separable_convolution2d(
         return given.finished(outputs, num_outputs, opened, layout)
 
 
+@export("tf.contrib.layers.convolution", "tf.contrib.slim.convolution", "tf.contrib.slim.layers.convolution")
 @add_arg_scope
 @sharing(Weighted)
 def convolution(
@@ -279,12 +289,14 @@ def spatial_axes(inputs: Tensor, wanted: int | None) -> int:
     return int(rank) - 2
 
 
+@export("tf.contrib.layers.convolution1d", "tf.contrib.slim.convolution1d", "tf.contrib.slim.layers.convolution1d")
 @add_arg_scope
 def convolution1d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
     """`convolution` of ``[batch, length, channels]`` (``tf.contrib.layers.conv1d``)."""
     return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 1, **kwargs})
 
 
+@export("tf.contrib.layers.convolution3d", "tf.contrib.slim.convolution3d", "tf.contrib.slim.layers.convolution3d")
 @add_arg_scope
 def convolution3d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
     """`convolution` of ``[batch, depth, height, width, channels]`` (``tf.contrib.layers.conv3d``)."""
@@ -295,6 +307,7 @@ conv1d, conv3d = convolution1d, convolution3d
 conv2d, conv2d_transpose = convolution2d, convolution2d_transpose
 
 
+@export("tf.contrib.layers.bias_add", "tf.contrib.slim.bias_add", "tf.contrib.slim.layers.bias_add")
 @add_arg_scope
 def bias_add(
     inputs: Any,
@@ -319,6 +332,7 @@ def bias_add(
         return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
 
 
+@export("tf.contrib.layers.layer_norm", "tf.contrib.slim.layer_norm", "tf.contrib.slim.layers.layer_norm")
 @add_arg_scope
 def layer_norm(
     inputs: Any,
@@ -349,3 +363,7 @@ def layer_norm(
         outputs = batch_normalization(inputs, mean, variance, beta, gamma, 1e-12)
         outputs.set_shape(inputs.shape)
         return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
+
+
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "conv1d conv2d conv2d_transpose conv3d linear")
+export_names("tf.contrib.layers tf.contrib.slim.layers", "elu relu6")

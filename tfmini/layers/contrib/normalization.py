@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
@@ -14,8 +15,6 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = ["group_norm", "instance_norm"]
 
 
 def _offset_and_scale(
@@ -34,6 +33,7 @@ def _offset_and_scale(
     return made["beta"], made["gamma"]
 
 
+@export("tf.contrib.layers.instance_norm", "tf.contrib.slim.instance_norm", "tf.contrib.slim.layers.instance_norm")
 @add_arg_scope
 def instance_norm(
     inputs: Any,
@@ -79,6 +79,7 @@ def instance_norm(
         return collected(outputs, activation_fn, outputs_collections, opened.name)
 
 
+@export("tf.contrib.layers.group_norm", "tf.contrib.slim.group_norm", "tf.contrib.slim.layers.group_norm")
 @add_arg_scope
 def group_norm(
     inputs: Any,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
 from tfmini.layers.contrib.layers import known_format, spatial_axes
@@ -22,11 +23,6 @@ from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
 from tfmini.ops.nn.pooling import avg_pool, max_pool
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "avg_pool2d", "avg_pool3d", "dropout", "flatten", "max_pool2d", "max_pool3d", "one_hot_encoding", "pool", "repeat",
-    "softmax", "stack", "unit_norm",
-]  # fmt: skip
 
 
 def _pool(name: str, default_name: str, layout: str, compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,6 +65,7 @@ max_pool3d = _pool("max_pool3d", "MaxPool3D", "NDHWC", _volumes("MAX"))
 avg_pool3d = _pool("avg_pool3d", "AvgPool3D", "NDHWC", _volumes("AVG"))
 
 
+@export("tf.contrib.layers.pool", "tf.contrib.slim.pool", "tf.contrib.slim.layers.pool")
 @add_arg_scope
 def pool(
     inputs: Any,
@@ -97,6 +94,7 @@ def pool(
         return collect_named_outputs(outputs_collections, opened.name, outputs)
 
 
+@export("tf.contrib.layers.dropout", "tf.contrib.slim.dropout", "tf.contrib.slim.layers.dropout")
 @add_arg_scope
 def dropout(
     inputs: Any,
@@ -116,6 +114,7 @@ def dropout(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.flatten", "tf.contrib.slim.flatten", "tf.contrib.slim.layers.flatten")
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
     """Flattens all axes but the first (``tf.contrib.layers.flatten``)."""
@@ -127,6 +126,10 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export(
+    "tf.contrib.layers.one_hot_encoding", "tf.contrib.slim.one_hot_encoding",
+    "tf.contrib.slim.layers.one_hot_encoding"
+)  # fmt: skip
 @add_arg_scope
 def one_hot_encoding(
     labels: Any,
@@ -142,6 +145,7 @@ def one_hot_encoding(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.softmax", "tf.contrib.slim.softmax", "tf.contrib.slim.layers.softmax")
 @add_arg_scope
 def softmax(logits: Any, scope: Any = None) -> Any:
     """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
@@ -153,6 +157,7 @@ def softmax(logits: Any, scope: Any = None) -> Any:
         return predictions
 
 
+@export("tf.contrib.layers.unit_norm", "tf.contrib.slim.unit_norm", "tf.contrib.slim.layers.unit_norm")
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
     """Scales the inputs to unit norm along an axis (``tf.contrib.layers.unit_norm``)."""
@@ -160,6 +165,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
         return l2_normalize(inputs, dim, epsilon)
 
 
+@export("tf.contrib.layers.repeat", "tf.contrib.slim.repeat", "tf.contrib.slim.layers.repeat")
 def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
     """Applies a layer several times, in the scopes ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
     name = kwargs.pop("scope", None)
@@ -171,6 +177,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
         return inputs
 
 
+@export("tf.contrib.layers.stack", "tf.contrib.slim.stack", "tf.contrib.slim.layers.stack")
 def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
     """Applies a layer once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
     name = kwargs.pop("scope", None)
@@ -183,3 +190,6 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
             given = arguments if isinstance(arguments, (list, tuple)) else [arguments]
             inputs = layer(inputs, *given, scope=f"{prefix}_{i + 1}", **kwargs)
         return inputs
+
+
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "avg_pool2d avg_pool3d max_pool2d max_pool3d")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
@@ -27,11 +28,6 @@ from tfmini.ops.sparse.functions import sparse_reshape, sparse_retain, sparse_te
 from tfmini.ops.sparse.set_operations import set_difference, set_intersection, set_size
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "average_precision_at_k", "precision_at_k", "precision_at_top_k", "recall_at_k", "recall_at_top_k",
-    "sparse_average_precision_at_k", "sparse_precision_at_k",
-]  # fmt: skip
 
 _INT64, _FLOAT64 = dtypes.int64, dtypes.float64
 
@@ -112,6 +108,7 @@ def _share(
         return given.metric(lambda: div(right, right + wrong, name=scope), update)
 
 
+@export("tf.metrics.precision_at_top_k")
 @sharing(Published)
 def precision_at_top_k(
     given: Published, labels: Any, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
@@ -129,6 +126,7 @@ def precision_at_top_k(
     return _share(given, "precision", labels, predictions_idx, k, class_id, weights)
 
 
+@export("tf.metrics.recall_at_top_k")
 @sharing(Published)
 def recall_at_top_k(
     given: Published, labels: Any, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
@@ -138,6 +136,7 @@ def recall_at_top_k(
     return _share(given, "recall", labels, predictions_idx, k, class_id, weights)
 
 
+@export("tf.metrics.precision_at_k")
 @sharing(Published)
 def precision_at_k(
     given: Published, labels: Any, predictions: Any, k: int, class_id: int | None = None,
@@ -147,6 +146,7 @@ def precision_at_k(
     return _share(given, "precision", labels, _ranked(predictions, k), k, class_id, weights)
 
 
+@export("tf.metrics.recall_at_k")
 @sharing(Published)
 def recall_at_k(
     given: Published, labels: Any, predictions: Any, k: int, class_id: int | None = None,
@@ -156,6 +156,7 @@ def recall_at_k(
     return _share(given, "recall", labels, _ranked(predictions, k), k, class_id, weights)
 
 
+@export("tf.metrics.average_precision_at_k")
 @sharing(Published)
 def average_precision_at_k(given: Published, labels: Any, predictions: Any, k: int, weights: Any = None) -> Metric:
     """The mean of the average precision of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
@@ -207,3 +208,6 @@ def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
 
 
 sparse_average_precision_at_k, sparse_precision_at_k = average_precision_at_k, precision_at_k
+
+
+export_names("tf.metrics", "sparse_average_precision_at_k sparse_precision_at_k")

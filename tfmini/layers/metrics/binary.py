@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies
@@ -26,13 +27,6 @@ from tfmini.ops.math.elementwise import div, div_no_nan, maximum, minimum, multi
 from tfmini.ops.math.reduce_functions import argmax, argmin, reduce_max, reduce_sum
 from tfmini.ops.math.unary import log
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives", "false_positives_at_thresholds",
-    "precision", "precision_at_thresholds", "recall", "recall_at_thresholds", "sensitivity_at_specificity",
-    "specificity_at_sensitivity", "true_negatives", "true_negatives_at_thresholds", "true_positives",
-    "true_positives_at_thresholds",
-]  # fmt: skip
 
 # Kind of count: (label, prediction, name of its variable if there are thresholds).
 _KINDS = {
@@ -189,6 +183,7 @@ def _even_thresholds(count: int) -> list[float]:
     return [-_EDGE, *((i + 1) / (count - 1) for i in range(count - 2)), 1.0 + _EDGE]
 
 
+@export("tf.metrics.auc")
 def auc(
     labels: Any,
     predictions: Any,
@@ -257,6 +252,7 @@ def _interpolated(counts: Counts) -> Tensor:
     return reduce_sum(parts, name="interpolate_pr_auc")
 
 
+@export("tf.metrics.sensitivity_at_specificity")
 @sharing(Published)
 def sensitivity_at_specificity(
     given: Published, labels: Any, predictions: Any, specificity: float, weights: Any = None, num_thresholds: int = 200
@@ -278,6 +274,7 @@ def sensitivity_at_specificity(
         return _of_counts(given, at_best, found)
 
 
+@export("tf.metrics.specificity_at_sensitivity")
 @sharing(Published)
 def specificity_at_sensitivity(
     given: Published, labels: Any, predictions: Any, sensitivity: float, weights: Any = None, num_thresholds: int = 200
@@ -306,3 +303,11 @@ def specificity_at_sensitivity(
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"`{name}` must be in the range [0, 1].")
+
+
+export_names(
+    "tf.metrics",
+    "false_negatives false_negatives_at_thresholds false_positives false_positives_at_thresholds precision "
+    "precision_at_thresholds recall recall_at_thresholds true_negatives true_negatives_at_thresholds "
+    "true_positives true_positives_at_thresholds",
+)

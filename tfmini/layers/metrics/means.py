@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collections, control_dependencies
@@ -32,16 +33,12 @@ from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.assignment import scatter_add
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = [
-    "accuracy", "mean", "mean_absolute_error", "mean_cosine_distance", "mean_iou", "mean_per_class_accuracy",
-    "mean_relative_error", "mean_squared_error", "mean_tensor", "percentage_below", "root_mean_squared_error",
-]  # fmt: skip
-
 
 def _ratio(total: Any, count: Any, name: str) -> Tensor:
     return div_no_nan(total, maximum(count, 0), name=name)
 
 
+@export("tf.metrics.mean")
 @sharing(Published)
 def mean(given: Published, values: Any, weights: Any = None) -> Metric:
     """The weighted mean of all values (``tf.metrics.mean``).
@@ -77,6 +74,7 @@ def _mean_of(given: Published, total: Any, count: Any, amount: Any, number: Any,
     return given.metric(lambda: _ratio(total, count, "value"), update)
 
 
+@export("tf.metrics.mean_tensor")
 @sharing(Published)
 def mean_tensor(given: Published, values: Any, weights: Any = None) -> Metric:
     """The weighted mean of each element (``tf.metrics.mean_tensor``)."""
@@ -103,6 +101,7 @@ def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., 
     return metric
 
 
+@export("tf.metrics.accuracy")
 @_mean_of_errors
 def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
@@ -111,18 +110,21 @@ def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     return cast(equal(predictions, labels), dtypes.float32)
 
 
+@export("tf.metrics.mean_absolute_error")
 @_mean_of_errors
 def mean_absolute_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``|predictions - labels|`` (``tf.metrics.mean_absolute_error``)."""
     return absolute(subtract(predictions, labels))
 
 
+@export("tf.metrics.mean_squared_error")
 @_mean_of_errors
 def mean_squared_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``(labels - predictions)**2`` (``tf.metrics.mean_squared_error``)."""
     return squared_difference(labels, predictions)
 
 
+@export("tf.metrics.root_mean_squared_error")
 @sharing(Published)
 def root_mean_squared_error(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
     """The square root of `mean_squared_error` (``tf.metrics.root_mean_squared_error``)."""
@@ -130,6 +132,7 @@ def root_mean_squared_error(given: Published, labels: Any, predictions: Any, wei
     return given.metric(lambda: sqrt(value), sqrt(update))
 
 
+@export("tf.metrics.mean_cosine_distance")
 @sharing(Published)
 def mean_cosine_distance(given: Published, labels: Any, predictions: Any, dim: int, weights: Any = None) -> Metric:
     """The mean of ``1 - sum(predictions * labels)`` over axis ``dim`` (``tf.metrics.mean_cosine_distance``)."""
@@ -142,6 +145,7 @@ def mean_cosine_distance(given: Published, labels: Any, predictions: Any, dim: i
     return value, update
 
 
+@export("tf.metrics.mean_relative_error")
 @sharing(Published)
 def mean_relative_error(
     given: Published, labels: Any, predictions: Any, normalizer: Any, weights: Any = None
@@ -156,6 +160,7 @@ def mean_relative_error(
     return mean(errors, weights, **given.as_dict("mean_relative_error"))
 
 
+@export("tf.metrics.percentage_below")
 @sharing(Published)
 def percentage_below(given: Published, values: Any, threshold: float, weights: Any = None) -> Metric:
     """The fraction of values below a threshold (``tf.metrics.percentage_below``)."""
@@ -163,6 +168,7 @@ def percentage_below(given: Published, values: Any, threshold: float, weights: A
     return mean(below, weights, **given.as_dict("percentage_below_threshold"))
 
 
+@export("tf.metrics.mean_per_class_accuracy")
 @sharing(Published)
 def mean_per_class_accuracy(
     given: Published, labels: Any, predictions: Any, num_classes: int, weights: Any = None
@@ -190,6 +196,7 @@ def mean_per_class_accuracy(
         return given.metric(value, update)
 
 
+@export("tf.metrics.mean_iou")
 @sharing(Published)
 def mean_iou(given: Published, labels: Any, predictions: Any, num_classes: int, weights: Any = None) -> Metric:
     """The mean over classes of intersection over union (``tf.metrics.mean_iou``).

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
@@ -48,6 +49,7 @@ def save_checkpoint(session: Any, saver: Any, path: str | None, step: Any, write
         writer.add_session_log(note, value)
 
 
+@export("tf.estimator.CheckpointSaverListener", "tf.train.CheckpointSaverListener")
 class CheckpointSaverListener:
     """Is notified of every save of a `CheckpointSaverHook` (``tf.train.CheckpointSaverListener``)."""
 
@@ -64,6 +66,7 @@ class CheckpointSaverListener:
         """Called at the end of the session, after its last checkpoint."""
 
 
+@export("tf.estimator.CheckpointSaverHook", "tf.train.CheckpointSaverHook")
 class CheckpointSaverHook(SessionRunHook):
     """Saves when the session is created, periodically, and at its end (``tf.train.CheckpointSaverHook``).
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -28,6 +29,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.train.inputs.queue_runners import QueueRunner, add_queue_runner
 
 
+@export("tf.io.match_filenames_once", "tf.train.match_filenames_once")
 def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
     """A local variable whose initializer finds the names of the files that match (``tf.train.match_filenames_once``).
 
@@ -42,6 +44,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
         )  # fmt: skip
 
 
+@export("tf.train.limit_epochs")
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
     """Returns ``tensor`` in ``num_epochs`` steps, then raises `OutOfRangeError` (``tf.train.limit_epochs``).
 
@@ -73,6 +76,7 @@ class _Producing:
     name: str | None = None
 
 
+@export("tf.train.input_producer")
 @sharing(_Producing, before={"summary_name": "name"})
 def input_producer(
     given: _Producing, input_tensor: Any, element_shape: Any = None, *, summary_name: str | None = None,
@@ -113,6 +117,7 @@ def input_producer(
         return queue
 
 
+@export("tf.train.string_input_producer")
 @sharing(_Producing)
 def string_input_producer(given: _Producing, string_tensor: Any, *, cancel_op: Any = None) -> QueueBase:
     """A queue of strings, usually file names (``tf.train.string_input_producer``); see `input_producer`.
@@ -131,6 +136,7 @@ def string_input_producer(given: _Producing, string_tensor: Any, *, cancel_op: A
         return input_producer(tensor, [], summary_name=summary_name, cancel_op=cancel_op, **more)
 
 
+@export("tf.train.range_input_producer")
 @sharing(_Producing)
 def range_input_producer(given: _Producing, limit: Any) -> QueueBase:
     """A queue of the integers from 0 to ``limit - 1`` (``tf.train.range_input_producer``); see `input_producer`."""
@@ -139,6 +145,7 @@ def range_input_producer(given: _Producing, limit: Any) -> QueueBase:
         return input_producer(range_of(limit), [], summary_name=summary_name, **more)
 
 
+@export("tf.train.slice_input_producer")
 @sharing(_Producing)
 def slice_input_producer(given: _Producing, tensor_list: Any) -> list[Tensor]:
     """One row of each tensor, all with the same index (``tf.train.slice_input_producer``); see `input_producer`.

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -35,6 +36,7 @@ _USE_DEFAULT = 0
 _ALL_LOGGED_BELOW = 20  # with fewer evaluations each one is logged
 
 
+@export("tf.contrib.training.get_or_create_eval_step")
 def get_or_create_eval_step() -> Any:
     """The local variable that counts evaluations (``tf.contrib.training.get_or_create_eval_step``).
 
@@ -52,6 +54,7 @@ def get_or_create_eval_step() -> Any:
     )  # fmt: skip
 
 
+@export("tf.contrib.training.StopAfterNEvalsHook")
 class StopAfterNEvalsHook(SessionRunHook):
     """Requests a stop after a number of evaluations (``tf.contrib.training.StopAfterNEvalsHook``).
 
@@ -81,6 +84,7 @@ class StopAfterNEvalsHook(SessionRunHook):
             run_context.request_stop()
 
 
+@export("tf.contrib.training.SummaryAtEndHook")
 class SummaryAtEndHook(SessionRunHook):
     """Writes summaries at the end of a session (``tf.contrib.training.SummaryAtEndHook``).
 
@@ -164,6 +168,7 @@ class _Evaluation:
         return final.final_ops_values
 
 
+@export("tf.contrib.training.evaluate_once")
 @sharing(_Evaluation)
 def evaluate_once(given: _Evaluation, checkpoint_path: str | None) -> Any:
     """Restores a checkpoint, runs ``eval_ops`` until a hook requests a stop, and returns the value of ``final_ops``.
@@ -178,6 +183,7 @@ def evaluate_once(given: _Evaluation, checkpoint_path: str | None) -> Any:
     return given.of([checkpoint_path])
 
 
+@export("tf.contrib.training.evaluate_repeatedly")
 @sharing(_Evaluation, before={"eval_interval_secs": "hooks"})
 def evaluate_repeatedly(
     given: _Evaluation, checkpoint_dir: str, *, eval_interval_secs: float = 60,
@@ -243,6 +249,7 @@ class _SlimEvaluation:
         )  # fmt: skip
 
 
+@export("tf.contrib.slim.evaluation.evaluate_once")
 @sharing(_SlimEvaluation)
 def slim_evaluate_once(given: _SlimEvaluation, master: str, checkpoint_path: str, logdir: str) -> Any:
     """Restores a checkpoint, runs ``eval_op`` ``num_evals`` times, writes summaries, and returns ``final_op``'s value.
@@ -258,6 +265,7 @@ _LOOP = {
 }  # fmt: skip
 
 
+@export("tf.contrib.slim.evaluation.evaluation_loop")
 @sharing(_SlimEvaluation, before=_LOOP)
 def evaluation_loop(
     given: _SlimEvaluation, master: str, checkpoint_dir: str, logdir: str, *,
@@ -274,3 +282,10 @@ def evaluation_loop(
     found = checkpoints_iterator(checkpoint_dir, eval_interval_secs, timeout, timeout_fn)
     most = None if max_number_of_evaluations is None else max(1, max_number_of_evaluations)
     return given.plain(master, logdir, init_fn).of(islice(found, most))
+
+
+export_names(
+    "tensorflow.python.training.evaluation",
+    "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once "
+    "_get_or_create_eval_step=get_or_create_eval_step",
+)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import control_dependencies, name_scope
@@ -39,6 +40,7 @@ _USE_DEFAULT = 0
 _POLL_SECS = 1.0
 
 
+@export("tf.train.basic_train_loop")
 def basic_train_loop(
     supervisor: Supervisor,
     train_step_fn: Callable[..., Any],
@@ -66,6 +68,7 @@ def basic_train_loop(
             continue
 
 
+@export("tf.contrib.slim.learning.train_step")
 def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Runs one step; returns (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
 
@@ -196,6 +199,7 @@ class _SlimTraining:
         return services
 
 
+@export("tf.contrib.slim.learning.train")
 @sharing(_SlimTraining)
 def train(given: _SlimTraining, train_op: Any, logdir: str | None) -> Any:
     """Trains with a `Supervisor` until a step returns stop or the input ends; returns the last loss.
@@ -305,6 +309,7 @@ def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Ca
             _log.info("Retrying training!")
 
 
+@export("tf.contrib.training.train")
 def train_with_hooks(
     train_op: Any,
     logdir: str | None,

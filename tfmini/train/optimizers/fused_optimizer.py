@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -102,6 +103,7 @@ class FusedOptimizer(Optimizer):
         return self._fused_update(self._ops.resource_sparse, handle, grad=grad, indices=indices)
 
 
+@export("tf.train.GradientDescentOptimizer")
 class GradientDescentOptimizer(FusedOptimizer):
     """var -= learning_rate * gradient (``tf.train.GradientDescentOptimizer``).
 
@@ -132,6 +134,7 @@ class GradientDescentOptimizer(FusedOptimizer):
         return resource_scatter_ops["add"](handle.handle, indices, delta)
 
 
+@export("tf.train.MomentumOptimizer")
 class MomentumOptimizer(FusedOptimizer):
     """accumulator = momentum * accumulator + gradient; var -= learning_rate * accumulator.
 
@@ -168,6 +171,7 @@ def _check_initial_accumulator(value: float, name: str = "initial_accumulator_va
         raise ValueError(f"{name} must be positive: {value}")
 
 
+@export("tf.train.AdagradOptimizer")
 class AdagradOptimizer(FusedOptimizer):
     """accumulator += gradient²; var -= learning_rate * gradient / sqrt(accumulator).
 
@@ -216,6 +220,7 @@ class AdagradOptimizer(FusedOptimizer):
         return initial_value
 
 
+@export("tf.train.AdagradDAOptimizer")
 class AdagradDAOptimizer(FusedOptimizer):
     """var = -learning_rate * sign(G) * max(\\|G\\| - l1 * T, 0) / (l2 * T * learning_rate + sqrt(GG)).
 
@@ -278,6 +283,7 @@ class AdagradDAOptimizer(FusedOptimizer):
         return {**super()._operands(var), **strengths, "global_step": global_step}
 
 
+@export("tf.train.AdadeltaOptimizer")
 class AdadeltaOptimizer(FusedOptimizer):
     """step = gradient * sqrt(E[step²] + epsilon) / sqrt(E[gradient²] + epsilon); var -= learning_rate * step.
 
@@ -303,6 +309,7 @@ class AdadeltaOptimizer(FusedOptimizer):
         super().__init__(use_locking, name, {"lr": learning_rate, "rho": rho, "epsilon": epsilon})
 
 
+@export("tf.train.RMSPropOptimizer")
 class RMSPropOptimizer(FusedOptimizer):
     """rms is a decayed mean of gradient²; var -= learning_rate * gradient / sqrt(rms + epsilon), with momentum.
 
@@ -348,6 +355,7 @@ class RMSPropOptimizer(FusedOptimizer):
             self._zeros_slot(v, "momentum", self._name)
 
 
+@export("tf.train.FtrlOptimizer")
 class FtrlOptimizer(FusedOptimizer):
     """The FTRL-proximal algorithm with L1 and L2 regularization (``tf.train.FtrlOptimizer``).
 
@@ -416,6 +424,7 @@ class FtrlOptimizer(FusedOptimizer):
 _STRENGTHS = {"l1": "l1_regularization_strength", "l2": "l2_regularization_strength"}
 
 
+@export("tf.train.ProximalGradientDescentOptimizer")
 class ProximalGradientDescentOptimizer(FusedOptimizer):
     """step = var - learning_rate * gradient; var = sign(step) * max(\\|step\\| - rate * l1, 0) / (1 + rate * l2).
 
@@ -447,6 +456,7 @@ class ProximalGradientDescentOptimizer(FusedOptimizer):
         super().__init__(use_locking, name, hyper)
 
 
+@export("tf.train.ProximalAdagradOptimizer")
 class ProximalAdagradOptimizer(FusedOptimizer):
     """`ProximalGradientDescentOptimizer` with Adagrad's rate per element: learning_rate / sqrt(accumulator).
 
@@ -490,6 +500,7 @@ class ProximalAdagradOptimizer(FusedOptimizer):
             self._get_or_make_slot(v, initial, "accumulator", self._name)
 
 
+@export("tf.train.AdamOptimizer")
 class AdamOptimizer(FusedOptimizer):
     """m and v are decayed means of the gradient and its square; var -= rate * m / (sqrt(v) + epsilon).
 

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 from tfmini import dtypes, errors, protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
@@ -106,6 +107,7 @@ class _StepCounter(LooperThread):
         write_steps_per_sec(self._sv.summary_writer, tag, step - before, now - started, step, log)
 
 
+@export("tf.train.Supervisor")
 class Supervisor:
     """Supervises the training of a model (``tf.train.Supervisor``)::
 
