@@ -11,7 +11,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
-from tfmini.numerics import special_integrals
+from tfmini.numerics import special_functions
 from tfmini.ops.array.filling import fill, zeros_like
 from tfmini.ops.array.filling import range as arange
 from tfmini.ops.array.kernel_arguments import refuse
@@ -38,10 +38,10 @@ cumulative_op = op(
     shape=same_shape,
 )
 for _handle, _compute in (
-    (igamma_op, special_integrals.igamma),
-    (igammac_op, special_integrals.igammac),
-    (igamma_grad_op, special_integrals.igamma_grad_a),
-    (gamma_grad_op, special_integrals.random_gamma_grad),
+    (igamma_op, special_functions.igamma),
+    (igammac_op, special_functions.igammac),
+    (igamma_grad_op, special_functions.igamma_grad_a),
+    (gamma_grad_op, special_functions.random_gamma_grad),
 ):
     _handle.shape(broadcast_shape)
     _handle.kernel("CPU")(_compute)
@@ -80,7 +80,7 @@ def _betainc_kernel(a: Any, b: Any, x: Any) -> Any:
     shapes = {np.shape(v) for v in (a, b, x)} - {()}
     if len(shapes) > 1:
         refuse(f"Shapes of a, b and x are inconsistent: {[list(np.shape(v)) for v in (a, b, x)]}")
-    return special_integrals.betainc(a, b, x)
+    return special_functions.betainc(a, b, x)
 
 
 @betainc_op.gradient
@@ -96,8 +96,8 @@ def _betainc_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 bessel_i0e_op.shape(same_shape)
 bessel_i1e_op.shape(same_shape)
-bessel_i0e_op.kernel("CPU")(special_integrals.bessel_i0e)
-bessel_i1e_op.kernel("CPU")(special_integrals.bessel_i1e)
+bessel_i0e_op.kernel("CPU")(special_functions.bessel_i0e)
+bessel_i1e_op.kernel("CPU")(special_functions.bessel_i1e)
 
 
 @bessel_i0e_op.gradient
