@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import tfmini as tf
 from tfmini.graph.node import Node, node_of
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.options import SessionOptions
 
@@ -86,3 +88,16 @@ def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
     lie = relu.replace(name="lie", attrs={"T": tf.int32})
     with pytest.raises(tf.errors.InvalidArgumentError, match="float32 from x:0 incompatible with expected int32"):
         foreign_session([*nodes, lie])
+
+
+def test_no_tensor_stands_for_a_handle() -> None:
+    """Not even one of float64, whose numpy type equals None."""
+    name, task = b"edge_1_handle", "/job:{}/replica:0/task:0/device:CPU:0"
+    attrs = {"tensor_name": name, "tensor_type": tf.resource, "_group": 7, "send_device": task.format("ps").encode()}
+    receive = Node("r", "_Recv", attrs=attrs | {"recv_device": task.format("worker").encode()})
+    program: Any = SimpleNamespace(segments=[], waits={}, feeds=[])
+    graph = RegisteredGraph(1, "session", program, resources=SimpleNamespace())  # type: ignore[arg-type]
+    graph.study([receive], [])
+    for tensor in (np.ones(()), np.float32(1)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="where a handle, which cannot be sent, is expected"):
+            graph.check_group(7, (tensor,))

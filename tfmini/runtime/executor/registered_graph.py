@@ -42,7 +42,7 @@ class RegisteredGraph:
         incarnation, 0 if the master did not know it.
       feed_types: slot of a fed value -> its type, where it is known; ``feed_arrays``: of each fed value, that of its
         array, or something that no array has.
-      sent_types: group -> numpy's types of its values; None for what cannot be sent.
+      sent_types: group -> numpy's types of its values; `_NO_TYPE` for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
       complete: what a run that has come to its end has done.
@@ -128,7 +128,7 @@ class RegisteredGraph:
             raise InvalidArgumentError.of(text)
         for dtype, expected in zip(found, wanted):
             if dtype is not None and dtype != expected:
-                what = "a handle, which cannot be sent," if expected is None else expected
+                what = "a handle, which cannot be sent," if expected is _NO_TYPE else expected
                 text = f"A tensor of type {dtype} came where {what} is expected: {self.describe_group(group)}"
                 raise InvalidArgumentError.of(text)
 
@@ -153,7 +153,7 @@ class RegisteredGraph:
                     entry = (node.attrs["tensor_name"], node.name, node.attrs["tensor_type"].base_dtype)
                     received.setdefault(group, []).append(entry)
         self.sent_types = {
-            group: [None if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
+            group: [_NO_TYPE if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
             for group, found in received.items()
         }
         for group, found in names.items():
