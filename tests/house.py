@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tfmini"
 SHORT_FILE = 100  # lines
 # Generated from other files of the repository, so nobody reads or writes them by hand.
-GENERATED = ("*_pb2.py",)
+GENERATED = ("*_pb2.py", "tfmini/public_names.py")
 # What a namedtuple offers to everybody, and what the operating system names so.
 NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit"}
 LOCK_WORDS = ("lock", "cond", "mutex")
@@ -173,9 +173,9 @@ def numbers() -> dict[str, float]:
 
 # What issue 32 asks for is in brackets where the library is not there yet.
 LIMITS: dict[str, float] = {
-    "files": 1016,  # (480)
-    "files under 100 lines": 416,  # (250)
-    "lines without generated files": 149_000,  # (128,000)
+    "files": 1011,  # (480)
+    "files under 100 lines": 401,  # (250)
+    "lines without generated files": 149_200,  # (128,000)
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,

@@ -16,6 +16,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.compat.file_object import FastGFile, GFile, local_path
 from tfmini.compat.text import as_str_any
+from tfmini.export import export
 
 __all__ = [
     "FastGFile", "FileStatistics", "GFile", "atomic_write_string_to_file", "copy", "exists", "file_crc32", "filecmp",
@@ -33,16 +34,19 @@ class FileStatistics:
     is_directory: bool
 
 
+@export("tf.io.gfile.exists")
 def exists(path: Any) -> bool:
     """Whether a path exists (``tf.gfile.Exists``)."""
     return os.path.exists(local_path(path))
 
 
+@export("tf.io.gfile.isdir")
 def isdir(path: Any) -> bool:
     """Whether a path is a directory (``tf.gfile.IsDirectory``)."""
     return os.path.isdir(local_path(path))
 
 
+@export("tf.io.gfile.stat")
 def stat(path: Any) -> FileStatistics:
     """Size, time and kind of a path (``tf.gfile.Stat``); raises NotFoundError if it does not exist."""
     name = local_path(path)
@@ -54,6 +58,7 @@ def stat(path: Any) -> FileStatistics:
     return FileStatistics(0 if is_directory else found.st_size, found.st_mtime_ns, is_directory)
 
 
+@export("tf.io.gfile.listdir")
 def listdir(path: Any) -> list[str]:
     """The names in a directory, without ``.`` and ``..`` (``tf.gfile.ListDirectory``).
 
@@ -66,6 +71,7 @@ def listdir(path: Any) -> list[str]:
     return os.listdir(name)
 
 
+@export("tf.io.gfile.mkdir")
 def mkdir(path: Any) -> None:
     """Makes a directory whose parent exists; an existing directory is no error (``tf.gfile.MkDir``)."""
     name = local_path(path)
@@ -77,6 +83,7 @@ def mkdir(path: Any) -> None:
         raise errors.from_os_error(error, name) from error
 
 
+@export("tf.io.gfile.makedirs")
 def makedirs(path: Any) -> None:
     """Makes a directory and its parents (``tf.gfile.MakeDirs``).
 
@@ -92,6 +99,7 @@ def makedirs(path: Any) -> None:
         raise errors.from_os_error(error, name) from error
 
 
+@export("tf.io.gfile.remove")
 def remove(path: Any) -> None:
     """Deletes a file (``tf.gfile.Remove``)."""
     name = local_path(path)
@@ -103,6 +111,7 @@ def remove(path: Any) -> None:
         raise errors.from_os_error(error, name) from error
 
 
+@export("tf.io.gfile.rmtree")
 def rmtree(path: Any) -> None:
     """Deletes a directory with its content, or a file (``tf.gfile.DeleteRecursively``)."""
     name = local_path(path)
@@ -122,6 +131,7 @@ def _check_target(name: str, overwrite: bool) -> None:
         raise errors.AlreadyExistsError.of(f"file already exists: {name}")
 
 
+@export("tf.io.gfile.copy")
 def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
     """Copies a file's content (``tf.gfile.Copy``); raises AlreadyExistsError unless ``overwrite``."""
     old, new = local_path(src), local_path(dst)
@@ -132,6 +142,7 @@ def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
         raise errors.from_os_error(error, error.filename or old) from error
 
 
+@export("tf.io.gfile.rename")
 def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
     """Moves a file or directory (``tf.gfile.Rename``); raises AlreadyExistsError unless ``overwrite``."""
     old, new = local_path(src), local_path(dst)
@@ -142,6 +153,7 @@ def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
         raise errors.from_os_error(error, old) from error
 
 
+@export("tf.io.gfile.glob")
 def glob(pattern: Any) -> list[str]:
     """The paths that match a pattern, or one of several (``tf.gfile.Glob``).
 
@@ -169,6 +181,7 @@ def _is_pattern(text: str) -> bool:
     return any(mark in text for mark in "*?[")
 
 
+@export("tf.io.gfile.walk")
 def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields (directory, names of its directories, names of its files) of a tree (``tf.io.gfile.walk``)."""
     return os.walk(local_path(top), topdown=topdown, onerror=onerror)

@@ -15,6 +15,7 @@ from tfmini.compat.file_io import (
     write_string_to_file,
 )
 from tfmini.compat.file_object import FastGFile, GFile
+from tfmini.export import export
 
 __all__ = [
     "FastGFile", "FileIO", "FileStatistics", "GFile", "atomic_write_string_to_file", "copy", "copy_v2", "create_dir",
@@ -33,61 +34,73 @@ delete_recursively_v2, is_directory_v2, list_directory_v2 = file_io.rmtree, file
 walk_v2, stat_v2 = file_io.walk, file_io.stat
 
 
+@export("tf.gfile.Exists")
 def file_exists(filename: Any) -> bool:
     """``tf.gfile.Exists``: `file_io.exists`."""
     return file_io.exists(filename)
 
 
+@export("tf.gfile.Remove")
 def delete_file(filename: Any) -> None:
     """``tf.gfile.Remove``: `file_io.remove`."""
     file_io.remove(filename)
 
 
+@export("tf.gfile.Glob")
 def get_matching_files(filename: Any) -> list[str]:
     """``tf.gfile.Glob``: `file_io.glob`."""
     return file_io.glob(filename)
 
 
+@export("tf.gfile.MkDir")
 def create_dir(dirname: Any) -> None:
     """``tf.gfile.MkDir``: `file_io.mkdir`."""
     file_io.mkdir(dirname)
 
 
+@export("tf.gfile.MakeDirs")
 def recursive_create_dir(dirname: Any) -> None:
     """``tf.gfile.MakeDirs``: `file_io.makedirs`."""
     file_io.makedirs(dirname)
 
 
+@export("tf.gfile.Copy")
 def copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:
     """``tf.gfile.Copy``: `file_io.copy`."""
     file_io.copy(oldpath, newpath, overwrite)
 
 
+@export("tf.gfile.Rename")
 def rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:
     """``tf.gfile.Rename``: `file_io.rename`."""
     file_io.rename(oldname, newname, overwrite)
 
 
+@export("tf.gfile.DeleteRecursively")
 def delete_recursively(dirname: Any) -> None:
     """``tf.gfile.DeleteRecursively``: `file_io.rmtree`."""
     file_io.rmtree(dirname)
 
 
+@export("tf.gfile.IsDirectory")
 def is_directory(dirname: Any) -> bool:
     """``tf.gfile.IsDirectory``: `file_io.isdir`."""
     return file_io.isdir(dirname)
 
 
+@export("tf.gfile.ListDirectory")
 def list_directory(dirname: Any) -> list[str]:
     """``tf.gfile.ListDirectory``: `file_io.listdir`."""
     return file_io.listdir(dirname)
 
 
+@export("tf.gfile.Stat")
 def stat(filename: Any) -> FileStatistics:
     """``tf.gfile.Stat``: `file_io.stat`."""
     return file_io.stat(filename)
 
 
+@export("tf.gfile.Walk")
 def walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
     """``tf.gfile.Walk``: `file_io.walk`, parents first when ``in_order``."""
     return file_io.walk(top, topdown=in_order)

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from tfmini import errors
 from tfmini.compat.text import as_bytes, as_str_any, path_to_str
+from tfmini.export import export
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
 _READING, _WRITING = ("r", "r+", "w+", "a+"), ("w", "a", "r+", "w+", "a+")
@@ -31,6 +32,7 @@ def local_path(path: Any) -> str:
     )
 
 
+@export("tf.gfile.GFile", "tf.gfile.Open", "tf.io.gfile.GFile")
 class GFile:
     """A file for reading or writing (``tf.gfile.GFile``, ``tf.gfile.Open``, ``file_io.FileIO``).
 
@@ -179,5 +181,6 @@ class GFile:
     next = __next__
 
 
+@export("tf.gfile.FastGFile")
 class FastGFile(GFile):
     """`GFile` under an older name (``tf.gfile.FastGFile``)."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_session import get_default_session
 from tfmini.ops.array.constant import constant
@@ -17,6 +18,7 @@ _CHECKED = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dty
 Jacobians = tuple[np.ndarray, np.ndarray]
 
 
+@export("tf.test.compute_gradient")
 def compute_gradient(
     x: Any,
     x_shape: Any,
@@ -56,6 +58,7 @@ def compute_gradient(
     return found if many else found[0]
 
 
+@export("tf.test.compute_gradient_error")
 def compute_gradient_error(
     x: Any,
     x_shape: Any,

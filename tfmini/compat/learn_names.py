@@ -12,12 +12,12 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat.file_object import GFile
-
-__all__ = ["ByteProcessor", "CategoricalVocabulary", "LearnModeKeys", "VocabularyProcessor", "tokenizer"]
+from tfmini.export import export
 
 _WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z][a-z]+(?=[A-Z])|[\'\w\-]+")
 
 
+@export("tf.contrib.learn.ModeKeys")
 class LearnModeKeys:
     """The names of the modes (``tf.contrib.learn.ModeKeys``)."""
 
@@ -30,12 +30,14 @@ class LearnModeKeys:
             raise ValueError(f"Invalid mode {key}.")
 
 
+@export("tf.contrib.learn.preprocessing.tokenizer")
 def tokenizer(iterator: Iterable[str]) -> Iterator[list[str]]:
     """The words of each text."""
     for text in iterator:
         yield _WORD.findall(text)
 
 
+@export("tf.contrib.learn.preprocessing.CategoricalVocabulary")
 class CategoricalVocabulary:
     """Numbers for categories; 0 stands for unknown ones (``contrib.learn.preprocessing.CategoricalVocabulary``).
 
@@ -90,6 +92,7 @@ class CategoricalVocabulary:
         return self._reverse_mapping[class_id]
 
 
+@export("tf.contrib.learn.preprocessing.VocabularyProcessor")
 class VocabularyProcessor:
     """Texts as rows of the numbers of their words (``contrib.learn.preprocessing.VocabularyProcessor``).
 
@@ -157,6 +160,7 @@ class VocabularyProcessor:
         return made
 
 
+@export("tf.contrib.learn.preprocessing.ByteProcessor")
 class ByteProcessor:
     """Texts as rows of their bytes (``contrib.learn.preprocessing.ByteProcessor``).
 

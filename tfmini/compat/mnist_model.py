@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.losses import sparse_softmax_cross_entropy
@@ -34,6 +35,7 @@ def _layer(inputs: Any, width: int, units: int, name: str) -> Tensor:
         return add(matmul(inputs, weights), biases)
 
 
+@export("tf.examples.tutorials.mnist.mnist.inference")
 def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Tensor:
     """Logits ``[batch, 10]`` of images ``[batch, 784]`` (``tf.examples.tutorials.mnist.mnist.inference``)."""
     hidden1 = relu(_layer(images, IMAGE_PIXELS, hidden1_units, "hidden1"))
@@ -41,11 +43,13 @@ def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Tensor:
     return _layer(hidden2, hidden2_units, NUM_CLASSES, "softmax_linear")
 
 
+@export("tf.examples.tutorials.mnist.mnist.loss")
 def loss(logits: Any, labels: Any) -> Tensor:
     """The mean cross entropy of int labels ``[batch]`` (``tf.examples.tutorials.mnist.mnist.loss``)."""
     return sparse_softmax_cross_entropy(labels=cast(labels, dtypes.int64), logits=logits)
 
 
+@export("tf.examples.tutorials.mnist.mnist.training")
 def training(loss: Any, learning_rate: Any) -> Operation:
     """Makes an op for a step of gradient descent that also increments a new variable ``global_step``."""
     scalar("loss", loss)
@@ -53,6 +57,10 @@ def training(loss: Any, learning_rate: Any) -> Operation:
     return GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
 
 
+@export("tf.examples.tutorials.mnist.mnist.evaluation")
 def evaluation(logits: Any, labels: Any) -> Tensor:
     """The number of correct predictions in a batch, int32 (``tf.examples.tutorials.mnist.mnist.evaluation``)."""
     return reduce_sum(cast(in_top_k(logits, labels, 1), dtypes.int32))
+
+
+export_names("tf.examples.tutorials.mnist.mnist", "IMAGE_PIXELS IMAGE_SIZE NUM_CLASSES")

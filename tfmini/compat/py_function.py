@@ -8,6 +8,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.compat.eager_tensors import EagerGraph
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import exactly_default
 from tfmini.graph.operation import Tensor
@@ -70,6 +71,7 @@ def _result(value: Any, dtype: dtypes.DType) -> Tensor:
     return convert_to_tensor(value, dtype)
 
 
+@export("tf.py_function")
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
     """Wraps a Python function of tensors with values as an op (``tf.py_function``).
 

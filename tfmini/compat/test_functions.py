@@ -13,6 +13,7 @@ from typing import Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.compat.test_case import Benchmark, TestCase
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import device as device_scope
@@ -38,6 +39,7 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+@export("tf.test.create_local_cluster")
 def create_local_cluster(
     num_workers: int, num_ps: int, protocol: str = "grpc", worker_config: Any = None, ps_config: Any = None
 ) -> tuple[list[Server], list[Server]]:
@@ -58,11 +60,13 @@ def create_local_cluster(
     return workers, [Server(spec, "ps", i, protocol, ps_config) for i in range(num_ps)]
 
 
+@export("tf.test.is_gpu_available")
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
     """False: the devices are CPUs (``tf.test.is_gpu_available``)."""
     return False
 
 
+@export("tf.test.is_built_with_cuda")
 def is_built_with_cuda() -> bool:
     """False: the devices are CPUs (``tf.test.is_built_with_cuda``)."""
     return False
@@ -71,11 +75,13 @@ def is_built_with_cuda() -> bool:
 is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda
 
 
+@export("tf.test.gpu_device_name")
 def gpu_device_name() -> str:
     """"": there is no GPU (``tf.test.gpu_device_name``)."""
     return ""
 
 
+@export("tf.test.test_src_dir_path")
 def test_src_dir_path(relative_path: str = "") -> str:
     """A path in the directory of the running script (``tf.test.test_src_dir_path``)."""
     return os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), relative_path)
@@ -84,6 +90,7 @@ def test_src_dir_path(relative_path: str = "") -> str:
 vars(test_src_dir_path)["__test__"] = False  # else pytest would collect it
 
 
+@export("tf.test.benchmark_config")
 def benchmark_config() -> Any:
     """A ConfigProto for measurements (``tf.test.benchmark_config``)."""
     from tfmini.protos import ConfigProto  # `import tfmini` must not import protobuf
@@ -106,6 +113,7 @@ def assert_ops_in_graph(expected_ops: dict[str, str], graph: Graph) -> dict[str,
     return {name: nodes[name] for name in expected_ops}
 
 
+@export("tf.test.assert_equal_graph_def")
 def assert_equal_graph_def(
     actual: Any, expected: Any, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
 ) -> None:
@@ -185,3 +193,5 @@ def run_all_in_graph_and_eager_modes(cls: Any) -> Any:
 # contrib.eager.python.tfe
 run_all_tests_in_graph_and_eager_modes = run_all_in_graph_and_eager_modes
 run_test_in_graph_and_eager_modes = run_in_graph_and_eager_modes
+
+export_names("tf.test", "is_built_with_gpu_support is_built_with_rocm")

@@ -10,6 +10,7 @@ from logging import DEBUG, ERROR, FATAL, INFO, WARN
 from types import FrameType
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.library_log import library_logger, set_level
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
 _calls: Counter[tuple[str, int]] = Counter()
 
 
+@export("tf.get_logger")
 def get_logger() -> logging.Logger:
     """The logger "tensorflow" (``tf.get_logger``); it writes to stderr unless the root logger has handlers."""
     logger = library_logger()
@@ -44,6 +46,7 @@ def _find_caller(stack_info: bool = False, stacklevel: int = 1) -> tuple[str, in
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, stack
 
 
+@export("tf.logging.log")
 def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs ``msg % args`` at ``level`` (``tf.logging.log``)."""
     get_logger().log(level, msg, *args, **kwargs)
@@ -52,16 +55,19 @@ def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
 vlog = log
 
 
+@export("tf.logging.debug")
 def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs at the level debug (``tf.logging.debug``)."""
     get_logger().debug(msg, *args, **kwargs)
 
 
+@export("tf.logging.info")
 def info(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs at the level info (``tf.logging.info``)."""
     get_logger().info(msg, *args, **kwargs)
 
 
+@export("tf.logging.warning")
 def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs at the level warning (``tf.logging.warning``)."""
     get_logger().warning(msg, *args, **kwargs)
@@ -70,32 +76,38 @@ def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
 warn = warning
 
 
+@export("tf.logging.error")
 def error(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs at the level error (``tf.logging.error``)."""
     get_logger().error(msg, *args, **kwargs)
 
 
+@export("tf.logging.fatal")
 def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs at the highest level; the program continues, as in TensorFlow (``tf.logging.fatal``)."""
     get_logger().fatal(msg, *args, **kwargs)
 
 
+@export("tf.logging.TaskLevelStatusMessage")
 def TaskLevelStatusMessage(msg: Any) -> None:
     """Logs as an error (``tf.logging.TaskLevelStatusMessage``)."""
     error(msg)
 
 
+@export("tf.logging.log_if")
 def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
     """Logs if ``condition`` is true (``tf.logging.log_if``)."""
     if condition:
         log(level, msg, *args)
 
 
+@export("tf.logging.log_every_n")
 def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
     """Logs every n-th call from the same line, beginning with the first (``tf.logging.log_every_n``)."""
     log_if(level, msg, _earlier_calls() % n == 0, *args)
 
 
+@export("tf.logging.log_first_n")
 def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
     """Logs the first n calls from the same line (``tf.logging.log_first_n``)."""
     log_if(level, msg, _earlier_calls() < n, *args)
@@ -109,17 +121,23 @@ def _earlier_calls() -> int:
     return count
 
 
+@export("tf.logging.flush")
 def flush() -> None:
     """Flushes the handlers (``tf.logging.flush``)."""
     for handler in get_logger().handlers:
         handler.flush()
 
 
+@export("tf.logging.get_verbosity")
 def get_verbosity() -> int:
     """The lowest level that is logged (``tf.logging.get_verbosity``)."""
     return get_logger().getEffectiveLevel()
 
 
+@export("tf.logging.set_verbosity")
 def set_verbosity(v: int | str) -> None:
     """Sets the lowest level that is logged (``tf.logging.set_verbosity``)."""
     set_level(v)
+
+
+export_names("tf.logging", "DEBUG ERROR FATAL INFO WARN vlog warn")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tfmini.export import export_names
+
 INFINITE = -1
 UNKNOWN = -2
 Count = Callable[[int], int]
@@ -66,3 +68,6 @@ def total(counts: Sequence[int]) -> int:
     if INFINITE in counts:
         return INFINITE
     return UNKNOWN if UNKNOWN in counts else sum(counts)
+
+
+export_names("tf.data.experimental", "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN")

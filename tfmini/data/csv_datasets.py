@@ -19,6 +19,7 @@ from tfmini.data.file_patterns import matching_names
 from tfmini.data.structure import Leaf, Structure
 from tfmini.data.transformations import ignore_errors as without_errors
 from tfmini.data.transformations import parallel_interleave, shuffled_and_repeated
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant import constant
@@ -42,6 +43,7 @@ def _check_defaults(defaults: list[Tensor]) -> None:
             raise ValueError(f"Shape must be at most rank 1 but is rank {default.shape.ndims}")
 
 
+@export("tf.contrib.data.CsvDataset", "tf.data.experimental.CsvDataset")
 class CsvDataset(Dataset):
     """The records of CSV files, as tuples with a scalar per column (``tf.data.experimental.CsvDataset``).
 
@@ -200,6 +202,7 @@ def _columns(
     return names, list(column_defaults), chosen
 
 
+@export("tf.contrib.data.make_csv_dataset", "tf.data.experimental.make_csv_dataset")
 def make_csv_dataset(
     file_pattern: Any, batch_size: Any, column_names: Any = None, column_defaults: Any = None, label_name: Any = None,
     select_columns: Any = None, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",

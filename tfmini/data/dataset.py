@@ -30,6 +30,7 @@ from tfmini.data.structure import (
     normalize,
     structure_of,
 )
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -43,6 +44,7 @@ from tfmini.ops.py_func import functions
 _INT64_MAX = 2**63 - 1
 
 
+@export("tf.data.Dataset", "tf.contrib.data.Dataset")
 class Dataset(Structured):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 

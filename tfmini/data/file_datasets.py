@@ -10,6 +10,7 @@ from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import int64
 from tfmini.data.file_ops import fixed_length_record_dataset, text_line_dataset, tf_record_dataset
 from tfmini.data.structure import Leaf, Structure
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 
@@ -43,6 +44,7 @@ class _WholeFiles(Dataset):
         super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
 
 
+@export("tf.data.TextLineDataset", "tf.contrib.data.TextLineDataset")
 class TextLineDataset(_WholeFiles):
     """The lines of text files, without line ends (``tf.data.TextLineDataset``).
 
@@ -56,12 +58,14 @@ class TextLineDataset(_WholeFiles):
     _records_of = staticmethod(text_line_dataset)
 
 
+@export("tf.data.TFRecordDataset", "tf.contrib.data.TFRecordDataset")
 class TFRecordDataset(_WholeFiles):
     """The records of TFRecord files (``tf.data.TFRecordDataset``); the arguments are those of `TextLineDataset`."""
 
     _records_of = staticmethod(tf_record_dataset)
 
 
+@export("tf.data.FixedLengthRecordDataset", "tf.contrib.data.FixedLengthRecordDataset")
 class FixedLengthRecordDataset(Dataset):
     """The records of binary files (``tf.data.FixedLengthRecordDataset``).
 

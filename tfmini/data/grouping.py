@@ -13,6 +13,7 @@ from tfmini.data.dataset_arguments import same_types
 from tfmini.data.function_graph import trace
 from tfmini.data.grouping_ops import group_by_reducer_dataset, group_by_window_dataset
 from tfmini.data.structure import Leaf, Structure, shape_leaves
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
@@ -42,6 +43,7 @@ def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return converted
 
 
+@export("tf.contrib.data.group_by_window", "tf.data.experimental.group_by_window")
 def group_by_window(
     key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: Any = None,
     window_size_func: Callable[[Any], Any] | None = None,
@@ -80,6 +82,7 @@ def group_by_window(
     return transform
 
 
+@export("tf.contrib.data.bucket_by_sequence_length", "tf.data.experimental.bucket_by_sequence_length")
 def bucket_by_sequence_length(
     element_length_func: Callable[..., Any], bucket_boundaries: Sequence[int], bucket_batch_sizes: Sequence[int],
     padded_shapes: Any = None, padding_values: Any = None, pad_to_bucket_boundary: bool = False,
@@ -144,6 +147,7 @@ def _filled(structure: Structure, given: Any, longest: Any) -> Any:
     return structure.pack(rows)
 
 
+@export("tf.contrib.data.Reducer", "tf.data.experimental.Reducer")
 class Reducer:
     """The functions of a reduction (``tf.data.experimental.Reducer``).
 
@@ -161,6 +165,7 @@ class Reducer:
         self.finalize_func = finalize_func
 
 
+@export("tf.contrib.data.group_by_reducer", "tf.data.experimental.group_by_reducer")
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
     """Reduces the elements of each key; yields the results in the order of the keys after the last element.
 

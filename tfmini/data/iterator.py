@@ -17,6 +17,7 @@ from tfmini.data.iterator_ops import (
 )
 from tfmini.data.structure import Structure, Structured, given_structure
 from tfmini.data.waiting_ops import may_wait, node_may_wait
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation, Tensor
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tfmini.data.dataset import Dataset
 
 
+@export("tf.data.Iterator", "tf.contrib.data.Iterator")
 class Iterator(Structured):
     """A position in a dataset (``tf.data.Iterator``); made by datasets and the static methods.
 
@@ -150,26 +152,31 @@ def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
     return Iterator(resource, None, structure, any(node_may_wait(node.op, node.attrs) for node in factory.nodes))
 
 
+@export("tf.data.make_one_shot_iterator")
 def make_one_shot_iterator(dataset: Dataset) -> Iterator:
     """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
     return dataset.make_one_shot_iterator()
 
 
+@export("tf.data.make_initializable_iterator")
 def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
     """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
     return dataset.make_initializable_iterator(shared_name)
 
 
+@export("tf.data.get_output_types")
 def get_output_types(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_types``."""
     return dataset_or_iterator.output_types
 
 
+@export("tf.data.get_output_shapes")
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_shapes``."""
     return dataset_or_iterator.output_shapes
 
 
+@export("tf.data.get_output_classes")
 def get_output_classes(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_classes``."""
     return dataset_or_iterator.output_classes

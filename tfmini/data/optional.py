@@ -8,9 +8,11 @@ from tfmini.data.components import components_of, element_of
 from tfmini.data.iterator import Iterator
 from tfmini.data.optional_ops import from_value_op, get_next_as_optional_op, get_value_op, has_value_op, none_op
 from tfmini.data.structure import Structure, normalize, structure_of
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 
 
+@export("tf.contrib.data.Optional", "tf.data.experimental.Optional")
 class Optional:
     """A value that may be absent; made by `from_value`, `none_from_structure` and `get_next_as_optional`.
 
@@ -52,6 +54,7 @@ class Optional:
         return element_of(structure, components)
 
 
+@export("tf.contrib.data.get_next_as_optional", "tf.data.experimental.get_next_as_optional")
 def get_next_as_optional(iterator: Iterator) -> Optional:
     """The next element of an iterator; without a value at the end of the dataset (``tf.data.experimental``)."""
     structure = iterator._structure

@@ -8,10 +8,12 @@ from tfmini import dtypes
 from tfmini.data.dataset import Dataset
 from tfmini.data.record_writer_ops import dataset_to_tf_record
 from tfmini.data.structure import Leaf
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 
 
+@export("tf.contrib.data.TFRecordWriter", "tf.data.experimental.TFRecordWriter")
 class TFRecordWriter:
     """Writes datasets to a TFRecord file.
 

@@ -17,6 +17,7 @@ from tfmini.data.selection_ops import (
     unique_dataset,
 )
 from tfmini.data.structure import Leaf, Structure
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant import constant
@@ -42,6 +43,7 @@ def _directed(selector: Dataset, datasets: Sequence[Dataset]) -> Dataset:
     return selector._then(directed_interleave_dataset, variants, structure=structure)
 
 
+@export("tf.contrib.data.choose_from_datasets", "tf.data.experimental.choose_from_datasets")
 def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -> Dataset:
     """Elements of several datasets, in the order that ``choice_dataset`` gives.
 
@@ -57,6 +59,7 @@ def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -
     return _directed(choice_dataset, datasets)
 
 
+@export("tf.contrib.data.sample_from_datasets", "tf.data.experimental.sample_from_datasets")
 def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed: Any = None) -> Dataset:
     """Elements of several datasets in random order.
 
@@ -90,6 +93,7 @@ def _drawn(logits: Any, seed: Any) -> Any:
     return multinomial(expand_dims(logits, 0), 1, seed=seed)[0, 0]
 
 
+@export("tf.contrib.data.take_while", "tf.data.experimental.take_while")
 def take_while(predicate: Callable[..., Any]) -> Transformation:
     """The elements before the first for which ``predicate`` is False.
 
@@ -104,6 +108,7 @@ def take_while(predicate: Callable[..., Any]) -> Transformation:
     return transform
 
 
+@export("tf.contrib.data.unique", "tf.data.experimental.unique")
 def unique() -> Transformation:
     """Drops the elements that occurred before.
 
@@ -121,6 +126,7 @@ def unique() -> Transformation:
     return transform
 
 
+@export("tf.contrib.data.dense_to_sparse_batch", "tf.data.experimental.dense_to_sparse_batch")
 def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
     """Batches elements of different sizes into sparse tensors.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini.estimator.evaluation import LOSS_KEY
 from tfmini.estimator.evaluation_records import evaluations
 from tfmini.estimator.exporters import ServingExporter, checked_number, remove_old_exports
+from tfmini.export import export
 
 if TYPE_CHECKING:
     from tfmini.estimator.estimator import Estimator
@@ -26,6 +27,7 @@ def loss_smaller(best_eval_result: Results, current_eval_result: Results) -> boo
     return bool(best_eval_result[LOSS_KEY] > current_eval_result[LOSS_KEY])
 
 
+@export("tf.estimator.BestExporter")
 class BestExporter(ServingExporter):
     """Exports when an evaluation is the best so far, and keeps the latest exports (``tf.estimator.BestExporter``).
 

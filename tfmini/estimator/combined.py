@@ -12,6 +12,7 @@ from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec
 from tfmini.estimator.premade import Network, check_features, make_optimizer, summarize
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, get_collection
@@ -92,6 +93,7 @@ def _parts(
     return _Parts(linear_columns, linear_optimizer, network, dnn_optimizer, partitioner, combiner)
 
 
+@export("tf.estimator.DNNLinearCombinedClassifier")
 class DNNLinearCombinedClassifier(Estimator):
     """A linear model and a network whose logits are added, for classes (``tf.estimator.DNNLinearCombinedClassifier``).
 
@@ -139,6 +141,7 @@ class DNNLinearCombinedClassifier(Estimator):
         super().__init__(_combined_fn(head, parts), model_dir, config, warm_start_from=warm_start_from)
 
 
+@export("tf.estimator.DNNLinearCombinedRegressor")
 class DNNLinearCombinedRegressor(Estimator):
     """The same for numbers (``tf.estimator.DNNLinearCombinedRegressor``); see `DNNLinearCombinedClassifier`.
 

@@ -10,12 +10,15 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfmini.export import export
+
 if TYPE_CHECKING:
     from tfmini.estimator.estimator import Estimator
 
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.estimator.Exporter")
 class Exporter(metaclass=abc.ABCMeta):
     """Base class of exporters (``tf.estimator.Exporter``)."""
 
@@ -80,6 +83,7 @@ class ServingExporter(Exporter):
         )
 
 
+@export("tf.estimator.FinalExporter")
 class FinalExporter(ServingExporter):
     """Exports once, when training has ended (``tf.estimator.FinalExporter``); see `ServingExporter`."""
 
@@ -97,6 +101,7 @@ class FinalExporter(ServingExporter):
         return self._write(estimator, export_path, checkpoint_path)
 
 
+@export("tf.estimator.LatestExporter")
 class LatestExporter(ServingExporter):
     """Exports each evaluated checkpoint and keeps the latest exports (``tf.estimator.LatestExporter``).
 

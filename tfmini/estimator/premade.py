@@ -12,6 +12,7 @@ from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec
 from tfmini.estimator.modes import ModeKeys
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, get_collection
@@ -75,6 +76,7 @@ def _linear_fn(head: Head, columns: Any, optimizer: Any, partitioner: Any, combi
     return model_fn
 
 
+@export("tf.estimator.LinearClassifier")
 class LinearClassifier(Estimator):
     """A linear model of classes (``tf.estimator.LinearClassifier``).
 
@@ -109,6 +111,7 @@ class LinearClassifier(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
+@export("tf.estimator.LinearRegressor")
 class LinearRegressor(Estimator):
     """A linear model of numbers (``tf.estimator.LinearRegressor``); see `LinearClassifier`.
 
@@ -189,6 +192,7 @@ def _train_named(optimizer: Any, loss: Tensor) -> Any:
     return _train(make_optimizer(optimizer, _DNN_RATE), loss)
 
 
+@export("tf.estimator.DNNClassifier")
 class DNNClassifier(Estimator):
     """A network of dense layers for classes (``tf.estimator.DNNClassifier``).
 
@@ -224,6 +228,7 @@ class DNNClassifier(Estimator):
         super().__init__(_network_fn(head, network, optimizer), model_dir, config, warm_start_from=warm_start_from)
 
 
+@export("tf.estimator.DNNRegressor")
 class DNNRegressor(Estimator):
     """A network of dense layers for numbers (``tf.estimator.DNNRegressor``); see `DNNClassifier`.
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tfmini.export import export
+
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
 
@@ -20,6 +22,7 @@ _stack = _Stack()
 _global_default: list[Graph] = []
 
 
+@export("tf.get_default_graph")
 def get_default_graph() -> Graph:
     """Returns the graph of this thread's innermost ``with graph.as_default()``, or the process-wide default graph."""
     graphs = _stack.graphs
@@ -47,6 +50,7 @@ def exactly_default(graph: Graph) -> Iterator[Graph]:
         _stack.graphs.pop()
 
 
+@export("tf.reset_default_graph")
 def reset_default_graph() -> None:
     """Forgets the process-wide default graph (``tf.reset_default_graph``).
 

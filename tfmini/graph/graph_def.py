@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export_names
 from tfmini.graph.attr_values import from_proto, shape_proto, to_proto
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import Endpoint, Node, Nodes, node_of
@@ -130,3 +131,6 @@ def _plain_attr(node_def: Any, name: str, value: Any) -> Any:
 def default_attrs(op_def: OpDef) -> dict[str, Any]:
     """Returns the attrs of an op that have a default, with their default."""
     return {attr.name: attr.default for attr in op_def.attrs.values() if attr.has_default}
+
+
+export_names("tf tf.version", "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
+from tfmini.export import export
 from tfmini.graph.creation_stack import frames_of, user_frames
 from tfmini.graph.object_reference import ObjectReference
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tfmini.graph.scope_sites import ScopeSite
 
 
+@export("tf.Operation")
 class Operation:
     """A node of a `Graph` (``tf.Operation``). Op functions make operations; user code never does so directly.
 
@@ -222,6 +224,7 @@ def _public_attr(kind: str, value: Any) -> Any:
     return list(value) if isinstance(value, (list, tuple)) else value
 
 
+@export("tf.Tensor")
 class Tensor:
     """One output of an operation (``tf.Tensor``): a symbol, not a value.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
 from tfmini.layers.kernel_layer import KernelLayer
@@ -24,8 +25,6 @@ from tfmini.ops.nn.convolution import conv2d as convolve2d
 from tfmini.ops.nn.convolution import conv3d as convolve3d
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
-
-__all__ = ["Conv", "Conv1D", "Conv2D", "Conv3D", "conv1d", "conv2d", "conv3d"]
 
 ZEROS = Zeros()
 
@@ -121,6 +120,7 @@ class Conv(KernelLayer):
         return TensorShape(around(self._lengths(within(sizes, self._layout)), self._layout, sizes[0], self.filters))
 
 
+@export("tf.layers.Conv1D")
 class Conv1D(Conv):
     """A convolution over one axis (``tf.layers.Conv1D``); see `Conv`."""
 
@@ -128,6 +128,7 @@ class Conv1D(Conv):
     convolve = staticmethod(convolve1d)
 
 
+@export("tf.layers.Conv2D")
 class Conv2D(Conv):
     """A convolution over rows and columns (``tf.layers.Conv2D``); see `Conv`."""
 
@@ -135,6 +136,7 @@ class Conv2D(Conv):
     convolve = staticmethod(convolve2d)
 
 
+@export("tf.layers.Conv3D")
 class Conv3D(Conv):
     """A convolution over volumes (``tf.layers.Conv3D``); see `Conv`."""
 
@@ -145,3 +147,5 @@ class Conv3D(Conv):
 conv1d = as_function(Conv1D)
 conv2d = as_function(Conv2D, strides=(1, 1), dilation_rate=(1, 1))
 conv3d = as_function(Conv3D, strides=(1, 1, 1), dilation_rate=(1, 1, 1))
+
+export_names("tf.layers", "conv1d conv2d conv3d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -26,11 +27,6 @@ from tfmini.ops.nn.cross_entropy import (
     sparse_softmax_cross_entropy_with_logits,
 )
 
-__all__ = [
-    "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error",
-    "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
-]  # fmt: skip
-
 _LOSSES = GraphKeys.LOSSES
 _MEAN = Reduction.SUM_BY_NONZERO_WEIGHTS
 
@@ -48,6 +44,7 @@ def _float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     return labels, predictions
 
 
+@export("tf.losses.absolute_difference", "tf.contrib.losses.absolute_difference")
 def absolute_difference(
     labels: Any,
     predictions: Any,
@@ -75,6 +72,7 @@ def absolute_difference(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.cosine_distance", "tf.contrib.losses.cosine_distance")
 def cosine_distance(
     labels: Any,
     predictions: Any,
@@ -96,6 +94,7 @@ def cosine_distance(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.hinge_loss", "tf.contrib.losses.hinge_loss")
 def hinge_loss(
     labels: Any,
     logits: Any,
@@ -113,6 +112,7 @@ def hinge_loss(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.huber_loss")
 def huber_loss(
     labels: Any,
     predictions: Any,
@@ -133,6 +133,7 @@ def huber_loss(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.log_loss", "tf.contrib.losses.log_loss")
 def log_loss(
     labels: Any,
     predictions: Any,
@@ -151,6 +152,7 @@ def log_loss(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.mean_squared_error", "tf.contrib.losses.mean_squared_error")
 def mean_squared_error(
     labels: Any,
     predictions: Any,
@@ -168,6 +170,7 @@ def mean_squared_error(
         )
 
 
+@export("tf.losses.sigmoid_cross_entropy", "tf.contrib.losses.sigmoid_cross_entropy")
 def sigmoid_cross_entropy(
     multi_class_labels: Any,
     logits: Any,
@@ -193,6 +196,7 @@ def sigmoid_cross_entropy(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.softmax_cross_entropy", "tf.contrib.losses.softmax_cross_entropy")
 def softmax_cross_entropy(
     onehot_labels: Any,
     logits: Any,
@@ -220,6 +224,7 @@ def softmax_cross_entropy(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
+@export("tf.losses.sparse_softmax_cross_entropy", "tf.contrib.losses.sparse_softmax_cross_entropy")
 def sparse_softmax_cross_entropy(
     labels: Any,
     logits: Any,
@@ -244,6 +249,7 @@ def _without_last_axis(labels: Any, logits: Any, weights: Any) -> tuple[Any, Any
     return labels, logits, weights_of_rank(convert_to_tensor(weights), labels)
 
 
+@export("tf.losses.mean_pairwise_squared_error", "tf.contrib.losses.mean_pairwise_squared_error")
 def mean_pairwise_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES
 ) -> Tensor:
@@ -255,4 +261,3 @@ def mean_pairwise_squared_error(
     with name_scope(scope, "mean_pairwise_squared_error", (predictions, labels, weights)):
         labels, predictions = _float_pair(labels, predictions)
         return pairwise_loss(labels, predictions, cast(weights, dtypes.float32), loss_collection)
-

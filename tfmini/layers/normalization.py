@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
 from tfmini.layers.batch_renorm import Renorm, moved
@@ -24,11 +25,10 @@ from tfmini.ops.nn.normalization import moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.shapes import TensorShape
 
-__all__ = ["BatchNormalization", "batch_normalization"]
-
 _ZEROS, _ONES = Zeros(), Ones()
 
 
+@export("tf.layers.BatchNormalization")
 class BatchNormalization(Layer):
     """Subtracts the mean of each channel and divides by its standard deviation (``tf.layers.BatchNormalization``).
 
@@ -274,6 +274,7 @@ def _constantly(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
+@export("tf.layers.batch_normalization")
 def batch_normalization(
     inputs: Any,
     axis: Any = -1,

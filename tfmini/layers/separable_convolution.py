@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.layers.convolutional import ZEROS, Conv
 from tfmini.layers.functional import as_function
 from tfmini.layers.spatial_arguments import around
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.nn.convolution import separable_conv2d as convolve
-
-__all__ = ["SeparableConv1D", "SeparableConv2D", "separable_conv1d", "separable_conv2d"]
 
 
 class SeparableConv(Conv):
@@ -76,6 +75,7 @@ class SeparableConv(Conv):
         )
 
 
+@export("tf.layers.SeparableConv2D")
 class SeparableConv2D(SeparableConv):
     """A separable convolution of images (``tf.layers.SeparableConv2D``); see `SeparableConv`."""
 
@@ -93,6 +93,7 @@ class SeparableConv2D(SeparableConv):
         )
 
 
+@export("tf.layers.SeparableConv1D")
 class SeparableConv1D(SeparableConv):
     """A separable convolution of sequences (``tf.layers.SeparableConv1D``); see `SeparableConv`."""
 
@@ -116,3 +117,5 @@ class SeparableConv1D(SeparableConv):
 
 separable_conv1d = as_function(SeparableConv1D)
 separable_conv2d = as_function(SeparableConv2D, strides=(1, 1), dilation_rate=(1, 1))
+
+export_names("tf.layers", "separable_conv1d separable_conv2d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.layers.convolutional import ZEROS, Conv
 from tfmini.layers.functional import as_function
 from tfmini.layers.spatial_arguments import around, deconvolved_length, within
@@ -12,8 +13,6 @@ from tfmini.ops.array.joining import stack
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve2d
 from tfmini.ops.nn.convolution import conv3d_transpose as deconvolve3d
-
-__all__ = ["Conv2DTranspose", "Conv3DTranspose", "conv2d_transpose", "conv3d_transpose"]
 
 
 class ConvTranspose(Conv):
@@ -72,6 +71,7 @@ class ConvTranspose(Conv):
         return outputs
 
 
+@export("tf.layers.Conv2DTranspose")
 class Conv2DTranspose(ConvTranspose):
     """A transposed convolution of images (``tf.layers.Conv2DTranspose``); see `ConvTranspose`."""
 
@@ -79,6 +79,7 @@ class Conv2DTranspose(ConvTranspose):
     deconvolve = staticmethod(deconvolve2d)
 
 
+@export("tf.layers.Conv3DTranspose")
 class Conv3DTranspose(ConvTranspose):
     """A transposed convolution of volumes (``tf.layers.Conv3DTranspose``); see `ConvTranspose`."""
 
@@ -88,3 +89,5 @@ class Conv3DTranspose(ConvTranspose):
 
 conv2d_transpose = as_function(Conv2DTranspose, strides=(1, 1))
 conv3d_transpose = as_function(Conv3DTranspose, strides=(1, 1, 1))
+
+export_names("tf.layers", "conv2d_transpose conv3d_transpose")

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
 
@@ -18,6 +19,7 @@ def _now() -> np.float64:
     return np.float64(time.time())
 
 
+@export("tf.timestamp")
 def timestamp(name: str | None = None) -> Tensor:
     """Seconds since the epoch, float64 (``tf.timestamp``)."""
     return timestamp_op(name=name)

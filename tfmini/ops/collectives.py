@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.dtypes import as_dtype
+from tfmini.export import export
 from tfmini.graph.node import Node
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -116,6 +117,7 @@ def _check_size(group_size: int, what: str) -> None:
         raise ValueError(f"Parameter `group_size` to {what} must be at least 2. Received: {group_size}.")
 
 
+@export("tf.collective_ops.all_reduce")
 def all_reduce(
     t: Any,
     group_size: int,
@@ -148,6 +150,7 @@ def all_reduce(
     )  # fmt: skip
 
 
+@export("tf.collective_ops.all_gather")
 def all_gather(
     t: Tensor, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:
@@ -169,6 +172,7 @@ def all_gather(
     )  # fmt: skip
 
 
+@export("tf.collective_ops.broadcast_send")
 def broadcast_send(
     t: Tensor,
     shape: Any,
@@ -212,6 +216,7 @@ def broadcast_alike(t: Any, is_source: bool, group_size: int, group_key: int, in
     )
 
 
+@export("tf.collective_ops.broadcast_recv")
 def broadcast_recv(
     shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:

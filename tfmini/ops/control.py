@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, overload
 
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -42,6 +43,7 @@ for _handle in (noop, control_trigger_op, abort_op):
     _handle.not_differentiable()
 
 
+@export("tf.no_op")
 def no_op(name: str | None = None) -> Operation:
     """An operation that does nothing but carry control dependencies (``tf.no_op``)."""
     return noop(name=name)
@@ -52,6 +54,7 @@ def control_trigger(name: str | None = None) -> Operation:
     return control_trigger_op(name=name)
 
 
+@export("tf.group")
 def group(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that runs after all ``inputs`` have run (``tf.group``).
 
@@ -124,6 +127,7 @@ def identity(value: Tensor, name: str | None) -> Tensor:
     return handle_of("Identity")(value, name=name)
 
 
+@export("tf.tuple")
 def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:
     """The same tensors, each available only after all have been computed (``tf.tuple``).
 

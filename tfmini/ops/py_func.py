@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.export import export
 from tfmini.graph.building import create_raw
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -191,6 +192,7 @@ def _as_bytes(array: Any) -> Any:
     return flat.reshape(array.shape)
 
 
+@export("tf.py_func")
 def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
     """Wraps a Python function of numpy arrays as an op (``tf.py_func``).
 
@@ -247,6 +249,7 @@ def _made(handle: Any, function: Callable[..., Any], inp: Any, Tout: Any, name: 
     return outputs if is_list else outputs[0]
 
 
+@export("tf.numpy_function")
 def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
     """`py_func`, always stateful (``tf.numpy_function``)."""
     return py_func(func, inp, Tout, stateful=True, name=name)

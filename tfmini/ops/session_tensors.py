@@ -13,6 +13,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.devices import DeviceSpec
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import colocate_with, device
@@ -79,6 +80,7 @@ def device_of_handle(handle: Any) -> str:
     return DeviceSpec.from_string(text.split(";")[-1]).to_string()
 
 
+@export("tf.get_session_handle")
 def get_session_handle(data: Any, name: str | None = None) -> Tensor:
     """A handle of ``data``, which stays in the session (``tf.get_session_handle``).
 
@@ -94,6 +96,7 @@ def get_session_handle(data: Any, name: str | None = None) -> Tensor:
         return _get_handle(data, name=name)
 
 
+@export("tf.get_session_tensor")
 def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """A string placeholder for a handle and the tensor behind it (``tf.get_session_tensor``).
 
@@ -107,6 +110,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
         return holder, _get_tensor(holder, dtype=dtypes.as_dtype(dtype), name=name)
 
 
+@export("tf.delete_session_tensor")
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Tensor, Operation]:
     """A string placeholder for a handle, and the op that frees its tensor (``tf.delete_session_tensor``)."""
     with device(device_of_handle(handle)):

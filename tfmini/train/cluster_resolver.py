@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_index, tf_config_object, tf_config_task
+from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.runtime.client.session import Session
 
@@ -24,6 +25,7 @@ def url_of(address: str, rpc_layer: str | None) -> str:
     return f"{rpc_layer}://{address}" if rpc_layer else address
 
 
+@export("tf.distribute.cluster_resolver.ClusterResolver")
 class ClusterResolver(ABC):
     """Base class of the resolvers (``tf.distribute.cluster_resolver.ClusterResolver``).
 
@@ -64,6 +66,7 @@ def _is_on(device: str, job: str, task: int) -> bool:
     return f"job:{job}" in parts and f"task:{task}" in parts
 
 
+@export("tf.distribute.cluster_resolver.SimpleClusterResolver")
 class SimpleClusterResolver(ClusterResolver):
     """Returns given values (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
 
@@ -122,6 +125,7 @@ class SimpleClusterResolver(ClusterResolver):
         return {} if self._num_accelerators is None else self._num_accelerators
 
 
+@export("tf.distribute.cluster_resolver.UnionResolver")
 class UnionClusterResolver(ClusterResolver):
     """Merges several resolvers (``tf.distribute.cluster_resolver.UnionResolver``).
 
@@ -215,6 +219,7 @@ def _joined(parts: list[Tasks]) -> Tasks:
     return merged
 
 
+@export("tf.distribute.cluster_resolver.TFConfigClusterResolver")
 class TFConfigClusterResolver(ClusterResolver):
     """Reads ``TF_CONFIG`` at every call (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
 
@@ -302,6 +307,7 @@ class TFConfigClusterResolver(ClusterResolver):
         return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)
 
 
+@export("tf.distribute.cluster_resolver.KubernetesClusterResolver")
 class KubernetesClusterResolver(ClusterResolver):
     """Gets the running pods from Kubernetes (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import add_to_collections, control_dependencies
@@ -16,9 +17,8 @@ from tfmini.ops.flow.cond import smart_constant_value
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = ["batch_norm"]
 
-
+@export("tf.contrib.layers.batch_norm", "tf.contrib.slim.batch_norm", "tf.contrib.slim.layers.batch_norm")
 @add_arg_scope
 def batch_norm(
     inputs: Any,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
@@ -19,12 +20,10 @@ from tfmini.ops.nn.dilated import pool as pool_of
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = ["avg_pool3d", "conv1d", "conv3d", "convolution", "convolution1d", "convolution3d", "elu", "max_pool3d",
-           "pool", "relu6"]  # fmt: skip
-
 _ZEROS, _XAVIER = Zeros(), xavier_initializer()
 
 
+@export("tf.contrib.layers.convolution", "tf.contrib.slim.convolution", "tf.contrib.slim.layers.convolution")
 @add_arg_scope
 def convolution(
     inputs: Any,
@@ -86,18 +85,21 @@ def _spatial_axes(inputs: Tensor, wanted: int | None) -> int:
     return int(rank) - 2
 
 
+@export("tf.contrib.layers.convolution1d", "tf.contrib.slim.convolution1d", "tf.contrib.slim.layers.convolution1d")
 @add_arg_scope
 def convolution1d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
     """`convolution` of ``[batch, length, channels]`` (``tf.contrib.layers.conv1d``)."""
     return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 1, **kwargs})
 
 
+@export("tf.contrib.layers.convolution3d", "tf.contrib.slim.convolution3d", "tf.contrib.slim.layers.convolution3d")
 @add_arg_scope
 def convolution3d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
     """`convolution` of ``[batch, depth, height, width, channels]`` (``tf.contrib.layers.conv3d``)."""
     return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 3, **kwargs})
 
 
+@export("tf.contrib.layers.pool", "tf.contrib.slim.pool", "tf.contrib.slim.layers.pool")
 @add_arg_scope
 def pool(
     inputs: Any,
@@ -155,14 +157,18 @@ def _pool3d(kind: str, default_name: str) -> Any:
 max_pool3d, avg_pool3d = _pool3d("MAX", "MaxPool3D"), _pool3d("AVG", "AvgPool3D")
 
 
+@export("tf.contrib.layers.elu", "tf.contrib.slim.layers.elu")
 def elu(*args: Any, **kwargs: Any) -> Any:
     """`fully_connected` with an elu (``tf.contrib.layers.elu``)."""
     return fully_connected(*args, **{"activation_fn": elu_of, **kwargs})
 
 
+@export("tf.contrib.layers.relu6", "tf.contrib.slim.layers.relu6")
 def relu6(*args: Any, **kwargs: Any) -> Any:
     """`fully_connected` with a relu6 (``tf.contrib.layers.relu6``)."""
     return fully_connected(*args, **{"activation_fn": relu6_of, **kwargs})
 
 
 conv1d, conv3d = convolution1d, convolution3d
+
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "avg_pool3d conv1d conv3d max_pool3d")

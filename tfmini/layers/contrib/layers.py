@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
@@ -25,11 +26,6 @@ from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
-
-__all__ = [
-    "bias_add", "conv2d", "conv2d_transpose", "convolution2d", "convolution2d_transpose", "fully_connected",
-    "layer_norm", "linear", "separable_convolution2d",
-]  # fmt: skip
 
 _ZEROS, _ONES, _XAVIER = Zeros(), Ones(), xavier_initializer()
 _NHWC = "NHWC"
@@ -73,6 +69,12 @@ def finished(
     return collect_named_outputs(settings["outputs_collections"], scope.original_name_scope[:-1], outputs)
 
 
+@export(
+    "tf.contrib.layers.fully_connected",
+    "tf.contrib.layers.relu",
+    "tf.contrib.slim.fully_connected",
+    "tf.contrib.slim.layers.fully_connected",
+)
 @add_arg_scope
 def fully_connected(
     inputs: Any,
@@ -130,6 +132,7 @@ def channels_of(inputs: Tensor, data_format: str) -> int:
     return int(found)
 
 
+@export("tf.contrib.layers.convolution2d", "tf.contrib.slim.convolution2d", "tf.contrib.slim.layers.convolution2d")
 @add_arg_scope
 def convolution2d(
     inputs: Any,
@@ -172,6 +175,11 @@ def convolution2d(
         return finished(outputs, num_outputs, settings, opened, layout)
 
 
+@export(
+    "tf.contrib.layers.convolution2d_transpose",
+    "tf.contrib.slim.convolution2d_transpose",
+    "tf.contrib.slim.layers.convolution2d_transpose",
+)
 @add_arg_scope
 def convolution2d_transpose(
     inputs: Any,
@@ -222,6 +230,14 @@ def _deconvolved_shape(
     return [lengths[0], channels, *space] if layout == "NCHW" else [lengths[0], *space, channels]
 
 
+@export(
+    "tf.contrib.layers.separable_conv2d",
+    "tf.contrib.layers.separable_convolution2d",
+    "tf.contrib.slim.separable_conv2d",
+    "tf.contrib.slim.separable_convolution2d",
+    "tf.contrib.slim.layers.separable_conv2d",
+    "tf.contrib.slim.layers.separable_convolution2d",
+)
 @add_arg_scope
 def separable_convolution2d(
     inputs: Any,
@@ -275,6 +291,7 @@ def separable_convolution2d(
         return finished(outputs, num_outputs, settings, opened, layout)
 
 
+@export("tf.contrib.layers.bias_add", "tf.contrib.slim.bias_add", "tf.contrib.slim.layers.bias_add")
 @add_arg_scope
 def bias_add(
     inputs: Any,
@@ -300,6 +317,7 @@ def bias_add(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.layer_norm", "tf.contrib.slim.layer_norm", "tf.contrib.slim.layers.layer_norm")
 @add_arg_scope
 def layer_norm(
     inputs: Any,
@@ -333,9 +351,12 @@ def layer_norm(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.linear", "tf.contrib.slim.linear", "tf.contrib.slim.layers.linear")
 def linear(*args: Any, **kwargs: Any) -> Any:
     """`fully_connected` without an activation (``tf.contrib.layers.linear``)."""
     return fully_connected(*args, **{"activation_fn": None, **kwargs})
 
 
 conv2d, conv2d_transpose = convolution2d, convolution2d_transpose
+
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "conv2d conv2d_transpose")

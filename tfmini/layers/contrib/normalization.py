@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
@@ -16,8 +17,6 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = ["group_norm", "instance_norm"]
 
 
 def _offset_and_scale(
@@ -36,6 +35,7 @@ def _offset_and_scale(
     return made["beta"], made["gamma"]
 
 
+@export("tf.contrib.layers.instance_norm", "tf.contrib.slim.instance_norm", "tf.contrib.slim.layers.instance_norm")
 @add_arg_scope
 def instance_norm(
     inputs: Any,
@@ -82,6 +82,7 @@ def instance_norm(
         return collect_named_outputs(outputs_collections, opened.name, outputs)
 
 
+@export("tf.contrib.layers.group_norm", "tf.contrib.slim.group_norm", "tf.contrib.slim.layers.group_norm")
 @add_arg_scope
 def group_norm(
     inputs: Any,

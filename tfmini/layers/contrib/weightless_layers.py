@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
 from tfmini.layers.contrib.layers import known_format
@@ -21,10 +22,6 @@ from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
 from tfmini.ops.nn.pooling import avg_pool, max_pool
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "avg_pool2d", "dropout", "flatten", "max_pool2d", "one_hot_encoding", "repeat", "softmax", "stack", "unit_norm",
-]  # fmt: skip
 
 _NHWC = "NHWC"
 
@@ -45,6 +42,7 @@ def _pooled(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.max_pool2d", "tf.contrib.slim.max_pool2d", "tf.contrib.slim.layers.max_pool2d")
 @add_arg_scope
 def max_pool2d(
     inputs: Any,
@@ -59,6 +57,7 @@ def max_pool2d(
     return _pooled(max_pool, "MaxPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
 
 
+@export("tf.contrib.layers.avg_pool2d", "tf.contrib.slim.avg_pool2d", "tf.contrib.slim.layers.avg_pool2d")
 @add_arg_scope
 def avg_pool2d(
     inputs: Any,
@@ -73,6 +72,7 @@ def avg_pool2d(
     return _pooled(avg_pool, "AvgPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
 
 
+@export("tf.contrib.layers.dropout", "tf.contrib.slim.dropout", "tf.contrib.slim.layers.dropout")
 @add_arg_scope
 def dropout(
     inputs: Any,
@@ -92,6 +92,7 @@ def dropout(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.flatten", "tf.contrib.slim.flatten", "tf.contrib.slim.layers.flatten")
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
     """Flattens all axes but the first (``tf.contrib.layers.flatten``)."""
@@ -103,6 +104,9 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export(
+    "tf.contrib.layers.one_hot_encoding", "tf.contrib.slim.one_hot_encoding", "tf.contrib.slim.layers.one_hot_encoding"
+)
 @add_arg_scope
 def one_hot_encoding(
     labels: Any,
@@ -118,6 +122,7 @@ def one_hot_encoding(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.softmax", "tf.contrib.slim.softmax", "tf.contrib.slim.layers.softmax")
 @add_arg_scope
 def softmax(logits: Any, scope: Any = None) -> Any:
     """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
@@ -129,6 +134,7 @@ def softmax(logits: Any, scope: Any = None) -> Any:
         return predictions
 
 
+@export("tf.contrib.layers.unit_norm", "tf.contrib.slim.unit_norm", "tf.contrib.slim.layers.unit_norm")
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
     """Scales the inputs to unit norm along an axis (``tf.contrib.layers.unit_norm``)."""
@@ -136,6 +142,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
         return l2_normalize(inputs, dim, epsilon)
 
 
+@export("tf.contrib.layers.repeat", "tf.contrib.slim.repeat", "tf.contrib.slim.layers.repeat")
 def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
     """Applies a layer several times, in the scopes ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
     name = kwargs.pop("scope", None)
@@ -147,6 +154,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
         return inputs
 
 
+@export("tf.contrib.layers.stack", "tf.contrib.slim.stack", "tf.contrib.slim.layers.stack")
 def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
     """Applies a layer once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
     name = kwargs.pop("scope", None)

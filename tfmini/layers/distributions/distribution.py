@@ -8,6 +8,7 @@ from typing import Any
 
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant_value import constant_value
@@ -19,12 +20,8 @@ from tfmini.ops.math.reduce_functions import reduce_prod
 from tfmini.ops.math.unary import exp, log, log1p, sqrt, square
 from tfmini.shapes import TensorShape
 
-__all__ = [
-    "FULLY_REPARAMETERIZED", "NOT_REPARAMETERIZED", "Distribution", "RegisterKL", "ReparameterizationType",
-    "kl_divergence",
-]  # fmt: skip
 
-
+@export("tf.distributions.ReparameterizationType")
 class ReparameterizationType:
     """Whether gradients flow through samples (``tf.distributions.ReparameterizationType``)."""
 
@@ -39,6 +36,7 @@ FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
 
 
+@export("tf.distributions.Distribution")
 class Distribution:
     """A batch of distributions (``tf.distributions.Distribution``).
 
@@ -269,6 +267,7 @@ def filled(value: Any, *parameters: Any) -> Any:
 _divergences: dict[tuple[type, type], Callable[..., Any]] = {}
 
 
+@export("tf.distributions.RegisterKL")
 class RegisterKL:
     """Decorates the function of the divergence between two classes (``tf.distributions.RegisterKL``)."""
 
@@ -285,6 +284,7 @@ class RegisterKL:
         return kl_fn
 
 
+@export("tf.distributions.kl_divergence")
 def kl_divergence(
     distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
 ) -> Any:
@@ -302,3 +302,6 @@ def kl_divergence(
         f"No KL(distribution_a || distribution_b) registered for distribution_a type {type(distribution_a).__name__}"
         f" and distribution_b type {type(distribution_b).__name__}. tf.distributions.RegisterKL registers one."
     )
+
+
+export_names("tf.distributions", "FULLY_REPARAMETERIZED NOT_REPARAMETERIZED")

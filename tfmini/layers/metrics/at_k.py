@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
@@ -26,11 +27,6 @@ from tfmini.ops.sparse.functions import sparse_reshape, sparse_retain, sparse_te
 from tfmini.ops.sparse.set_operations import set_difference, set_intersection, set_size
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "average_precision_at_k", "precision_at_k", "precision_at_top_k", "recall_at_k", "recall_at_top_k",
-    "sparse_average_precision_at_k", "sparse_precision_at_k",
-]  # fmt: skip
 
 _INT64, _FLOAT64 = dtypes.int64, dtypes.float64
 
@@ -112,6 +108,7 @@ def _share(
         return published(lambda: div(right, right + wrong, name=scope), update, *collections)
 
 
+@export("tf.metrics.precision_at_top_k")
 def precision_at_top_k(
     labels: Any,
     predictions_idx: Any,
@@ -135,6 +132,7 @@ def precision_at_top_k(
     return _share("precision", labels, predictions_idx, k, class_id, weights, collections, name)
 
 
+@export("tf.metrics.recall_at_top_k")
 def recall_at_top_k(
     labels: Any,
     predictions_idx: Any,
@@ -150,6 +148,7 @@ def recall_at_top_k(
     return _share("recall", labels, predictions_idx, k, class_id, weights, collections, name)
 
 
+@export("tf.metrics.precision_at_k")
 def precision_at_k(
     labels: Any,
     predictions: Any,
@@ -165,6 +164,7 @@ def precision_at_k(
     return _share("precision", labels, _ranked(predictions, k), k, class_id, weights, collections, name)
 
 
+@export("tf.metrics.recall_at_k")
 def recall_at_k(
     labels: Any,
     predictions: Any,
@@ -180,6 +180,7 @@ def recall_at_k(
     return _share("recall", labels, _ranked(predictions, k), k, class_id, weights, collections, name)
 
 
+@export("tf.metrics.average_precision_at_k")
 def average_precision_at_k(
     labels: Any,
     predictions: Any,
@@ -246,3 +247,5 @@ def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
 
 
 sparse_average_precision_at_k, sparse_precision_at_k = average_precision_at_k, precision_at_k
+
+export_names("tf.metrics", "sparse_average_precision_at_k sparse_precision_at_k")

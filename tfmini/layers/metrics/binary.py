@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies
@@ -25,13 +26,6 @@ from tfmini.ops.math.elementwise import div, div_no_nan, maximum, minimum, multi
 from tfmini.ops.math.reduce_functions import argmax, argmin, reduce_max, reduce_sum
 from tfmini.ops.math.unary import log
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives", "false_positives_at_thresholds",
-    "precision", "precision_at_thresholds", "recall", "recall_at_thresholds", "sensitivity_at_specificity",
-    "specificity_at_sensitivity", "true_negatives", "true_negatives_at_thresholds", "true_positives",
-    "true_positives_at_thresholds",
-]  # fmt: skip
 
 # Kind of count: (label, prediction, name of its variable if there are thresholds).
 _KINDS = {
@@ -216,6 +210,7 @@ def _even_thresholds(count: int) -> list[float]:
     return [-_EDGE, *((i + 1) / (count - 1) for i in range(count - 2)), 1.0 + _EDGE]
 
 
+@export("tf.metrics.auc")
 def auc(
     labels: Any,
     predictions: Any,
@@ -284,6 +279,7 @@ def _interpolated(counts: Counts) -> Tensor:
     return reduce_sum(parts, name="interpolate_pr_auc")
 
 
+@export("tf.metrics.sensitivity_at_specificity")
 def sensitivity_at_specificity(
     labels: Any,
     predictions: Any,
@@ -311,6 +307,7 @@ def sensitivity_at_specificity(
         return _of_counts(at_best, found, metrics_collections, updates_collections)
 
 
+@export("tf.metrics.specificity_at_sensitivity")
 def specificity_at_sensitivity(
     labels: Any,
     predictions: Any,
@@ -345,3 +342,11 @@ def specificity_at_sensitivity(
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"`{name}` must be in the range [0, 1].")
+
+
+export_names(
+    "tf.metrics",
+    "false_negatives false_negatives_at_thresholds false_positives false_positives_at_thresholds precision "
+    "precision_at_thresholds recall recall_at_thresholds true_negatives true_negatives_at_thresholds true_positives "
+    "true_positives_at_thresholds",
+)

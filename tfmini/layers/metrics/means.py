@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collections, control_dependencies
@@ -31,16 +32,12 @@ from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.assignment import scatter_add
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = [
-    "accuracy", "mean", "mean_absolute_error", "mean_cosine_distance", "mean_iou", "mean_per_class_accuracy",
-    "mean_relative_error", "mean_squared_error", "mean_tensor", "percentage_below", "root_mean_squared_error",
-]  # fmt: skip
-
 
 def _ratio(total: Any, count: Any, name: str) -> Tensor:
     return div_no_nan(total, maximum(count, 0), name=name)
 
 
+@export("tf.metrics.mean")
 def mean(
     values: Any,
     weights: Any = None,
@@ -86,6 +83,7 @@ def _mean_of(
     )
 
 
+@export("tf.metrics.mean_tensor")
 def mean_tensor(
     values: Any,
     weights: Any = None,
@@ -124,6 +122,7 @@ def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., 
     return metric
 
 
+@export("tf.metrics.accuracy")
 @_mean_of_errors
 def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
@@ -132,18 +131,21 @@ def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     return cast(equal(predictions, labels), dtypes.float32)
 
 
+@export("tf.metrics.mean_absolute_error")
 @_mean_of_errors
 def mean_absolute_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``|predictions - labels|`` (``tf.metrics.mean_absolute_error``)."""
     return absolute(subtract(predictions, labels))
 
 
+@export("tf.metrics.mean_squared_error")
 @_mean_of_errors
 def mean_squared_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``(labels - predictions)**2`` (``tf.metrics.mean_squared_error``)."""
     return squared_difference(labels, predictions)
 
 
+@export("tf.metrics.root_mean_squared_error")
 def root_mean_squared_error(
     labels: Any,
     predictions: Any,
@@ -157,6 +159,7 @@ def root_mean_squared_error(
     return published(lambda: sqrt(value), sqrt(update), metrics_collections, updates_collections)
 
 
+@export("tf.metrics.mean_cosine_distance")
 def mean_cosine_distance(
     labels: Any,
     predictions: Any,
@@ -176,6 +179,7 @@ def mean_cosine_distance(
     return value, update
 
 
+@export("tf.metrics.mean_relative_error")
 def mean_relative_error(
     labels: Any,
     predictions: Any,
@@ -195,6 +199,7 @@ def mean_relative_error(
     return mean(errors, weights, metrics_collections, updates_collections, name or "mean_relative_error")
 
 
+@export("tf.metrics.percentage_below")
 def percentage_below(
     values: Any,
     threshold: float,
@@ -208,6 +213,7 @@ def percentage_below(
     return mean(below, weights, metrics_collections, updates_collections, name or "percentage_below_threshold")
 
 
+@export("tf.metrics.mean_per_class_accuracy")
 def mean_per_class_accuracy(
     labels: Any,
     predictions: Any,
@@ -240,6 +246,7 @@ def mean_per_class_accuracy(
         return published(value, update, metrics_collections, updates_collections)
 
 
+@export("tf.metrics.mean_iou")
 def mean_iou(
     labels: Any,
     predictions: Any,

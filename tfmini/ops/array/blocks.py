@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.machine_memory import check_room
@@ -243,21 +244,25 @@ def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.space_to_depth", "tf.nn.space_to_depth")
 def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Blocks of ``block_size`` squared pixels as depth (``tf.space_to_depth``)."""
     return _space_to_depth(input, block_size=block_size, data_format=data_format, name=name)
 
 
+@export("tf.depth_to_space", "tf.nn.depth_to_space")
 def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Depth as blocks of ``block_size`` squared pixels (``tf.depth_to_space``)."""
     return _depth_to_space(input, block_size=block_size, data_format=data_format, name=name)
 
 
+@export("tf.space_to_batch_nd", "tf.manip.space_to_batch_nd")
 def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
     """Blocks of the padded space as batch (``tf.space_to_batch_nd``)."""
     return _space_to_batch(input, block_shape, paddings, name=name)
 
 
+@export("tf.batch_to_space_nd", "tf.manip.batch_to_space_nd")
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
     """Batch as blocks of space, then cropped (``tf.batch_to_space_nd``)."""
     return _batch_to_space(input, block_shape, crops, name=name)
@@ -275,6 +280,7 @@ def _of_rank_four(images: Tensor) -> Tensor:
     return images
 
 
+@export("tf.space_to_batch", "tf.nn.space_to_batch")
 def space_to_batch(
     input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:
@@ -283,6 +289,7 @@ def space_to_batch(
     return found if block_size is None else _of_rank_four(found)
 
 
+@export("tf.batch_to_space")
 def batch_to_space(
     input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:

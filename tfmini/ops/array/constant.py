@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.dimension import Dimension
+from tfmini.export import export
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
@@ -134,6 +135,7 @@ def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np
     return array.astype(dtype.numpy)
 
 
+@export("tf.constant")
 def constant(
     value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
 ) -> Tensor:

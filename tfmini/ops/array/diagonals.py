@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -181,11 +182,13 @@ def _band_part_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.diag", "tf.linalg.tensor_diag")
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
     """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves of the index agree (``tf.diag``)."""
     return _diag(diagonal, name=name)
 
 
+@export("tf.diag_part", "tf.linalg.tensor_diag_part")
 def diag_part(input: Any, name: str | None = None) -> Tensor:
     """The diagonal of a tensor of shape ``s + s`` (``tf.diag_part``)."""
     return _diag_part(input, name=name)
@@ -196,6 +199,7 @@ def _is_main(k: Any) -> bool:
     return not isinstance(k, Tensor) and np.ndim(k) == 0 and int(k) == 0
 
 
+@export("tf.matrix_diag", "tf.linalg.diag")
 def matrix_diag(
     diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
 ) -> Tensor:
@@ -215,6 +219,7 @@ def matrix_diag(
     return array_bands.diag_op(diagonal, k, num_rows, num_cols, filler, name=name)
 
 
+@export("tf.matrix_diag_part", "tf.linalg.diag_part")
 def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
     """Diagonals of a batch of matrices (``tf.matrix_diag_part``, ``tf.linalg.diag_part``); see `matrix_diag`."""
     if _is_main(k):
@@ -224,6 +229,7 @@ def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_va
     return array_bands.part_op(input, k, filler, name=name)
 
 
+@export("tf.matrix_set_diag", "tf.linalg.set_diag")
 def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
     """Matrices with diagonals replaced (``tf.matrix_set_diag``, ``tf.linalg.set_diag``); see `matrix_diag`."""
     if _is_main(k):
@@ -231,6 +237,7 @@ def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 
     return array_bands.set_op(input, diagonal, k, name=name)
 
 
+@export("tf.matrix_band_part", "tf.linalg.band_part")
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
     """The matrices with everything outside a central band set to zero (``tf.matrix_band_part``).
 
@@ -239,6 +246,7 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
     return _band_part(input, num_lower, num_upper, name=name)
 
 
+@export("tf.eye", "tf.linalg.eye")
 def eye(
     num_rows: Any,
     num_columns: Any = None,

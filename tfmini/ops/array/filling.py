@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -175,6 +176,7 @@ def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.fill")
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor of shape ``dims`` that holds ``value`` everywhere (``tf.fill``)."""
     return _fill(dims, value, name=name)
@@ -207,6 +209,7 @@ def _index_type(sizes: tuple[int, ...]) -> Any:
     return np.int64 if any(s > np.iinfo(np.int32).max for s in sizes) else np.int32
 
 
+@export("tf.zeros")
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of zeros, False or empty strings (``tf.zeros``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
@@ -214,12 +217,14 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     return _filled_with(zero if zero != "" else b"", shape, dtype, name, "zeros")
 
 
+@export("tf.ones")
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones or True (``tf.ones``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     return _filled_with(True if dtype is dtypes.bool else 1, shape, dtype, name, "ones")
 
 
+@export("tf.zeros_like")
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
     """Zeros in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.zeros_like``)."""
     with name_scope(name, "zeros_like", [tensor]) as scope:
@@ -232,6 +237,7 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
         return _zeros_like(tensor, name=scope)
 
 
+@export("tf.ones_like")
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
     """Ones in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.ones_like``)."""
     with name_scope(name, "ones_like", [tensor]) as scope:
@@ -245,6 +251,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
+@export("tf.range")
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
     """The numbers from ``start`` to ``limit`` (excluded) in steps of ``delta`` (``tf.range``).
 
@@ -264,9 +271,12 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         return _range(*[cast(b, wanted) for b in bounds], name=scope)
 
 
+@export("tf.linspace")
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """``num`` evenly spaced numbers from ``start`` to ``stop``, both included (``tf.linspace``, ``tf.lin_space``)."""
     return _lin_space(start, stop, num, name=name)
 
 
 lin_space = linspace
+
+export_names("tf", "lin_space")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -214,6 +215,7 @@ def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.gather")
 def gather(
     params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
     batch_dims: int = 0,
@@ -235,6 +237,7 @@ def gather(
     return _gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
 
 
+@export("tf.batch_gather")
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     """`gather` along the last axis of ``indices``; its other axes are batch dimensions (``tf.batch_gather``)."""
     indices = convert_to_tensor(indices, name="indices")
@@ -244,6 +247,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     return gather(params, indices, name=name, axis=depth, batch_dims=depth)
 
 
+@export("tf.gather_nd", "tf.manip.gather_nd")
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: Any = 0) -> Tensor:
     """The elements or slices at rows of coordinates (``tf.gather_nd``).
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor, is_dense_tensor_like
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -137,17 +138,20 @@ _with_default.gradient(_pass_gradient)
 # ---- public functions -------------------------------------------------------------------------
 
 
+@export("tf.identity")
 def identity(input: Any, name: str | None = None) -> Tensor:
     """A tensor with the same value and shape (``tf.identity``); for a variable, its current value."""
     return identity_op(input, name=name)
 
 
+@export("tf.identity_n")
 def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
     """A list of tensors with the same values (``tf.identity_n``)."""
     result = _identity_n(input, name=name)
     return list(result)
 
 
+@export("tf.stop_gradient")
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     """The same value, which gradients treat as a constant (``tf.stop_gradient``)."""
     return _stop_gradient(input, name=name)
@@ -158,6 +162,7 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
     return _prevent_gradient(input, message=message, name=name)
 
 
+@export("tf.guarantee_const")
 def guarantee_const(input: Any, name: str | None = None) -> Tensor:
     """The same value; the caller guarantees that it never changes (``tf.guarantee_const``)."""
     return _guarantee_const(input, name=name)
@@ -168,16 +173,19 @@ def snapshot(input: Any, name: str | None = None) -> Tensor:
     return _snapshot(input, name=name)
 
 
+@export("tf.check_numerics", "tf.debugging.check_numerics")
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """The same value; the step fails with InvalidArgumentError when it holds NaN or Inf (``tf.check_numerics``)."""
     return _check_numerics(tensor, message=message, name=name)
 
 
+@export("tf.ensure_shape")
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same value; the step fails when its shape is not ``shape`` (``tf.ensure_shape``)."""
     return _ensure_shape(x, shape=as_raw(shape), name=name)
 
 
+@export("tf.placeholder")
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
     """A tensor that every step must feed (``tf.placeholder``).
 
@@ -189,6 +197,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     return _placeholder(dtype=dtypes.as_dtype(dtype), shape=as_raw(shape), name=name)
 
 
+@export("tf.placeholder_with_default")
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """A tensor that passes on ``input`` unless it is fed (``tf.placeholder_with_default``).
 
@@ -198,6 +207,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     return _with_default(input, shape=as_raw(shape), name=name)
 
 
+@export("tf.is_tensor")
 def is_tensor(x: Any) -> bool:
     """Whether ``x`` is a tensor, a variable, or another tensor-like object (``tf.is_tensor``)."""
     return is_dense_tensor_like(x) or type(x).__name__ in ("SparseTensor", "IndexedSlices")

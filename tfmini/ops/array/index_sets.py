@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -174,21 +175,25 @@ def _unravel_kernel(indices: Any, dims: Any) -> Any:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.unique")
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
     """The distinct elements of a vector, and each element's position among them: (y, idx) (``tf.unique``)."""
     return _unique(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
+@export("tf.unique_with_counts")
 def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
     """`unique`, and the number of occurrences of each: (y, idx, count) (``tf.unique_with_counts``)."""
     return _unique_counts(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
+@export("tf.setdiff1d")
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
     """The elements of ``x`` that are not in ``y``, and their positions: (out, idx) (``tf.setdiff1d``)."""
     return _list_diff(x, y, out_idx=dtypes.as_dtype(index_dtype), name=name)
 
 
+@export("tf.one_hot")
 def one_hot(
     indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None, dtype: Any = None,
     name: str | None = None,
@@ -225,11 +230,13 @@ def one_hot(
         return _one_hot(indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)
 
 
+@export("tf.invert_permutation", "tf.math.invert_permutation")
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """``y[x[i]] = i`` (``tf.invert_permutation``)."""
     return _invert(x, name=name)
 
 
+@export("tf.unravel_index")
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """The coordinates of flat indices in an array of shape ``dims``, one column each (``tf.unravel_index``)."""
     return _unravel(indices, dims, name=name)

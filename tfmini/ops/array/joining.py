@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -274,6 +275,7 @@ def _unpack_gradient(node: Operation, *grads: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.concat")
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis (``tf.concat``).
 
@@ -298,6 +300,7 @@ def concat_offset(concat_dim: Any, shapes: list[Tensor], name: str | None = None
     return list(_concat_offset(concat_dim, shapes, name=name))
 
 
+@export("tf.stack")
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Tensors of one shape joined along a new axis (``tf.stack``).
 
@@ -320,6 +323,7 @@ def _holds_tensors(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
 
 
+@export("tf.unstack")
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """The slices of ``value`` along ``axis``, without that axis (``tf.unstack``).
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -185,11 +186,13 @@ def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.tile", "tf.manip.tile")
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
     return _tile(input, multiples, name=name)
 
 
+@export("tf.reverse", "tf.manip.reverse")
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """``tensor`` back to front along the given axes (``tf.reverse``, ``tf.reverse_v2``)."""
     return _reverse(tensor, axis, name=name)
@@ -198,6 +201,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 reverse_v2 = reverse
 
 
+@export("tf.reverse_sequence")
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None,
     seq_dim: Any = None, batch_dim: Any = None,
@@ -210,11 +214,13 @@ def reverse_sequence(
     return _reverse_sequence(input, seq_lengths, seq_dim=sequence, batch_dim=batch or 0, name=name)
 
 
+@export("tf.roll", "tf.manip.roll")
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """``input`` shifted cyclically along axes (``tf.roll``)."""
     return _roll(input, shift, axis, name=name)
 
 
+@export("tf.meshgrid")
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
     """Coordinate arrays over the grid of the given vectors (``tf.meshgrid``).
 
@@ -248,6 +254,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
         return [multiply(reshape(v, f), ones(whole, v.dtype.base_dtype)) for v, f in zip(vectors, forms)]
 
 
+@export("tf.repeat")
 def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Each element ``repeats`` times in a row, along ``axis`` or of the flat tensor (``tf.repeat``).
 
@@ -270,3 +277,6 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
         inside = handle_of("Less")(handle_of("Range")(0, limit, 1), expand_dims(times, 1))
         rows = handle_of("Where")(inside)[:, 0]
         return gather(data, rows, axis=axis)
+
+
+export_names("tf", "reverse_v2")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -38,6 +39,7 @@ def _where_kernel(value: Any) -> Any:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.where")
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Coordinates of the true elements; with ``x`` and ``y``, x where true and y elsewhere (``tf.where``).
 
@@ -53,6 +55,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return handle_of("Select")(condition, x, y, name=name)
 
 
+@export("tf.boolean_mask")
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
     """The slices of ``tensor`` where ``mask`` is true (``tf.boolean_mask``).
 
@@ -97,6 +100,7 @@ def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
     return merged
 
 
+@export("tf.sequence_mask")
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None) -> Tensor:
     """``mask[..., j] = j < lengths[...]`` (``tf.sequence_mask``).
 

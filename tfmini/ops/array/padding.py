@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -171,6 +172,7 @@ def _mirror_pad_grad_gradient(node: Operation, grad: Any) -> list[Any]:
     return [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
 
 
+@export("tf.pad")
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:

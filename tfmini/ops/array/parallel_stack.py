@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -41,6 +42,7 @@ def _parallel_concat_kernel(values: list[Any], *, shape: Any) -> Any:
     return result
 
 
+@export("tf.parallel_stack")
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
     """Tensors of one known shape joined along a new first axis (``tf.parallel_stack``). Only `stack` has gradients."""
     with name_scope(name):

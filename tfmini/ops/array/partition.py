@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.machine_memory import check_room
@@ -109,11 +110,13 @@ def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.dynamic_partition")
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
     """``data`` divided into ``num_partitions`` tensors by partition numbers (``tf.dynamic_partition``)."""
     return list(_partition(data, partitions, num_partitions=num_partitions, name=name))
 
 
+@export("tf.dynamic_stitch")
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     """``merged[indices[m][i]] = data[m][i]`` (``tf.dynamic_stitch``); later values win."""
     return _stitch(indices, data, name=name)

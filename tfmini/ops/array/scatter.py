@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export, export_names
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -117,21 +118,25 @@ def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.scatter_nd", "tf.manip.scatter_nd")
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
     return _scatter_nd(indices, updates, shape, name=name)
 
 
+@export("tf.tensor_scatter_update")
 def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with the elements at ``indices`` replaced (``tf.tensor_scatter_update``)."""
     return _update(tensor, indices, updates, name=name)
 
 
+@export("tf.tensor_scatter_add")
 def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` added at ``indices`` (``tf.tensor_scatter_add``)."""
     return _add(tensor, indices, updates, name=name)
 
 
+@export("tf.tensor_scatter_sub")
 def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` subtracted at ``indices`` (``tf.tensor_scatter_sub``)."""
     return _sub(tensor, indices, updates, name=name)
@@ -142,3 +147,5 @@ tensor_scatter_nd_update, tensor_scatter_nd_add, tensor_scatter_nd_sub = (
     tensor_scatter_add,
     tensor_scatter_sub,
 )
+
+export_names("tf", "tensor_scatter_nd_add tensor_scatter_nd_sub tensor_scatter_nd_update")

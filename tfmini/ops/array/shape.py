@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -299,6 +300,7 @@ def _is_sparse(value: Any) -> bool:
     return type(value).__name__ in ("SparseTensor", "SparseTensorValue")
 
 
+@export("tf.shape")
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
     return shape_internal(input, name, True, out_type)
@@ -318,11 +320,13 @@ def shape_internal(input: Any, name: str | None = None, optimize: bool = True, o
     return _shape_op(input, out_type=out_type, name=name)
 
 
+@export("tf.shape_n")
 def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors (``tf.shape_n``)."""
     return list(_shape_n(input, out_type=dtypes.as_dtype(out_type), name=name))
 
 
+@export("tf.size")
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The number of elements (``tf.size``); a constant when it is known statically."""
     return size_internal(input, name, True, out_type)
@@ -343,6 +347,7 @@ def size_internal(input: Any, name: str | None = None, optimize: bool = True, ou
     return _size(input, out_type=out_type, name=name)
 
 
+@export("tf.rank")
 def rank(input: Any, name: str | None = None) -> Tensor:
     """The number of dimensions, int32 (``tf.rank``); a constant when it is known statically."""
     return rank_internal(input, name, True)
@@ -360,6 +365,7 @@ def rank_internal(input: Any, name: str | None = None, optimize: bool = True) ->
     return _rank(input, name=name)
 
 
+@export("tf.reshape", "tf.manip.reshape")
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same elements in another shape (``tf.reshape``).
 
@@ -381,6 +387,7 @@ def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
     return old
 
 
+@export("tf.expand_dims")
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """``input`` with a dimension of size 1 inserted at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
 
@@ -393,6 +400,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     return _expand_dims(input, axis, name=name)
 
 
+@export("tf.squeeze")
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """``input`` without its dimensions of size 1, or without those in ``axis`` (``tf.squeeze``).
 
@@ -404,16 +412,19 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)
 
 
+@export("tf.broadcast_to")
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
     return _broadcast_to(input, shape, name=name)
 
 
+@export("tf.broadcast_dynamic_shape")
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
     """The shape of an element-wise operation on tensors of two shapes (``tf.broadcast_dynamic_shape``)."""
     return _broadcast_args(shape_x, shape_y)
 
 
+@export("tf.broadcast_static_shape")
 def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
     """`broadcast_dynamic_shape` on static shapes (``tf.broadcast_static_shape``).
 

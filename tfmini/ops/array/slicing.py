@@ -10,6 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -288,6 +289,7 @@ strided_slice_assign_op.not_differentiable()
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.slice")
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The slice of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
     return _slice(input_, begin, size, name=name)
@@ -297,6 +299,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 slice_ = slice
 
 
+@export("tf.strided_slice")
 def strided_slice(
     input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
     ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None, name: str | None = None,
@@ -412,3 +415,5 @@ def _bounds(values: list[Any], wide: bool, name: str) -> Any:
 
 
 Tensor._override_operator("__getitem__", getitem)
+
+export_names("tf", "newaxis")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -124,6 +125,7 @@ def _split_v_gradient(node: Operation, *grads: Any) -> list[Any]:
     return [concat(list(grads), node.inputs[2]), None, None]
 
 
+@export("tf.split")
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -67,6 +68,7 @@ def _conjugate_transpose_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.transpose")
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
     """``a`` with its axes in the order ``perm``, by default reversed (``tf.transpose``)."""
     with name_scope(name, "transpose", [a]) as scope:
@@ -81,6 +83,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
         return apply(a, perm, name=scope)
 
 
+@export("tf.matrix_transpose", "tf.linalg.matrix_transpose", "tf.linalg.transpose")
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
     """``a`` with its last two axes exchanged (``tf.matrix_transpose``).
 

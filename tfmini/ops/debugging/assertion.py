@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import name_scope
@@ -15,6 +16,7 @@ from tfmini.ops.flow.cond import cond
 _CHEAP = (dtypes.string, dtypes.int32)
 
 
+@export("tf.Assert", "tf.debugging.Assert")
 def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
     """An operation that fails with ``data`` when ``condition`` is false (``tf.Assert``).
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -125,6 +126,7 @@ def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
     return ()
 
 
+@export("tf.Print")
 def Print(
     input_: Any, data: Any, message: str | None = None, first_n: int | None = None, summarize: int | None = None,
     name: str | None = None,
@@ -147,6 +149,7 @@ _STREAM_NAMES = {
 }
 
 
+@export("tf.print")
 def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that prints tensors and nested Python values (``tf.print``).
 
@@ -218,6 +221,7 @@ def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any
     return value
 
 
+@export("tf.strings.format")
 def string_format(
     template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
 ) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -17,6 +18,7 @@ from tfmini.ops.debugging.value_checks import assert_type
 from tfmini.ops.math import comparison as compare
 
 
+@export("tf.assert_rank", "tf.debugging.assert_rank")
 def assert_rank(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -29,6 +31,7 @@ def assert_rank(
     return _check("assert_rank", "rank", "Equal", x, [rank], data, summarize, message, name)
 
 
+@export("tf.assert_rank_at_least", "tf.debugging.assert_rank_at_least")
 def assert_rank_at_least(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -37,6 +40,7 @@ def assert_rank_at_least(
     return _check("assert_rank_at_least", "rank at least", "GreaterEqual", x, [rank], data, summarize, message, name)
 
 
+@export("tf.assert_rank_in", "tf.debugging.assert_rank_in")
 def assert_rank_in(
     x: Any, ranks: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -88,6 +92,7 @@ def _condition(relation: str, x: Tensor, ranks: list[Tensor], known: list[Any]) 
     return constant(False) if condition is None else condition
 
 
+@export("tf.assert_scalar", "tf.debugging.assert_scalar")
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
     """``tensor``, if its static shape is that of a scalar (``tf.assert_scalar``).
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -23,6 +24,7 @@ from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, merge_r
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.TensorArray")
 class TensorArray:
     """Tensors of one type by index, each written once (``tf.TensorArray``).
 

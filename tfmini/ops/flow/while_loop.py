@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.default_graph import get_default_graph
@@ -25,6 +26,7 @@ from tfmini.shapes import RawShape, TensorShape, merge_raw
 Function = Callable[..., Any]
 
 
+@export("tf.while_loop")
 def while_loop(
     cond: Function, body: Function, loop_vars: Any, shape_invariants: Any = None, parallel_iterations: int = 10,
     back_prop: bool = True, swap_memory: bool = False, name: str | None = None, maximum_iterations: Any = None,

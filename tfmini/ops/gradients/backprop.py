@@ -21,6 +21,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.collector import collector_at_rest
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -36,6 +37,7 @@ from tfmini.shapes import TensorShape, merge_raw
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.gradients")
 def gradients(
     ys: Any,
     xs: Any,
@@ -90,6 +92,7 @@ def gradients(
     return [sweep.result(x, unconnected) for x in sources]
 
 
+@export("tf.hessians")
 def hessians(
     ys: Any,
     xs: Any,

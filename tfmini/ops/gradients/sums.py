@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, internal_convert
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -13,6 +14,7 @@ from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.array.constant import constant
 
 
+@export("tf.AggregationMethod")
 class AggregationMethod:
     """How ``tf.gradients`` adds contributions.
 
@@ -26,6 +28,7 @@ class AggregationMethod:
     EXPERIMENTAL_ACCUMULATE_N = 2
 
 
+@export("tf.UnconnectedGradients")
 class UnconnectedGradients(enum.Enum):
     """What ``tf.gradients`` returns for an x on which no y depends."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -314,6 +315,7 @@ def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.image.crop_and_resize")
 def crop_and_resize(
     image: Any, boxes: Any, box_ind: Any = None, crop_size: Any = None, method: str = "bilinear",
     extrapolation_value: float = 0, name: str | None = None, box_indices: Any = None,
@@ -334,6 +336,7 @@ def crop_and_resize(
     )  # fmt: skip
 
 
+@export("tf.image.non_max_suppression")
 def non_max_suppression(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     name: str | None = None,
@@ -351,6 +354,7 @@ def non_max_suppression(
         return nms_op(boxes, scores, max_output_size, iou_threshold, score_threshold)
 
 
+@export("tf.image.non_max_suppression_padded")
 def non_max_suppression_padded(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     pad_to_max_output_size: bool = False, name: str | None = None,
@@ -363,6 +367,7 @@ def non_max_suppression_padded(
         )  # fmt: skip
 
 
+@export("tf.image.non_max_suppression_with_scores")
 def non_max_suppression_with_scores(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     soft_nms_sigma: Any = 0.0, name: str | None = None,
@@ -375,6 +380,7 @@ def non_max_suppression_with_scores(
         return indices, values
 
 
+@export("tf.image.non_max_suppression_overlaps")
 def non_max_suppression_overlaps(
     overlaps: Any, scores: Any, max_output_size: Any, overlap_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"), name: str | None = None,

@@ -16,6 +16,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -270,6 +271,7 @@ def _encode_jpeg(
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.image.decode_png", "tf.io.decode_png")
 def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
     """A PNG file's pixels, (rows, columns, channels) (``tf.image.decode_png``, ``tf.io.decode_png``).
 
@@ -285,6 +287,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
     return decode_png_op(contents, channels=channels or 0, dtype=dtypes.as_dtype(dtype), name=name)
 
 
+@export("tf.image.decode_jpeg", "tf.io.decode_jpeg")
 def decode_jpeg(
     contents: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
     try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
@@ -303,6 +306,7 @@ def decode_jpeg(
     )  # fmt: skip
 
 
+@export("tf.image.decode_and_crop_jpeg", "tf.io.decode_and_crop_jpeg")
 def decode_and_crop_jpeg(
     contents: Any, crop_window: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
     try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
@@ -316,17 +320,20 @@ def decode_and_crop_jpeg(
     )  # fmt: skip
 
 
+@export("tf.image.decode_bmp", "tf.io.decode_bmp")
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """A BMP file's pixels (``tf.image.decode_bmp``); see `decode_png`."""
     return decode_bmp_op(contents, channels=channels or 0, name=name)
 
 
+@export("tf.image.is_jpeg", "tf.io.is_jpeg")
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether a string starts like a JPEG file (``tf.image.is_jpeg``)."""
     with name_scope(name, "is_jpeg"):
         return equal(substr(contents, 0, 3), b"\xff\xd8\xff", name=name)
 
 
+@export("tf.image.decode_image", "tf.io.decode_image")
 def decode_image(
     contents: Any, channels: int | None = None, dtype: Any = dtypes.uint8, name: str | None = None,
     expand_animations: bool = True,
@@ -361,16 +368,19 @@ def decode_image(
         return cast(pixels, kind)  # type: ignore[no-any-return]
 
 
+@export("tf.image.decode_gif", "tf.io.decode_gif")
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """A GIF file's frames, uint8 (frame, row, column, 3) (``tf.image.decode_gif``)."""
     return decode_gif_op(contents, name=name)
 
 
+@export("tf.image.encode_png")
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
     """A PNG file of uint8 or uint16 pixels (rows, columns, channels) (``tf.image.encode_png``)."""
     return encode_png_op(convert_to_tensor(image), compression=compression, name=name)
 
 
+@export("tf.image.encode_jpeg", "tf.io.encode_jpeg")
 def encode_jpeg(
     image: Any, format: str = "", quality: int = 95, progressive: bool = False, optimize_size: bool = False,
     chroma_downsampling: bool = True, density_unit: str = "in", x_density: int = 300, y_density: int = 300,
@@ -384,6 +394,7 @@ def encode_jpeg(
     )  # fmt: skip
 
 
+@export("tf.image.extract_jpeg_shape", "tf.io.extract_jpeg_shape")
 def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
     """Rows, columns and channels of a JPEG file (``tf.image.extract_jpeg_shape``)."""
     return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)

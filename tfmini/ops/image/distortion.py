@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -254,6 +255,7 @@ def _outline(image: Array, box: Sequence[int], colour: Array) -> None:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.image.sample_distorted_bounding_box")
 def sample_distorted_bounding_box(
     image_size: Any, bounding_boxes: Any, seed: int | None = None, seed2: int | None = None,
     min_object_covered: Any = 0.1, aspect_ratio_range: Sequence[float] | None = None,
@@ -288,6 +290,7 @@ def sample_distorted_bounding_box(
         return sample_v2_op(image_size, bounding_boxes, min_object_covered, name=name, **given)
 
 
+@export("tf.image.draw_bounding_boxes")
 def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors: Any = None) -> Tensor:
     """Copies of images with the outlines of boxes (``tf.image.draw_bounding_boxes``).
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.machine_memory import check_room
@@ -89,6 +90,7 @@ def _place_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [None, extract_op(grad, **_attrs(node))]
 
 
+@export("tf.extract_image_patches", "tf.image.extract_image_patches")
 def extract_image_patches(
     images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
     name: str | None = None, sizes: Any = None,
@@ -110,6 +112,7 @@ def extract_image_patches(
     )  # fmt: skip
 
 
+@export("tf.image.extract_patches")
 def extract_patches(
     images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
 ) -> Tensor:

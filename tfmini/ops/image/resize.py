@@ -13,6 +13,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -250,6 +251,7 @@ def _resize(handle: OpHandle, images: Any, size: Any, name: str | None, **attrs:
     return handle(images, convert_to_tensor(size, dtype=dtypes.int32, name="size"), name=name, **attrs)
 
 
+@export("tf.image.resize_bilinear")
 def resize_bilinear(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
@@ -265,6 +267,7 @@ def resize_bilinear(
     )
 
 
+@export("tf.image.resize_bicubic")
 def resize_bicubic(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
@@ -274,6 +277,7 @@ def resize_bicubic(
     )
 
 
+@export("tf.image.resize_nearest_neighbor")
 def resize_nearest_neighbor(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
@@ -283,6 +287,7 @@ def resize_nearest_neighbor(
     )
 
 
+@export("tf.image.resize_area")
 def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Any:
     """`resize_bilinear` by the mean of the area that a new pixel covers (``tf.image.resize_area``)."""
     return _resize(area_op, images, size, name, align_corners=align_corners)

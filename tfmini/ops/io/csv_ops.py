@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
@@ -166,6 +167,7 @@ def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
     return out.reshape(np.shape(data))
 
 
+@export("tf.decode_csv", "tf.io.decode_csv")
 def decode_csv(
     records: Any, record_defaults: Any, field_delim: str = ",", use_quote_delim: bool = True, name: str | None = None,
     na_value: str = "", select_cols: Any = None,
@@ -202,6 +204,7 @@ def decode_csv(
     return list(found)
 
 
+@export("tf.decode_compressed", "tf.io.decode_compressed")
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
     """Decompresses strings (``tf.decode_compressed``); ``compression_type`` is ``""``, ``"ZLIB"`` or ``"GZIP"``."""
     return decode_compressed_op(bytes, compression_type=compression_type, name=name)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.io.record_files import InflatedFile
@@ -82,16 +83,19 @@ def _matching_files(pattern: Any) -> Any:
     return out
 
 
+@export("tf.read_file", "tf.io.read_file")
 def read_file(filename: Any, name: str | None = None) -> Tensor:
     """The content of a file, a string scalar (``tf.read_file``)."""
     return read_file_op(filename, name=name)
 
 
+@export("tf.write_file", "tf.io.write_file")
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
     """Writes a file; makes its directory if needed (``tf.write_file``)."""
     return write_file_op(filename, contents, name=name)
 
 
+@export("tf.matching_files", "tf.io.matching_files")
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """The names of the files that match glob patterns, sorted: string [n] (``tf.matching_files``)."""
     return matching_files_op(pattern, name=name)

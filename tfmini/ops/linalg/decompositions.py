@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
@@ -251,6 +252,7 @@ def _lu_kernel(value: Any, *, output_idx_type: dtypes.DType) -> tuple[Any, Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.cholesky", "tf.linalg.cholesky")
 def cholesky(input: Any, name: str | None = None) -> Tensor:
     """The lower triangular factor of each hermitian positive definite matrix (``tf.cholesky``).
 
@@ -260,6 +262,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
     return cholesky_op(input, name=name)
 
 
+@export("tf.cholesky_solve", "tf.linalg.cholesky_solve")
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """Solves ``A x = rhs`` given ``chol = tf.cholesky(A)`` (``tf.cholesky_solve``)."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
@@ -267,11 +270,13 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
         return matrix_triangular_solve(chol, halfway, adjoint=True, lower=True)
 
 
+@export("tf.qr", "tf.linalg.qr")
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
     """``input = q @ r`` with orthonormal columns in ``q``: (q, r) (``tf.qr``)."""
     return qr_op(input, full_matrices=full_matrices, name=name)
 
 
+@export("tf.svd", "tf.linalg.svd")
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
     """Singular values (largest first) and vectors: (s, u, v), or s alone (``tf.svd``).
 
@@ -288,16 +293,19 @@ def _real_part(values: Tensor) -> Tensor:
     return cast(values, values.dtype.real_dtype)
 
 
+@export("tf.self_adjoint_eig", "tf.linalg.eigh")
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:
     """Eigenvalues (ascending) and eigenvectors of hermitian matrices: (e, v) (``tf.self_adjoint_eig``)."""
     return eigh_op(tensor, compute_v=True, name=name)
 
 
+@export("tf.self_adjoint_eigvals", "tf.linalg.eigvalsh")
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
     """The eigenvalues of hermitian matrices, ascending (``tf.self_adjoint_eigvals``)."""
     return eigh_op(tensor, compute_v=False, name=name)[0]  # type: ignore[no-any-return]
 
 
+@export("tf.linalg.lu")
 def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> Any:
     """LU decomposition with partial pivoting: both triangles in one matrix, and the row order (``tf.linalg.lu``)."""
     return lu_op(input, output_idx_type=dtypes.as_dtype(output_idx_type), name=name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
@@ -80,6 +81,7 @@ def _exp(matrix: Array) -> Array:
     return result.astype(matrix.dtype)
 
 
+@export("tf.matrix_square_root", "tf.linalg.sqrtm")
 def sqrtm(input: Any, name: str | None = None) -> Tensor:
     """The square roots of matrices (``tf.linalg.sqrtm``, ``tf.matrix_square_root``).
 
@@ -89,11 +91,13 @@ def sqrtm(input: Any, name: str | None = None) -> Tensor:
     return sqrt_op(input, name=name)
 
 
+@export("tf.linalg.logm")
 def logm(input: Any, name: str | None = None) -> Tensor:
     """The logarithms of complex matrices (``tf.linalg.logm``)."""
     return log_op(input, name=name)
 
 
+@export("tf.linalg.expm")
 def expm(input: Any, name: str | None = None) -> Tensor:
     """The exponentials of matrices (``tf.linalg.expm``). tfmini has no gradient of it."""
     return exp_op(input, name=name)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -222,6 +223,7 @@ def _solve_ls_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.matrix_inverse", "tf.linalg.inv")
 def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of each square matrix, or of its adjoint (``tf.matrix_inverse``).
 
@@ -231,21 +233,25 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
     return inverse_op(input, adjoint=adjoint, name=name)
 
 
+@export("tf.matrix_determinant", "tf.linalg.det")
 def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     """The determinant of each square matrix (``tf.matrix_determinant``)."""
     return determinant_op(input, name=name)
 
 
+@export("tf.linalg.slogdet")
 def slogdet(input: Any, name: str | None = None) -> Any:
     """Sign and logarithm of the absolute value of each determinant (``tf.linalg.slogdet``)."""
     return log_determinant_op(input, name=name)
 
 
+@export("tf.matrix_solve", "tf.linalg.solve")
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """``x`` with ``matrix @ x = rhs``, or with the adjoint of the matrix (``tf.matrix_solve``)."""
     return solve_op(matrix, rhs, adjoint=adjoint, name=name)
 
 
+@export("tf.matrix_triangular_solve", "tf.linalg.triangular_solve")
 def matrix_triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
@@ -253,6 +259,7 @@ def matrix_triangular_solve(
     return triangular_solve_op(matrix, rhs, lower=lower, adjoint=adjoint, name=name)
 
 
+@export("tf.matrix_solve_ls", "tf.linalg.lstsq")
 def matrix_solve_ls(
     matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
@@ -271,6 +278,7 @@ def matrix_solve_ls(
         return solve_ls_op(matrix, rhs, l2, fast=fast, name=scope)
 
 
+@export("tf.math.reciprocal_no_nan")
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """``1 / x``, and 0 where ``x`` is 0 (``tf.math.reciprocal_no_nan``)."""
     with name_scope(name, "reciprocal_no_nan", [x]) as scope:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
@@ -42,31 +43,37 @@ left_shift_op.kernel("CPU")(_shift_kernel(np.left_shift))
 right_shift_op.kernel("CPU")(_shift_kernel(np.right_shift))
 
 
+@export("tf.bitwise.bitwise_and")
 def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x & y`` of integers (``tf.bitwise.bitwise_and``)."""
     return bitwise_and_op(x, y, name=name)
 
 
+@export("tf.bitwise.bitwise_or")
 def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x | y`` of integers (``tf.bitwise.bitwise_or``)."""
     return bitwise_or_op(x, y, name=name)
 
 
+@export("tf.bitwise.bitwise_xor")
 def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x ^ y`` of integers (``tf.bitwise.bitwise_xor``)."""
     return bitwise_xor_op(x, y, name=name)
 
 
+@export("tf.bitwise.left_shift")
 def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x << y`` of integers (``tf.bitwise.left_shift``)."""
     return left_shift_op(x, y, name=name)
 
 
+@export("tf.bitwise.right_shift")
 def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x >> y`` of integers, arithmetic for signed types (``tf.bitwise.right_shift``)."""
     return right_shift_op(x, y, name=name)
 
 
+@export("tf.bitwise.invert")
 def invert(x: Any, name: str | None = None) -> Tensor:
     """``~x`` of integers (``tf.bitwise.invert``)."""
     return invert_op(x, name=name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -194,31 +195,37 @@ class _Operands:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.less", "tf.math.less")
 def less(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x < y``, element-wise (``tf.less``)."""
     return less_op(x, y, name=name)
 
 
+@export("tf.less_equal", "tf.math.less_equal")
 def less_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x <= y``, element-wise (``tf.less_equal``)."""
     return less_equal_op(x, y, name=name)
 
 
+@export("tf.greater", "tf.math.greater")
 def greater(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x > y``, element-wise (``tf.greater``)."""
     return greater_op(x, y, name=name)
 
 
+@export("tf.greater_equal", "tf.math.greater_equal")
 def greater_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x >= y``, element-wise (``tf.greater_equal``)."""
     return greater_equal_op(x, y, name=name)
 
 
+@export("tf.equal", "tf.math.equal")
 def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x == y``, element-wise (``tf.equal``); the operator ``==`` compares identity."""
     return equal_op(x, y, name=name)
 
 
+@export("tf.not_equal", "tf.math.not_equal")
 def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x != y``, element-wise (``tf.not_equal``)."""
     return not_equal_op(x, y, name=name)
@@ -229,21 +236,25 @@ def approximate_equal(x: Any, y: Any, tolerance: float = 1e-05, name: str | None
     return approximate_equal_op(x, y, tolerance=tolerance, name=name)
 
 
+@export("tf.logical_and", "tf.math.logical_and")
 def logical_and(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x & y`` of bools, element-wise (``tf.logical_and``)."""
     return logical_and_op(x, y, name=name)
 
 
+@export("tf.logical_or", "tf.math.logical_or")
 def logical_or(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x | y`` of bools, element-wise (``tf.logical_or``)."""
     return logical_or_op(x, y, name=name)
 
 
+@export("tf.logical_not", "tf.math.logical_not")
 def logical_not(x: Any, name: str | None = None) -> Tensor:
     """``~x`` of bools, element-wise (``tf.logical_not``)."""
     return logical_not_op(x, name=name)
 
 
+@export("tf.logical_xor", "tf.math.logical_xor")
 def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
     """``x ^ y`` of bools, element-wise: (x | y) & ~(x & y) (``tf.logical_xor``)."""
     return logical_and(logical_or(x, y), logical_not(logical_and(x, y)), name=name)
@@ -261,6 +272,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return _where(select_op, "Select", condition, x, y, name)
 
 
+@export("tf.where_v2")
 def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """`where` with broadcasting of all three arguments (``tf.where_v2``)."""
     return _where(select_v2_op, "SelectV2", condition, x, y, name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -106,6 +107,7 @@ def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
     return complex_op(re, im, Tout=wide, name=name)
 
 
+@export("tf.complex", "tf.dtypes.complex")
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """``real + 1j * imag``: complex64 from float32, complex128 from float64 (``tf.complex``).
 
@@ -120,6 +122,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
         return _make(re, im, scope)
 
 
+@export("tf.real", "tf.math.real")
 def real(input: Any, name: str | None = None) -> Tensor:
     """The real part; a real tensor is returned unchanged (``tf.real``)."""
     with name_scope(name, "Real", [input]) as scope:
@@ -127,6 +130,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
         return real_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else x
 
 
+@export("tf.imag", "tf.math.imag")
 def imag(input: Any, name: str | None = None) -> Tensor:
     """The imaginary part; zeros for real tensors (``tf.imag``)."""
     with name_scope(name, "Imag", [input]) as scope:
@@ -134,6 +138,7 @@ def imag(input: Any, name: str | None = None) -> Tensor:
         return imag_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else array_filling.zeros_like(x)
 
 
+@export("tf.angle", "tf.math.angle")
 def angle(input: Any, name: str | None = None) -> Tensor:
     """The argument of a complex number in radians; zeros for real tensors (``tf.angle``)."""
     with name_scope(name, "Angle", [input]) as scope:
@@ -143,6 +148,7 @@ def angle(input: Any, name: str | None = None) -> Tensor:
         return array_filling.zeros_like(x)
 
 
+@export("tf.abs", "tf.math.abs")
 def abs(x: Any, name: str | None = None) -> Tensor:
     """The absolute value; for complex numbers, a real tensor (``tf.abs``)."""
     if type(x) is SparseTensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -81,6 +82,7 @@ def _normal_axes(x: Tensor, axes: Any) -> list[int]:
     return [int(a) % rank for a in np.ravel(axes)]
 
 
+@export("tf.tensordot", "tf.linalg.tensordot")
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products over chosen axes of two tensors (``tf.tensordot``).
 
@@ -178,6 +180,7 @@ def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
 # ---- einsum ---------------------------------------------------------------------------------
 
 
+@export("tf.einsum", "tf.linalg.einsum")
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
 

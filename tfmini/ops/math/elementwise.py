@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -257,21 +258,25 @@ def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.add", "tf.math.add")
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x + y``; strings are concatenated (``tf.add``)."""
     return add_op(x, y, name=name)
 
 
+@export("tf.subtract", "tf.math.subtract")
 def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x - y`` (``tf.subtract``)."""
     return sub_op(x, y, name=name)
 
 
+@export("tf.multiply", "tf.math.multiply")
 def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * y``, element-wise (``tf.multiply``)."""
     return mul_op(x, y, name=name)
 
 
+@export("tf.negative", "tf.math.negative")
 def negative(x: Any, name: str | None = None) -> Tensor:
     """``-x`` (``tf.negative``)."""
     if type(x) is SparseTensor:
@@ -279,6 +284,7 @@ def negative(x: Any, name: str | None = None) -> Tensor:
     return neg_op(x, name=name)
 
 
+@export("tf.divide", "tf.math.divide")
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python's rules: integers give floats (``tf.divide``)."""
     if name is not None:
@@ -293,6 +299,7 @@ _TRUEDIV_TYPES = dict.fromkeys((dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes
 _TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64))
 
 
+@export("tf.truediv", "tf.math.truediv")
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first (``tf.truediv``).
 
@@ -317,6 +324,7 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+@export("tf.div")
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python 2's rules: integers are divided with floor (``tf.div``)."""
     with name_scope(name, "div", [x, y]) as scope:
@@ -325,27 +333,32 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
         return (real_div_op if is_real else floor_div_op)(x, y, name=scope)
 
 
+@export("tf.realdiv")
 def realdiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` for real numbers (``tf.realdiv``)."""
     return real_div_op(x, y, name=name)
 
 
+@export("tf.floordiv", "tf.math.floordiv")
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x // y``, rounded towards minus infinity (``tf.floordiv``)."""
     with name_scope(name, "floordiv", [x, y]) as scope:
         return floor_div_op(x, y, name=scope)
 
 
+@export("tf.floor_div")
 def floor_div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x // y``, rounded towards minus infinity; only the op itself (``tf.floor_div``)."""
     return floor_div_op(x, y, name=name)
 
 
+@export("tf.truncatediv")
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, rounded towards zero (``tf.truncatediv``)."""
     return truncate_div_op(x, y, name=name)
 
 
+@export("tf.div_no_nan", "tf.math.divide_no_nan")
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``y`` is 0 (``tf.div_no_nan``)."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
@@ -354,6 +367,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         return div_no_nan_op(x, y, name=scope)
 
 
+@export("tf.math.multiply_no_nan")
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN (``tf.math.multiply_no_nan``)."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
@@ -362,6 +376,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         return mul_no_nan_op(x, y, name=scope)
 
 
+@export("tf.floormod", "tf.math.floormod")
 def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x % y`` with the sign of ``y``, as in Python (``tf.mod``)."""
     return floor_mod_op(x, y, name=name)
@@ -370,26 +385,31 @@ def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
 mod = floormod
 
 
+@export("tf.truncatemod")
 def truncatemod(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The remainder with the sign of ``x``, as in C (``tf.truncatemod``)."""
     return truncate_mod_op(x, y, name=name)
 
 
+@export("tf.maximum", "tf.math.maximum")
 def maximum(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The larger of each pair (``tf.maximum``)."""
     return maximum_op(x, y, name=name)
 
 
+@export("tf.minimum", "tf.math.minimum")
 def minimum(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The smaller of each pair (``tf.minimum``)."""
     return minimum_op(x, y, name=name)
 
 
+@export("tf.squared_difference", "tf.math.squared_difference")
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``(x - y) ** 2`` (``tf.squared_difference``)."""
     return squared_difference_op(x, y, name=name)
 
 
+@export("tf.scalar_mul", "tf.math.scalar_mul")
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """``scalar * x`` for a tensor or `IndexedSlices` (``tf.scalar_mul``).
 
@@ -404,6 +424,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     return mul_op(scalar, x, name=name)
 
 
+@export("tf.conj", "tf.math.conj")
 def conj(x: Any, name: str | None = None) -> Tensor:
     """The complex conjugate; a real tensor is returned unchanged (``tf.conj``).
 
@@ -419,3 +440,6 @@ def conj(x: Any, name: str | None = None) -> Tensor:
         if tensor.dtype.is_floating or tensor.dtype.is_integer:
             return tensor
         raise TypeError(f"Expected numeric or variant tensor, got dtype {tensor.dtype!r}")
+
+
+export_names("tf tf.math", "mod")

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -232,6 +233,7 @@ def _head(sizes: Tensor) -> Tensor:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.matmul", "tf.linalg.matmul")
 def matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
     adjoint_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False, name: str | None = None,
@@ -272,6 +274,7 @@ def _batch_matmul(a: Tensor, b: Tensor, ta: bool, tb: bool, adj_a: bool, adj_b: 
     return batch_mat_mul_v2_op(a, b, adj_x=ta or adj_a, adj_y=tb or adj_b, name=scope)
 
 
+@export("tf.sparse_matmul")
 def sparse_matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
@@ -283,6 +286,7 @@ def sparse_matmul(
     )  # fmt: skip
 
 
+@export("tf.linalg.matvec")
 def matvec(
     a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
@@ -322,6 +326,7 @@ def _cross_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [cross_op(b, grad), cross_op(grad, a)]
 
 
+@export("tf.cross", "tf.linalg.cross")
 def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     """The cross product of 3-vectors along the last axis (``tf.cross``)."""
     return cross_op(a, b, name=name)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -102,29 +103,34 @@ def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [grad, mul_op(grad, np.zeros((), node.attrs["T"].numpy))])
 
 
+@export("tf.pow", "tf.math.pow")
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
     with name_scope(name, "Pow", [x]) as scope:
         return pow_op(x, y, name=scope)
 
 
+@export("tf.math.xdivy")
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``x`` is 0 (``tf.math.xdivy``)."""
     with name_scope(name, "xdivy", [x]):
         return xdivy_op(x, y)
 
 
+@export("tf.math.xlogy")
 def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * log(y)``, and 0 where ``x`` is 0 (``tf.math.xlogy``)."""
     with name_scope(name, "xlogy", [x]):
         return xlogy_op(x, y)
 
 
+@export("tf.atan2", "tf.math.atan2")
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """The angle of the point (x, y) in radians (``tf.atan2``)."""
     return atan2_op(y, x, name=name)
 
 
+@export("tf.math.nextafter")
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
     """The representable number next to ``x1`` in the direction of ``x2`` (``tf.math.nextafter``)."""
     return next_after_op(x1, x2, name=name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -82,6 +83,7 @@ reduce_all = _reduction(math_reductions.all_op, "reduce_all", "Whether all eleme
 reduce_any = _reduction(math_reductions.any_op, "reduce_any", "Whether any element is true,")
 
 
+@export("tf.math.reduce_euclidean_norm")
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -89,6 +91,7 @@ def reduce_euclidean_norm(
     return reduce(math_reductions.euclidean_norm_op, input_tensor, axis, bool(keepdims), name)
 
 
+@export("tf.math.reduce_variance")
 def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The mean squared distance from the mean over ``axis`` (``tf.math.reduce_variance``).
 
@@ -103,12 +106,14 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
         return reduce_mean(mul_op(distance, conjugate(distance)), axis=axis, keepdims=keepdims)
 
 
+@export("tf.math.reduce_std")
 def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The standard deviation over ``axis`` (``tf.math.reduce_std``)."""
     with name_scope(name or "reduce_std"):
         return sqrt_op(reduce_variance(input_tensor, axis=axis, keepdims=keepdims))
 
 
+@export("tf.reduce_logsumexp", "tf.math.reduce_logsumexp")
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -126,6 +131,7 @@ def reduce_logsumexp(
         return add_op(result, finite, name=scope)
 
 
+@export("tf.argmax", "tf.math.argmax")
 def argmax(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
 ) -> Tensor:  # fmt: skip
@@ -133,6 +139,7 @@ def argmax(
     return _arg(math_reductions.arg_max_op, input, axis, dimension, output_type, name)
 
 
+@export("tf.argmin", "tf.math.argmin")
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
 ) -> Tensor:  # fmt: skip
@@ -148,16 +155,19 @@ def _arg(handle: OpHandle, x: Any, axis: Any, dimension: Any, output_type: Any, 
     return handle(x, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
+@export("tf.arg_max")
 def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
     """`argmax` with the arguments of its op (``tf.arg_max``)."""
     return math_reductions.arg_max_op(input, dimension, output_type=output_type, name=name)
 
 
+@export("tf.arg_min")
 def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
     """`argmin` with the arguments of its op (``tf.arg_min``)."""
     return math_reductions.arg_min_op(input, dimension, output_type=output_type, name=name)
 
 
+@export("tf.count_nonzero", "tf.math.count_nonzero")
 def count_nonzero(
     input_tensor: Any = None, axis: Any = None, keepdims: bool | None = None, dtype: Any = dtypes.int64,
     name: str | None = None, reduction_indices: Any = None, keep_dims: bool | None = None, input: Any = None,
@@ -204,6 +214,7 @@ def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
 bincount_op.not_differentiable()
 
 
+@export("tf.bincount", "tf.math.bincount")
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
 ) -> Tensor:
@@ -219,3 +230,6 @@ def bincount(
         if weights is None:
             weights = convert_to_tensor(np.zeros(0, dtypes.as_dtype(dtype).numpy))
         return bincount_op(values, size, weights)
+
+
+export_names("tf tf.math", "reduce_all reduce_any reduce_max reduce_mean reduce_min reduce_prod reduce_sum")

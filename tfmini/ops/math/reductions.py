@@ -10,6 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -291,6 +292,7 @@ def _cumprod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [real_div_op(total, x), None]
 
 
+@export("tf.cumsum", "tf.math.cumsum")
 def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Running sums along ``axis``; ``exclusive``: without the element itself; ``reverse``: from the end."""
     with name_scope(name, "Cumsum", [x]) as scope:
@@ -298,6 +300,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
         return cumsum_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
+@export("tf.cumprod", "tf.math.cumprod")
 def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Running products along ``axis``, like `cumsum` (``tf.cumprod``)."""
     with name_scope(name, "Cumprod", [x]) as scope:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -178,6 +179,7 @@ def _bucketize_kernel(values: Any, *, boundaries: list[float]) -> Any:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.searchsorted")
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
@@ -204,12 +206,14 @@ def searchsorted(
         return array_shape.reshape(found, array_shape.shape(values))
 
 
+@export("tf.sort")
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """Sorts along an axis (``tf.sort``)."""
     with name_scope(name, "sort"):
         return _sorted(values, axis, direction, positions=False)
 
 
+@export("tf.argsort")
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
@@ -253,6 +257,7 @@ def _last_axis_sorted(values: Tensor, ascending: bool, positions: bool) -> Tenso
     return found[1] if positions else -found[0]  # type: ignore[no-any-return]
 
 
+@export("tf.histogram_fixed_width")
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
@@ -261,6 +266,7 @@ def histogram_fixed_width(
         return histogram_op(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=scope)
 
 
+@export("tf.histogram_fixed_width_bins")
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -374,6 +375,7 @@ def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
     return counts
 
 
+@export("tf.unsorted_segment_mean", "tf.math.unsorted_segment_mean")
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
@@ -383,6 +385,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
         )
 
 
+@export("tf.unsorted_segment_sqrt_n", "tf.math.unsorted_segment_sqrt_n")
 def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """The sum of the elements of each segment divided by the square root of their number."""
     with name_scope(name, "UnsortedSegmentSqrtN"):
@@ -390,3 +393,10 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
         return real_div_op(
             unsorted_sum_op(data, ids, num_segments), sqrt_op(_segment_sizes(data, ids, num_segments))
         )
+
+
+export_names(
+    "tf tf.math",
+    "segment_max segment_mean segment_min segment_prod segment_sum unsorted_segment_max unsorted_segment_min "
+    "unsorted_segment_prod unsorted_segment_sum",
+)

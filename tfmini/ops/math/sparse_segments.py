@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export_names
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.machine_memory import check_room
@@ -163,3 +164,9 @@ def _public(kind: str, function_name: str, text: str) -> Callable[..., Tensor]:
 sparse_segment_sum = _public("Sum", "sparse_segment_sum", "The sum")
 sparse_segment_mean = _public("Mean", "sparse_segment_mean", "The mean")
 sparse_segment_sqrt_n = _public("SqrtN", "sparse_segment_sqrt_n", "The sum over the square root of the number")
+
+export_names("tf", "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum")
+export_names(
+    "tf.sparse",
+    "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n segment_sum=sparse_segment_sum",
+)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -161,21 +162,25 @@ def _cumulative_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.igamma", "tf.math.igamma")
 def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised lower incomplete gamma function (``tf.igamma``)."""
     return igamma_op(a, x, name=name)
 
 
+@export("tf.igammac", "tf.math.igammac")
 def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised upper incomplete gamma function (``tf.igammac``)."""
     return igammac_op(a, x, name=name)
 
 
+@export("tf.betainc", "tf.math.betainc")
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised incomplete beta function (``tf.betainc``)."""
     return betainc_op(a, b, x, name=name)
 
 
+@export("tf.lbeta", "tf.math.lbeta")
 def lbeta(x: Any, name: str | None = None) -> Tensor:
     """The logarithm of the absolute value of the beta function along the last axis (``tf.lbeta``)."""
     with name_scope(name, "lbeta", [x]):
@@ -183,16 +188,19 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
         return reduce_sum(lgamma(x), [-1]) - lgamma(reduce_sum(x, [-1]))
 
 
+@export("tf.math.bessel_i0e")
 def bessel_i0e(x: Any, name: str | None = None) -> Tensor:
     """``exp(-|x|) I0(x)`` (``tf.math.bessel_i0e``)."""
     return bessel_i0e_op(x, name=name)
 
 
+@export("tf.math.bessel_i1e")
 def bessel_i1e(x: Any, name: str | None = None) -> Tensor:
     """``exp(-|x|) I1(x)`` (``tf.math.bessel_i1e``)."""
     return bessel_i1e_op(x, name=name)
 
 
+@export("tf.math.bessel_i0")
 def bessel_i0(x: Any, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 0 (``tf.math.bessel_i0``)."""
     with name_scope(name, "bessel_i0", [x]):
@@ -200,6 +208,7 @@ def bessel_i0(x: Any, name: str | None = None) -> Tensor:
         return exp(absolute(x)) * bessel_i0e_op(x)
 
 
+@export("tf.math.bessel_i1")
 def bessel_i1(x: Any, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 1 (``tf.math.bessel_i1``)."""
     with name_scope(name, "bessel_i1", [x]):
@@ -207,6 +216,7 @@ def bessel_i1(x: Any, name: str | None = None) -> Tensor:
         return exp(absolute(x)) * bessel_i1e_op(x)
 
 
+@export("tf.math.cumulative_logsumexp")
 def cumulative_logsumexp(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
@@ -216,6 +226,7 @@ def cumulative_logsumexp(
         return cumulative_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
+@export("tf.math.polyval")
 def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
     """A polynomial, highest power first, by Horner's rule (``tf.math.polyval``)."""
     with name_scope(name, "polyval", [x]):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -213,3 +214,6 @@ irfft, irfft2d, irfft3d = (
     _real_function(handle, name, i, True)
     for i, (handle, name) in enumerate(zip(real_inverse_ops, ("irfft", "irfft2d", "irfft3d")), 1)
 )
+
+export_names("tf tf.signal tf.spectral", "fft fft2d fft3d ifft ifft2d ifft3d")
+export_names("tf.signal tf.spectral", "irfft irfft2d irfft3d rfft rfft2d rfft3d")

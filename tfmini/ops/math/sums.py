@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import (
     IndexedSlices,
     convert_n_to_tensor_or_indexed_slices,
@@ -77,6 +78,7 @@ def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad] * len(node.inputs)
 
 
+@export("tf.add_n", "tf.math.add_n")
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of tensors or `IndexedSlices` of one type and shape (``tf.add_n``).
 
@@ -95,6 +97,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     return add_n_op(found, name=name)
 
 
+@export("tf.accumulate_n", "tf.math.accumulate_n")
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
     """The sum of tensors of one type and shape; ``shape`` and ``tensor_dtype`` state what is expected.
 

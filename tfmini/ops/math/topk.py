@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
@@ -162,17 +163,20 @@ def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [multiply(shares, chosen), None]
 
 
+@export("tf.math.top_k", "tf.nn.top_k")
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
     """Values and int32 indices of the ``k`` largest elements of each row (``tf.nn.top_k``, ``tf.math.top_k``)."""
     return top_k_op(input, k, sorted=sorted, name=name)
 
 
+@export("tf.math.in_top_k", "tf.nn.in_top_k")
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``)."""
     with name_scope(name, "in_top_k") as scope:
         return in_top_k_op(predictions, targets, k, name=scope)
 
 
+@export("tf.contrib.nn.nth_element")
 def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
     """The ``n``-th smallest (or largest) element of each row."""
     return nth_element_op(input, n, reverse=reverse, name=name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -376,12 +377,14 @@ is_inf = _public(is_inf_op, "is_inf", "Whether x is infinite")
 is_finite = _public(is_finite_op, "is_finite", "Whether x is neither infinite nor NaN")
 
 
+@export("tf.round", "tf.math.round")
 def round(x: Any, name: str | None = None) -> Tensor:
     """The nearest integer, halves to even; integers are returned unchanged (``tf.round``)."""
     x = convert_to_tensor(x, name="x")
     return x if x.dtype.is_integer else round_op(x, name=name)
 
 
+@export("tf.log_sigmoid", "tf.math.log_sigmoid")
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
@@ -389,11 +392,22 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
         return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)
 
 
+@export("tf.zeta", "tf.math.zeta")
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function (``tf.zeta``)."""
     return zeta_op(x, q, name=name)
 
 
+@export("tf.polygamma", "tf.math.polygamma")
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
     return polygamma_op(a, x, name=name)
+
+
+export_names("tf tf.debugging tf.math", "is_finite is_inf is_nan")
+export_names(
+    "tf tf.math",
+    "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor lgamma log log1p reciprocal "
+    "rint rsqrt sign sin sinh sqrt square tan",
+)
+export_names("tf tf.math tf.nn", "sigmoid tanh")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -231,27 +232,32 @@ def _softplus_second(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.nn.relu")
 def relu(features: Any, name: str | None = None) -> Tensor:
     """``max(features, 0)`` (``tf.nn.relu``)."""
     return relu_op(features, name=name)
 
 
+@export("tf.nn.relu6")
 def relu6(features: Any, name: str | None = None) -> Tensor:
     """``min(max(features, 0), 6)`` (``tf.nn.relu6``)."""
     with name_scope(name, "Relu6", [features]) as scope:
         return relu6_op(convert_to_tensor(features, name="features"), name=scope)
 
 
+@export("tf.nn.elu")
 def elu(features: Any, name: str | None = None) -> Tensor:
     """``exp(x) - 1`` below 0 and x above (``tf.nn.elu``)."""
     return elu_op(features, name=name)
 
 
+@export("tf.nn.selu")
 def selu(features: Any, name: str | None = None) -> Tensor:
     """The self-normalising `elu` (``tf.nn.selu``)."""
     return selu_op(features, name=name)
 
 
+@export("tf.nn.leaky_relu")
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """``max(x, alpha * x)``; integers are converted to float32 (``tf.nn.leaky_relu``)."""
     with name_scope(name, "LeakyRelu", [features, alpha]) as scope:
@@ -261,16 +267,19 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
         return leaky_relu_op(features, alpha=alpha, name=scope)
 
 
+@export("tf.math.softplus", "tf.nn.softplus")
 def softplus(features: Any, name: str | None = None) -> Tensor:
     """``log(exp(x) + 1)`` (``tf.nn.softplus``)."""
     return softplus_op(features, name=name)
 
 
+@export("tf.math.softsign", "tf.nn.softsign")
 def softsign(features: Any, name: str | None = None) -> Tensor:
     """``x / (abs(x) + 1)`` (``tf.nn.softsign``)."""
     return softsign_op(features, name=name)
 
 
+@export("tf.nn.crelu")
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
     """The positive and the negative part of ``features``, concatenated along ``axis`` (``tf.nn.crelu``)."""
     with name_scope(name, "CRelu", [features]) as scope:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -143,6 +144,7 @@ def _l2_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.nn.bias_add")
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Adds a vector to the channels of ``value`` (``tf.nn.bias_add``).
 
@@ -160,11 +162,13 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         return bias_add_op(value, bias, data_format=layout, name=scope)
 
 
+@export("tf.nn.l2_loss")
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``)."""
     return l2_loss_op(t, name=name)
 
 
+@export("tf.nn.xw_plus_b")
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """``matmul(x, weights) + biases`` (``tf.nn.xw_plus_b``)."""
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
@@ -172,6 +176,7 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ten
         return bias_add(product, convert_to_tensor(biases, name="biases"), name=scope)
 
 
+@export("tf.nn.relu_layer")
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """``relu(matmul(x, weights) + biases)`` (``tf.nn.relu_layer``)."""
     with name_scope(name, "relu_layer", [x, weights, biases]) as scope:

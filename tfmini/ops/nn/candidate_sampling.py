@@ -15,6 +15,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import naming_file
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
@@ -231,6 +232,7 @@ def _hits_kernel(true_classes: Any, sampled: Any, *, num_true: int) -> tuple[Any
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.nn.uniform_candidate_sampler", "tf.random.uniform_candidate_sampler")
 def uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -255,6 +257,7 @@ def uniform_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.log_uniform_candidate_sampler", "tf.random.log_uniform_candidate_sampler")
 def log_uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -266,6 +269,7 @@ def log_uniform_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.learned_unigram_candidate_sampler", "tf.random.learned_unigram_candidate_sampler")
 def learned_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -277,6 +281,7 @@ def learned_unigram_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.fixed_unigram_candidate_sampler", "tf.random.fixed_unigram_candidate_sampler")
 def fixed_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
     distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (),
@@ -297,6 +302,7 @@ def fixed_unigram_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.all_candidate_sampler", "tf.random.all_candidate_sampler")
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
 ) -> Any:
@@ -306,6 +312,7 @@ def all_candidate_sampler(
     )
 
 
+@export("tf.nn.compute_accidental_hits")
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import FailedPreconditionError
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array.kernel_arguments import refuse
@@ -148,6 +149,7 @@ def _step(
     return found, np.where(stays, stay_blank[kept], -np.inf), np.where(stays, stay_label[kept], scored[best])
 
 
+@export("tf.nn.ctc_greedy_decoder")
 def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool = True) -> tuple[list[Any], Tensor]:
     """The best class of each time step (``tf.nn.ctc_greedy_decoder``).
 
@@ -163,6 +165,7 @@ def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool =
     return [SparseTensor(indices, values, size)], probability
 
 
+@export("tf.nn.ctc_beam_search_decoder")
 def ctc_beam_search_decoder(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
 ) -> tuple[list[Any], Tensor]:
@@ -184,6 +187,7 @@ def ctc_beam_search_decoder(
     return [SparseTensor(i, v, s) for i, v, s in zip(indices, values, sizes)], probability
 
 
+@export("tf.nn.ctc_beam_search_decoder_v2")
 def ctc_beam_search_decoder_v2(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
 ) -> tuple[list[Any], Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -142,6 +143,7 @@ def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
     return [expand_dims(expand_dims(grad, 0), -1) * own, None, None, None]
 
 
+@export("tf.nn.ctc_loss")
 def ctc_loss(
     labels: Any, inputs: Any = None, sequence_length: Any = None, preprocess_collapse_repeated: bool = False,
     ctc_merge_repeated: bool = True, ignore_longer_outputs_than_inputs: bool = False, time_major: bool = True,
@@ -174,6 +176,7 @@ def ctc_loss(
     return loss  # type: ignore[no-any-return]
 
 
+@export("tf.nn.ctc_loss_v2")
 def ctc_loss_v2(
     labels: Any, logits: Any, label_length: Any, logit_length: Any, logits_time_major: bool = True, unique: Any = None,
     blank_index: int | None = None, name: str | None = None,
@@ -221,6 +224,7 @@ def _sparse_v2(labels: SparseTensor, scores: Tensor, lengths: Any, blank: int, c
     return ctc_loss(labels, scores, lengths)
 
 
+@export("tf.nn.ctc_unique_labels")
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The distinct labels of each row, and each label's position among them (``tf.nn.ctc_unique_labels``).
 
@@ -243,6 +247,7 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
         return found[0], found[1]
 
 
+@export("tf.nn.collapse_repeated")
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Labels without repetitions of neighbours (``tf.nn.collapse_repeated``).
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.array.kernel_arguments import refuse
@@ -89,6 +90,7 @@ def _norm_gradient(node: Operation, grad: Tensor) -> Any:
     return list(norm_grad_op(t, m, v, gamma, grad, **attrs))
 
 
+@export("tf.nn.batch_norm_with_global_normalization")
 def batch_norm_with_global_normalization(
     t: Any = None, m: Any = None, v: Any = None, beta: Any = None, gamma: Any = None, variance_epsilon: Any = None,
     scale_after_normalization: Any = None, name: str | None = None, input: Any = None, mean: Any = None,

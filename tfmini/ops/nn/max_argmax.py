@@ -10,6 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.numerics.windows import Array, padded
@@ -134,6 +135,7 @@ def _argmax_grad_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [None, argmax_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
 
 
+@export("tf.nn.max_pool_with_argmax")
 def max_pool_with_argmax(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", Targmax: Any = None,
     name: str | None = None, output_dtype: Any = None, include_batch_in_index: bool = False,

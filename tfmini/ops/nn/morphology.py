@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -123,6 +124,7 @@ def _dilation_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [dilation_input_op(*node.inputs, grad, **attrs), dilation_filter_op(*node.inputs, grad, **attrs)]
 
 
+@export("tf.nn.dilation2d")
 def dilation2d(
     input: Any, filter: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
     name: str | None = None, filters: Any = None, dilations: Any = None,
@@ -141,6 +143,7 @@ def dilation2d(
     )  # fmt: skip
 
 
+@export("tf.nn.erosion2d")
 def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
     """The minimum of pixel minus kernel over each window (``tf.nn.erosion2d``); see `dilation2d`."""
     with name_scope(name, "erosion2d", [value, kernel]) as scope:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini.deprecated_arguments import either
 from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
@@ -389,6 +390,7 @@ _derive_average(avg_pool3d_op, avg_pool3d_grad_op)
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.nn.max_pool")
 def max_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
     input: Any = None,
@@ -406,6 +408,7 @@ def max_pool(
                      padding_attrs(padding))  # fmt: skip
 
 
+@export("tf.nn.max_pool2d")
 def max_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -414,6 +417,7 @@ def max_pool2d(
         return _pool(max_pool_op, input, ksize, strides, data_format, scope, padding_attrs(padding))
 
 
+@export("tf.nn.avg_pool", "tf.nn.avg_pool2d")
 def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", name: str | None = None,
     input: Any = None,
@@ -424,6 +428,7 @@ def avg_pool(
                      {"padding": padding})  # fmt: skip
 
 
+@export("tf.nn.max_pool3d")
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -432,6 +437,7 @@ def max_pool3d(
         return _pool(max_pool3d_op, input, ksize, strides, data_format or "NDHWC", scope, {"padding": padding})
 
 
+@export("tf.nn.avg_pool3d")
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
 ) -> Tensor:

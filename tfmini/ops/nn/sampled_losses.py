@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -74,6 +75,7 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
     return cast(found, like.dtype.base_dtype)
 
 
+@export("tf.nn.nce_loss")
 def nce_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
     sampled_values: Any = None, remove_accidental_hits: bool = False, partition_strategy: str = "mod",
@@ -102,6 +104,7 @@ def nce_loss(
     return reduce_sum(losses, -1)
 
 
+@export("tf.nn.sampled_softmax_loss")
 def sampled_softmax_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
     sampled_values: Any = None, remove_accidental_hits: bool = True, partition_strategy: str = "mod",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -16,6 +17,7 @@ from tfmini.ops.nn import convolution as nn_convolution
 from tfmini.ops.nn.dilated import with_axis
 
 
+@export("tf.nn.conv1d_transpose")
 def conv1d_transpose(
     input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str = "NWC",
     dilations: Any = None, name: str | None = None,
@@ -43,6 +45,7 @@ def conv1d_transpose(
         return array_shape.squeeze(found, [axis], name=scope)
 
 
+@export("tf.nn.conv_transpose")
 def conv_transpose(
     input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str | None = None,
     dilations: Any = None, name: str | None = None,
@@ -61,6 +64,7 @@ def conv_transpose(
         )
 
 
+@export("tf.nn.atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
     value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
 ) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
@@ -245,6 +246,7 @@ def _incomplete_size(state: BarrierState) -> Any:
     return np.int32(len(state.incomplete))
 
 
+@export("tf.Barrier")
 class Barrier:
     """A map whose values are completed component by component (``data_flow_ops.Barrier``).
 

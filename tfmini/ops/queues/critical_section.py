@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
@@ -34,6 +35,7 @@ def _identity(value: Any) -> Any:
     return group(value) if isinstance(value, Operation) else identity(value)
 
 
+@export("tf.CriticalSection")
 class CriticalSection:
     """A mutex around parts of the graph (``tf.CriticalSection``).
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -111,6 +112,7 @@ def _sizes(shape: Any) -> Tensor:
     return convert_to_tensor(shape, dtype=dtypes.int32 if not isinstance(shape, Tensor) else None, name="shape")
 
 
+@export("tf.random.stateless_uniform")
 def stateless_uniform(
     shape: Any, seed: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Tensor:
@@ -149,6 +151,7 @@ def _scaled(
         return add(multiply(handle(_sizes(shape), seed, dtype=kind), width), centre, name=scope)
 
 
+@export("tf.random.stateless_normal")
 def stateless_normal(
     shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Tensor:
@@ -156,6 +159,7 @@ def stateless_normal(
     return _scaled(normal_op, "stateless_random_normal", shape, seed, mean, stddev, dtype, name)
 
 
+@export("tf.random.stateless_truncated_normal")
 def stateless_truncated_normal(
     shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Tensor:
@@ -163,6 +167,7 @@ def stateless_truncated_normal(
     return _scaled(truncated_op, "stateless_truncated_normal", shape, seed, mean, stddev, dtype, name)
 
 
+@export("tf.random.stateless_multinomial")
 def stateless_multinomial(
     logits: Any, num_samples: Any, seed: Any, output_dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:
@@ -178,6 +183,7 @@ def stateless_multinomial(
         return multinomial_op(logits, num_samples, seed, output_dtype=kind)
 
 
+@export("tf.random.stateless_categorical")
 def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -132,6 +133,7 @@ def _wide(value: Tensor) -> Any:
     return value if value.dtype.base_dtype == dtypes.string else cast(value, dtypes.int64)
 
 
+@export("tf.sparse.cross")
 def sparse_cross(inputs: Sequence[Any], name: str | None = None) -> SparseTensor:
     """Each row's combinations of one value from each input, as strings (``tf.sparse.cross``).
 
@@ -146,6 +148,7 @@ def sparse_cross(inputs: Sequence[Any], name: str | None = None) -> SparseTensor
     return _build(inputs, False, 0, _HASH_KEY, name)
 
 
+@export("tf.sparse.cross_hashed")
 def sparse_cross_hashed(
     inputs: Sequence[Any], num_buckets: int = 0, hash_key: int | None = None, name: str | None = None
 ) -> SparseTensor:

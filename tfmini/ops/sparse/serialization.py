@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, reading
+from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -157,12 +158,14 @@ def _joined(rows: list[tuple[Any, Any, Any]], outer: tuple[int, ...]) -> tuple[A
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.serialize_sparse", "tf.io.serialize_sparse")
 def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
     """A sparse tensor as three serialised tensors (``tf.serialize_sparse``): a vector ``[3]``."""
     sparse = as_sparse(sp_input)
     return serialize_op(*parts(sparse), out_type=out_type, name=name)
 
 
+@export("tf.serialize_many_sparse", "tf.io.serialize_many_sparse")
 def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
     """Each row of a sparse tensor, serialised (``tf.serialize_many_sparse``): a matrix ``[rows, 3]``."""
     sparse = as_sparse(sp_input)
@@ -176,6 +179,7 @@ def _restored(outputs: Any, rank: int | None) -> SparseTensor:
     return SparseTensor(indices, values, shape)
 
 
+@export("tf.io.deserialize_sparse")
 def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None) -> Any:
     """Sparse tensors of `serialize_sparse`, ``[..., 3]``, joined (``tf.io.deserialize_sparse``).
 
@@ -185,6 +189,7 @@ def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = No
     return _restored(deserialize_op(serialized_sparse, dtype=dtype, name=name), rank)
 
 
+@export("tf.deserialize_many_sparse", "tf.io.deserialize_many_sparse")
 def deserialize_many_sparse(
     serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:

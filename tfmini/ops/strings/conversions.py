@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
@@ -205,6 +206,7 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.as_string", "tf.dtypes.as_string", "tf.strings.as_string")
 def as_string(
     input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False, width: int = -1,
     fill: str = "", name: str | None = None,
@@ -214,6 +216,7 @@ def as_string(
     return as_string_op(input, name=name, **options)
 
 
+@export("tf.string_to_number", "tf.strings.to_number")
 def string_to_number(
     string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
 ) -> Tensor:  # fmt: skip
@@ -221,6 +224,7 @@ def string_to_number(
     return to_number_op(string_tensor if input is None else input, out_type=out_type, name=name)
 
 
+@export("tf.decode_raw", "tf.io.decode_raw")
 def decode_raw(
     input_bytes: Any = None, out_type: Any = None, little_endian: bool = True, name: str | None = None,
     bytes: Any = None,
@@ -230,6 +234,7 @@ def decode_raw(
     return decode_raw_op(value, out_type=out_type, little_endian=little_endian, name=name)
 
 
+@export("tf.reduce_join", "tf.strings.reduce_join")
 def reduce_join(
     inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "", name: str | None = None,
     reduction_indices: Any = None, keepdims: bool | None = None,

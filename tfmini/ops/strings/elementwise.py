@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
@@ -234,31 +235,37 @@ def _decode(value: Any) -> Any:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.strings.lower")
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to lower case (``tf.strings.lower``)."""
     return lower_op(input, encoding=encoding, name=name)
 
 
+@export("tf.strings.upper")
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to upper case (``tf.strings.upper``)."""
     return upper_op(input, encoding=encoding, name=name)
 
 
+@export("tf.string_strip", "tf.strings.strip")
 def string_strip(input: Any, name: str | None = None) -> Tensor:
     """Removes white space at both ends (``tf.string_strip``)."""
     return strip_op(input, name=name)
 
 
+@export("tf.strings.length")
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The lengths of strings, in bytes or in characters (``unit="UTF8_CHAR"``), int32 (``tf.strings.length``)."""
     return length_op(input, unit=unit, name=name)
 
 
+@export("tf.string_join", "tf.strings.join")
 def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
     """Element-wise concatenation of tensors of one shape and scalars (``tf.string_join``)."""
     return join_op(list(inputs), separator=separator, name=name)
 
 
+@export("tf.substr", "tf.strings.substr")
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """``len`` bytes or characters from ``pos`` (negative: from the end); shapes broadcast (``tf.substr``).
 
@@ -268,6 +275,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     return substr_op(input, pos, len, unit=unit, name=name)
 
 
+@export("tf.regex_replace", "tf.strings.regex_replace")
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Tensor:  # fmt: skip
@@ -278,16 +286,19 @@ def regex_replace(
     return replace_op(input, pattern, rewrite, replace_global=replace_global, name=name)
 
 
+@export("tf.strings.regex_full_match")
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
     """Whether each string matches ``pattern`` as a whole (``tf.strings.regex_full_match``)."""
     return full_match_op(input, pattern, name=name)
 
 
+@export("tf.encode_base64", "tf.io.encode_base64")
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 (``tf.encode_base64``)."""
     return encode_op(input, pad=pad, name=name)
 
 
+@export("tf.decode_base64", "tf.io.decode_base64")
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """The bytes of web-safe base64, padded or not (``tf.decode_base64``)."""
     return decode_op(input, name=name)

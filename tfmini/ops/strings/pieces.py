@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -245,6 +246,7 @@ def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.string_split")
 def string_split(
     source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, result_type: str = "SparseTensor",
     name: str | None = None,
@@ -277,6 +279,7 @@ def _pair(shape: Tensor) -> Tensor:
     return shape
 
 
+@export("tf.strings.split")
 def string_split_v2(
     input: Any = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
     name: str | None = None,
@@ -293,6 +296,7 @@ def string_split_v2(
         return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
 
 
+@export("tf.string_to_hash_bucket", "tf.strings.to_hash_bucket")
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: Any = None
 ) -> Tensor:
@@ -301,11 +305,13 @@ def string_to_hash_bucket(
     return bucket_op(text, num_buckets=num_buckets, name=name)
 
 
+@export("tf.string_to_hash_bucket_fast", "tf.strings.to_hash_bucket_fast")
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
     """FarmHash's fingerprint of each string modulo the number of buckets (``tf.string_to_hash_bucket_fast``)."""
     return bucket_fast_op(input, num_buckets=num_buckets, name=name)
 
 
+@export("tf.string_to_hash_bucket_strong", "tf.strings.to_hash_bucket_strong")
 def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
     """The keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
 
@@ -318,11 +324,13 @@ def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: s
     return bucket_strong_op(input, num_buckets=num_buckets, key=key, name=name)
 
 
+@export("tf.fingerprint")
 def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
     """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
     return fingerprint_op(data, method, name=name)
 
 
+@export("tf.strings.unsorted_segment_join")
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
 ) -> Tensor:

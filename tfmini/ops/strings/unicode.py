@@ -12,6 +12,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -275,6 +276,7 @@ def _decoded(
     return _per_level(input, name, default_name, of_vector)
 
 
+@export("tf.strings.unicode_decode_with_offsets")
 def unicode_decode_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
@@ -284,6 +286,7 @@ def unicode_decode_with_offsets(
     return _decoded(decode_offsets_op, input, name, "UnicodeDecodeWithOffsets", *options)
 
 
+@export("tf.strings.unicode_decode")
 def unicode_decode(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
@@ -293,6 +296,7 @@ def unicode_decode(
     return _decoded(decode_op, input, name, "UnicodeDecode", *options)[0]
 
 
+@export("tf.strings.unicode_split_with_offsets")
 def unicode_split_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
@@ -302,6 +306,7 @@ def unicode_split_with_offsets(
         return _one_by_one(codes, input_encoding, errors, replacement_char), starts
 
 
+@export("tf.strings.unicode_split")
 def unicode_split(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
@@ -317,6 +322,7 @@ def _one_by_one(codes: Any, encoding: str, errors: str, replacement_char: int) -
     return codes.with_flat_values(texts) if isinstance(codes, RaggedTensor) else texts
 
 
+@export("tf.strings.unicode_encode")
 def unicode_encode(
     input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
@@ -361,6 +367,7 @@ def _length(vector: Tensor) -> Tensor:
     return array_shape.size(vector, out_type=dtypes.int64)
 
 
+@export("tf.strings.unicode_transcode")
 def unicode_transcode(
     input: Any, input_encoding: str, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
@@ -382,6 +389,7 @@ def unicode_transcode(
     )  # fmt: skip
 
 
+@export("tf.strings.bytes_split")
 def string_bytes_split(input: Any, name: str | None = None) -> Any:
     """The bytes of each string as strings, ragged along a new last axis (``tf.strings.bytes_split``)."""
     def of_vector(texts: Tensor) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
@@ -41,6 +42,7 @@ def _update(handle: OpHandle, ref: Any, *values: Any, **attrs: Any) -> Any:
     return beside(reference, handle(reference, *values, **attrs))
 
 
+@export("tf.assign")
 def assign(
     ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
@@ -61,6 +63,7 @@ def assign(
     return _update(state_ref.assign_op, ref, value, validate_shape=validate, use_locking=locking, name=name)
 
 
+@export("tf.assign_add")
 def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
@@ -68,6 +71,7 @@ def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str 
     return _update(state_ref.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
+@export("tf.assign_sub")
 def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
@@ -75,6 +79,7 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
     return _update(state_ref.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
+@export("tf.count_up_to")
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more (``tf.count_up_to``)."""
     if isinstance(ref, BaseResourceVariable):
@@ -82,6 +87,7 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     return _update(state_ref.count_up_to_op, ref, limit=limit, name=name)  # type: ignore[no-any-return]
 
 
+@export("tf.is_variable_initialized")
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     """Whether the variable has a value, a bool scalar (``tf.is_variable_initialized``)."""
     if isinstance(variable, Variable):
@@ -105,6 +111,7 @@ def _scatter_nd(
     return _update(scatter_nd_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
 
 
+@export("tf.scatter_update")
 def scatter_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
     """Assigns rows: ``ref[indices] = updates`` (``tf.scatter_update``).
 
@@ -119,41 +126,49 @@ def scatter_update(ref: Any, indices: Any, updates: Any, use_locking: bool = Tru
     return _scatter("update", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_add")
 def scatter_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Adds to rows; repeated rows add up (``tf.scatter_add``)."""
     return _scatter("add", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_sub")
 def scatter_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Subtracts from rows (``tf.scatter_sub``)."""
     return _scatter("sub", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_mul")
 def scatter_mul(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Multiplies rows (``tf.scatter_mul``)."""
     return _scatter("mul", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_div")
 def scatter_div(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Divides rows (``tf.scatter_div``)."""
     return _scatter("div", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_min")
 def scatter_min(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Takes the minimum of rows and updates (``tf.scatter_min``)."""
     return _scatter("min", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_max")
 def scatter_max(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Takes the maximum of rows and updates (``tf.scatter_max``)."""
     return _scatter("max", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_nd_update")
 def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
     """Assigns the slices at index vectors (``tf.scatter_nd_update``)."""
     return _scatter_nd("update", ref, indices, updates, use_locking, name)
 
 
+@export("tf.batch_scatter_update")
 def batch_scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:
@@ -186,11 +201,13 @@ def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:
     return handle_of("BroadcastTo")(numbers, sizes)
 
 
+@export("tf.scatter_nd_add")
 def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Adds to the slices at index vectors (``tf.scatter_nd_add``)."""
     return _scatter_nd("add", ref, indices, updates, use_locking, name)
 
 
+@export("tf.scatter_nd_sub")
 def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """Subtracts from the slices at index vectors (``tf.scatter_nd_sub``)."""
     return _scatter_nd("sub", ref, indices, updates, use_locking, name)

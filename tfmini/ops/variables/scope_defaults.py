@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -17,6 +18,7 @@ from tfmini.ops.variables.kind import (
 from tfmini.ops.variables.store import Request, VariableStore
 
 
+@export("tf.VariableScope")
 class VariableScope:
     """The defaults of `get_variable` in a part of the program (``tf.VariableScope``).
 

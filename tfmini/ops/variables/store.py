@@ -10,6 +10,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.errors import format_frames
+from tfmini.export import export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -369,3 +370,6 @@ def _part_initializer(request: Request, dtype: dtypes.DType, offset: list[int], 
         return initializer, extent
     whole = initializer if isinstance(initializer, Tensor) else convert_to_tensor(initializer, dtype=dtype)
     return slice_(whole, offset, extent), None
+
+
+export_names("tf", "AUTO_REUSE")

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation
 from tfmini.layers.contrib.model_variables import get_variable_full_name, get_variables
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import group, no_op
 from tfmini.train.checkpointing.reader import load_checkpoint
-
-__all__ = ["assign_from_checkpoint", "assign_from_checkpoint_fn", "assign_from_values", "assign_from_values_fn"]
 
 _log = logging.getLogger("tensorflow")
 Feeds = dict[Any, Any]
@@ -27,6 +26,7 @@ def _assigned(variable: Any, value: Any, feeds: Feeds) -> Operation:
     return variable.assign(source)  # type: ignore[no-any-return]
 
 
+@export("tf.contrib.framework.assign_from_values", "tf.contrib.slim.assign_from_values")
 def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Operation, Feeds]:
     """(an op that assigns all values, its feeds) (``tf.contrib.framework.assign_from_values``).
 
@@ -56,6 +56,7 @@ def _named(name: str) -> Any:
     return exact[0]
 
 
+@export("tf.contrib.framework.assign_from_values_fn", "tf.contrib.slim.assign_from_values_fn")
 def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], Any]:
     """A function of a session that runs `assign_from_values`."""
     op, feeds = assign_from_values(var_names_to_values)
@@ -86,6 +87,7 @@ def _part(variable: Any, value: Any, name: str) -> Any:
     return value
 
 
+@export("tf.contrib.framework.assign_from_checkpoint", "tf.contrib.slim.assign_from_checkpoint")
 def assign_from_checkpoint(
     model_path: Any, var_list: Any, ignore_missing_vars: bool = False
 ) -> tuple[Operation, Feeds]:
@@ -114,6 +116,7 @@ def assign_from_checkpoint(
     return group(*assigned) if assigned else no_op(), feeds
 
 
+@export("tf.contrib.framework.assign_from_checkpoint_fn", "tf.contrib.slim.assign_from_checkpoint_fn")
 def assign_from_checkpoint_fn(
     model_path: Any, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Callable[[Any], Any] | None:

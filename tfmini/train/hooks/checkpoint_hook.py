@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import get_collection
@@ -20,6 +21,7 @@ from tfmini.train.summaries.summary_writer import FileWriterCache
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.estimator.CheckpointSaverListener", "tf.train.CheckpointSaverListener")
 class CheckpointSaverListener:
     """Is notified of every save of a `CheckpointSaverHook` (``tf.train.CheckpointSaverListener``)."""
 
@@ -36,6 +38,7 @@ class CheckpointSaverListener:
         """Called at the end of the session, after its last checkpoint."""
 
 
+@export("tf.estimator.CheckpointSaverHook", "tf.train.CheckpointSaverHook")
 class CheckpointSaverHook(SessionRunHook):
     """Saves when the session is created, periodically, and at its end (``tf.train.CheckpointSaverHook``).
 

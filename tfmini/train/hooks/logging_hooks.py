@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.train.global_steps import get_global_step
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -43,6 +44,7 @@ def as_graph_element(obj: Any) -> Any:
     return element
 
 
+@export("tf.estimator.LoggingTensorHook", "tf.train.LoggingTensorHook")
 class LoggingTensorHook(SessionRunHook):
     """Logs values of tensors periodically, and at the end (``tf.train.LoggingTensorHook``).
 
@@ -114,6 +116,7 @@ class LoggingTensorHook(SessionRunHook):
         _log.info("%s", text)
 
 
+@export("tf.estimator.StepCounterHook", "tf.train.StepCounterHook")
 class StepCounterHook(SessionRunHook):
     """Logs steps per second and writes them as summary ``global_step/sec`` (``tf.train.StepCounterHook``).
 

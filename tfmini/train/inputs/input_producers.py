@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -26,6 +27,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.train.inputs.queue_runners import QueueRunner, add_queue_runner
 
 
+@export("tf.io.match_filenames_once", "tf.train.match_filenames_once")
 def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
     """A local variable whose initializer finds the names of the files that match (``tf.train.match_filenames_once``).
 
@@ -40,6 +42,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
         )  # fmt: skip
 
 
+@export("tf.train.limit_epochs")
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
     """Returns ``tensor`` in ``num_epochs`` steps, then raises `OutOfRangeError` (``tf.train.limit_epochs``).
 
@@ -59,6 +62,7 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
             return identity(tensor, name=scope)
 
 
+@export("tf.train.input_producer")
 def input_producer(
     input_tensor: Any,
     element_shape: Any = None,
@@ -105,6 +109,7 @@ def input_producer(
         return queue
 
 
+@export("tf.train.string_input_producer")
 def string_input_producer(
     string_tensor: Any,
     num_epochs: int | None = None,
@@ -133,6 +138,7 @@ def string_input_producer(
         )  # fmt: skip
 
 
+@export("tf.train.range_input_producer")
 def range_input_producer(
     limit: Any,
     num_epochs: int | None = None,
@@ -150,6 +156,7 @@ def range_input_producer(
         )  # fmt: skip
 
 
+@export("tf.train.slice_input_producer")
 def slice_input_producer(
     tensor_list: Any,
     num_epochs: int | None = None,

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.train.sessions.supervisor import Supervisor
 
 
+@export("tf.train.basic_train_loop")
 def basic_train_loop(
     supervisor: Supervisor,
     train_step_fn: Callable[..., Any],

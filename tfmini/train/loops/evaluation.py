@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -32,6 +33,7 @@ _USE_DEFAULT = 0
 _ALL_LOGGED_BELOW = 20  # with fewer evaluations each one is logged
 
 
+@export("tf.contrib.training.get_or_create_eval_step")
 def get_or_create_eval_step() -> Any:
     """The local variable that counts evaluations (``tf.contrib.training.get_or_create_eval_step``).
 
@@ -49,6 +51,7 @@ def get_or_create_eval_step() -> Any:
     )  # fmt: skip
 
 
+@export("tf.contrib.training.StopAfterNEvalsHook")
 class StopAfterNEvalsHook(SessionRunHook):
     """Requests a stop after a number of evaluations (``tf.contrib.training.StopAfterNEvalsHook``).
 
@@ -78,6 +81,7 @@ class StopAfterNEvalsHook(SessionRunHook):
             run_context.request_stop()
 
 
+@export("tf.contrib.training.SummaryAtEndHook")
 class SummaryAtEndHook(SessionRunHook):
     """Writes summaries at the end of a session (``tf.contrib.training.SummaryAtEndHook``).
 
@@ -145,6 +149,7 @@ def _evaluate(
     _log.info("Finished evaluation of %s", checkpoint)
 
 
+@export("tf.contrib.training.evaluate_once")
 def evaluate_once(
     checkpoint_path: str | None,
     master: str = "",
@@ -172,6 +177,7 @@ def evaluate_once(
     return final.final_ops_values
 
 
+@export("tf.contrib.training.evaluate_repeatedly")
 def evaluate_repeatedly(
     checkpoint_dir: str,
     master: str = "",
@@ -231,6 +237,7 @@ def _scaffold(initial_op: Any, feeds: Any, variables: Any, init_fn: Callable[[An
     )  # fmt: skip
 
 
+@export("tf.contrib.slim.evaluation.evaluate_once")
 def slim_evaluate_once(
     master: str,
     checkpoint_path: str,
@@ -270,6 +277,7 @@ def slim_evaluate_once(
     )
 
 
+@export("tf.contrib.slim.evaluation.evaluation_loop")
 def evaluation_loop(
     master: str,
     checkpoint_dir: str,
@@ -313,3 +321,10 @@ def evaluation_loop(
         timeout,
         timeout_fn,
     )
+
+
+export_names(
+    "tensorflow.python.training.evaluation",
+    "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once "
+    "_get_or_create_eval_step=get_or_create_eval_step",
+)

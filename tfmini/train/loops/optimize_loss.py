@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -38,6 +39,7 @@ OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
 OPTIMIZER_SUMMARIES = ["learning_rate", "loss", "gradients", "gradient_norm", "global_gradient_norm"]
 
 
+@export("tf.contrib.layers.optimize_loss", "tf.contrib.slim.layers.optimize_loss")
 def optimize_loss(
     loss: Any,
     global_step: Any,
@@ -210,3 +212,6 @@ def _summarize(loss: Any, gradients: GradsAndVars, wanted: Sequence[str]) -> Non
             histogram(f"gradients/{name}", values_of(gradient))
         if "gradient_norm" in wanted:
             scalar(f"gradient_norm/{name}", global_norm([values_of(gradient)]))
+
+
+export_names("tf.contrib.layers tf.contrib.slim.layers", "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import control_dependencies, name_scope
@@ -37,6 +38,7 @@ _USE_DEFAULT = 0
 _POLL_SECS = 1.0
 
 
+@export("tf.contrib.slim.learning.train_step")
 def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Runs one step; returns (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
 
@@ -73,6 +75,7 @@ def _write_trace(metadata: Any, step: int, kwargs: dict[str, Any]) -> None:
         kwargs["summary_writer"].add_run_metadata(metadata, f"run_metadata-{step}")
 
 
+@export("tf.contrib.slim.learning.train")
 def train(
     train_op: Any,
     logdir: str | None,
@@ -270,6 +273,7 @@ def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Ca
             _log.info("Retrying training!")
 
 
+@export("tf.contrib.training.train")
 def train_with_hooks(
     train_op: Any,
     logdir: str | None,

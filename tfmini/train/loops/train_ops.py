@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -38,6 +39,7 @@ def with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
     return None if gradient is None else change(gradient)
 
 
+@export("tf.contrib.training.add_gradients_summaries", "tf.contrib.slim.learning.add_gradients_summaries")
 def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
     """Adds summaries of each gradient's histogram and norm (``tf.contrib.training.add_gradients_summaries``)."""
     summaries = []
@@ -52,16 +54,19 @@ def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
     return summaries
 
 
+@export("tf.contrib.training.clip_gradient_norms", "tf.contrib.slim.learning.clip_gradient_norms")
 def clip_gradient_norms(gradients_to_variables: GradsAndVars, max_norm: Any) -> GradsAndVars:
     """Clips each gradient to a maximum norm (``tf.contrib.training.clip_gradient_norms``)."""
     return [(with_values(g, lambda v: clip_by_norm(v, max_norm)), v) for g, v in gradients_to_variables]
 
 
+@export("tf.contrib.training.clip_gradient_norms_fn")
 def clip_gradient_norms_fn(max_norm: Any) -> Callable[[GradsAndVars], GradsAndVars]:
     """`clip_gradient_norms` as a ``transform_grads_fn`` of `create_train_op`."""
     return lambda grads_and_vars: clip_gradient_norms(grads_and_vars, max_norm)
 
 
+@export("tf.contrib.training.multiply_gradients", "tf.contrib.slim.learning.multiply_gradients")
 def multiply_gradients(grads_and_vars: GradsAndVars, gradient_multipliers: dict[Any, Any]) -> GradsAndVars:
     """Scales the gradients of some variables (``tf.contrib.training.multiply_gradients``).
 
@@ -91,6 +96,7 @@ def _multiplied(gradient: Any, variable: Any, multipliers: dict[Any, Any]) -> An
     return with_values(gradient, lambda values: values * factor)
 
 
+@export("tf.contrib.training.create_train_op")
 def create_train_op(
     total_loss: Any,
     optimizer: Optimizer,
@@ -167,6 +173,7 @@ def _to_train(variables: Sequence[Any] | None) -> list[Any]:
     return chosen
 
 
+@export("tf.contrib.slim.learning.create_train_op")
 def create_slim_train_op(
     total_loss: Any,
     optimizer: Optimizer,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.ops.training import update_ops
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.AdadeltaOptimizer")
 class AdadeltaOptimizer(FusedOptimizer):
     """step = gradient * sqrt(E[step²] + epsilon) / sqrt(E[gradient²] + epsilon); var -= learning_rate * step.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
@@ -20,6 +21,7 @@ def check_initial_accumulator(value: float, name: str = "initial_accumulator_val
         raise ValueError(f"{name} must be positive: {value}")
 
 
+@export("tf.train.AdagradOptimizer")
 class AdagradOptimizer(FusedOptimizer):
     """accumulator += gradient²; var -= learning_rate * gradient / sqrt(accumulator).
 

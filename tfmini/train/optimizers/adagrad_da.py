@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.scoping import colocate_with, device
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
@@ -14,6 +15,7 @@ from tfmini.train.optimizers.adagrad import check_initial_accumulator
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.AdagradDAOptimizer")
 class AdagradDAOptimizer(FusedOptimizer):
     """var = -learning_rate * sign(G) * max(\\|G\\| - l1 * T, 0) / (l2 * T * learning_rate + sqrt(GG)).
 

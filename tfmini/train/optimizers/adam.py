@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
@@ -17,6 +18,7 @@ from tfmini.ops.training import update_ops
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.AdamOptimizer")
 class AdamOptimizer(FusedOptimizer):
     """m and v are decayed means of the gradient and its square; var -= rate * m / (sqrt(v) + epsilon).
 
@@ -117,4 +119,3 @@ class AdamOptimizer(FusedOptimizer):
                     for power, beta in ((beta1_power, "beta1"), (beta2_power, "beta2"))
                 ]
         return control.group(*update_ops, *powers, name=name_scope)
-

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.scoping import colocate_with
 from tfmini.ops.array.constant import constant
 from tfmini.ops.training import update_ops
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.FtrlOptimizer")
 class FtrlOptimizer(FusedOptimizer):
     """The FTRL-proximal algorithm with L1 and L2 regularization (``tf.train.FtrlOptimizer``).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.array.casting import cast
@@ -12,6 +13,7 @@ from tfmini.ops.variables.scatter_ops import resource_scatter_ops
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.GradientDescentOptimizer")
 class GradientDescentOptimizer(FusedOptimizer):
     """var -= learning_rate * gradient (``tf.train.GradientDescentOptimizer``).
 

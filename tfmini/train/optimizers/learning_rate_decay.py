@@ -12,6 +12,7 @@ from typing import Any
 
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -25,6 +26,7 @@ from tfmini.ops.math.powers import pow as power_of
 from tfmini.ops.random.functions import random_normal
 
 
+@export("tf.train.exponential_decay")
 def exponential_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
@@ -42,6 +44,7 @@ def exponential_decay(
         return elementwise.multiply(rate, power_of(base, exponent), name=scope)
 
 
+@export("tf.train.natural_exp_decay")
 def natural_exp_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
@@ -56,6 +59,7 @@ def natural_exp_decay(
     return exponential_decay(learning_rate, global_step, decay_steps, base, staircase, name)
 
 
+@export("tf.train.inverse_time_decay")
 def inverse_time_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
@@ -74,6 +78,7 @@ def inverse_time_decay(
         return elementwise.divide(rate, elementwise.add(one, elementwise.multiply(slope, periods)), name=scope)
 
 
+@export("tf.train.polynomial_decay")
 def polynomial_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
     cycle: bool = False, name: str | None = None,
@@ -100,6 +105,7 @@ def polynomial_decay(
         return elementwise.add(elementwise.multiply(elementwise.subtract(rate, end), left), end, name=scope)
 
 
+@export("tf.train.piecewise_constant")
 def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
     """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
 
@@ -137,6 +143,7 @@ def _value_of(value: Tensor) -> Tensor:
 piecewise_constant_decay = piecewise_constant
 
 
+@export("tf.train.cosine_decay")
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
 ) -> Tensor:
@@ -154,6 +161,7 @@ def cosine_decay(
         return elementwise.multiply(rate, (1 - alpha) * wave + alpha)
 
 
+@export("tf.train.cosine_decay_restarts")
 def cosine_decay_restarts(
     learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
     alpha: Any = 0.0, name: str | None = None,
@@ -178,6 +186,7 @@ def cosine_decay_restarts(
         return elementwise.multiply(rate, (1 - floor_rate) * wave + floor_rate, name=scope)
 
 
+@export("tf.train.linear_cosine_decay")
 def linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
     beta: Any = 0.001, name: str | None = None,
@@ -198,6 +207,7 @@ def linear_cosine_decay(
         return elementwise.multiply(rate, (cast(alpha, dtype) + linear) * wave + cast(beta, dtype), name=scope)
 
 
+@export("tf.train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
     num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
@@ -257,3 +267,6 @@ def _as_position(boundary: Tensor, dtype: dtypes.DType) -> Tensor:
     if own == dtypes.int32 and dtype == dtypes.int64:
         return cast(boundary, dtype)
     raise ValueError(f"Boundaries ({own}) must have the same dtype as x ({dtype}).")
+
+
+export_names("tf.train", "piecewise_constant_decay")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.ops.training import update_ops
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.MomentumOptimizer")
 class MomentumOptimizer(FusedOptimizer):
     """accumulator = momentum * accumulator + gradient; var -= learning_rate * accumulator.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -76,6 +77,7 @@ def _unused_name(name: str) -> str:
     return result
 
 
+@export("tf.train.ExponentialMovingAverage")
 class ExponentialMovingAverage:
     """Maintains moving averages of variables in shadow variables (``tf.train.ExponentialMovingAverage``).
 

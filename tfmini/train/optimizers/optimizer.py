@@ -17,6 +17,7 @@ from typing import Any
 import tfmini.ops.array.slicing  # gives tensors their indexing
 import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -55,6 +56,7 @@ def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
 
 
+@export("tf.train.Optimizer")
 class Optimizer:
     """Base class of the optimizers (``tf.train.Optimizer``).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import colocate_with
 from tfmini.ops.array.constant import constant
@@ -29,6 +30,7 @@ class _ProximalOptimizer(FusedOptimizer):
         }
 
 
+@export("tf.train.ProximalGradientDescentOptimizer")
 class ProximalGradientDescentOptimizer(_ProximalOptimizer):
     """step = var - learning_rate * gradient; var = sign(step) * max(\\|step\\| - rate * l1, 0) / (1 + rate * l2).
 
@@ -59,6 +61,7 @@ class ProximalGradientDescentOptimizer(_ProximalOptimizer):
         return {"delta": grad}
 
 
+@export("tf.train.ProximalAdagradOptimizer")
 class ProximalAdagradOptimizer(_ProximalOptimizer):
     """`ProximalGradientDescentOptimizer` with Adagrad's rate per element: learning_rate / sqrt(accumulator).
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.training import update_ops
 from tfmini.ops.variables.initializers import ones_initializer
 from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
+@export("tf.train.RMSPropOptimizer")
 class RMSPropOptimizer(FusedOptimizer):
     """rms is a decayed mean of gradient²; var -= learning_rate * gradient / sqrt(rms + epsilon), with momentum.
 

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
@@ -27,6 +28,7 @@ from tfmini.train.summaries.summary_writer import FileWriter
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.train.Supervisor")
 class Supervisor:
     """Supervises the training of a model (``tf.train.Supervisor``)::
 
