@@ -82,9 +82,7 @@ def _other_rows(node: Operation) -> RawShape:
     return None if known is None else (None, *known[1:])
 
 
-@collective_reduce_scatter.shape
-def _reduce_scatter_shape(node: Operation) -> list[RawShape]:
-    return [_other_rows(node)]
+collective_reduce_scatter.shape(lambda node: [_other_rows(node)])
 
 
 @collective_all_to_all.shape

@@ -39,14 +39,8 @@ def _axes(data_format: bytes) -> tuple[int, int, int]:
     return (1, 2, 3) if data_format == b"NHWC" else (2, 3, 1)
 
 
-@_space_to_depth.shape
-def _space_to_depth_shape(node: Operation) -> list[RawShape]:
-    return [_depth_shape(node, to_depth=True)]
-
-
-@_depth_to_space.shape
-def _depth_to_space_shape(node: Operation) -> list[RawShape]:
-    return [_depth_shape(node, to_depth=False)]
+_space_to_depth.shape(lambda node: [_depth_shape(node, to_depth=True)])
+_depth_to_space.shape(lambda node: [_depth_shape(node, to_depth=False)])
 
 
 def _depth_shape(node: Operation, to_depth: bool) -> RawShape:
@@ -231,14 +225,8 @@ def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
     return moved.reshape(batch, *grown, *rest)[(slice(None), *window)]
 
 
-@_space_to_batch.gradient
-def _space_to_batch_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None]
-
-
-@_batch_to_space.gradient
-def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None]
+_space_to_batch.gradient(lambda node, grad: [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None])
+_batch_to_space.gradient(lambda node, grad: [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -12,16 +12,14 @@ from tfmini.dimension import Dimension
 from tfmini.export import export
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none")
 
 
-@const.shape
-def _shape(node: Operation) -> list[RawShape]:
-    return [node.attrs["value"].shape]
+const.shape(lambda node: [node.attrs["value"].shape])
 
 
 @const.kernel_factory("CPU")

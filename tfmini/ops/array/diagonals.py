@@ -38,14 +38,8 @@ def _diag_shape(node: Operation) -> list[RawShape]:
     return [None if raw is None else raw + raw]
 
 
-@_diag.kernel("CPU")
-def _diag_kernel(diagonal: Any) -> Any:
-    return np.diag(diagonal.ravel()).reshape(diagonal.shape * 2)
-
-
-@_diag.gradient
-def _diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_diag_part(grad)]
+_diag.kernel("CPU")(lambda diagonal: np.diag(diagonal.ravel()).reshape(diagonal.shape * 2))
+_diag.gradient(lambda node, grad: [_diag_part(grad)])
 
 
 @_diag_part.shape
@@ -68,9 +62,7 @@ def _diag_part_kernel(value: Any) -> Any:
     return value.reshape(count, count).diagonal().reshape(half)
 
 
-@_diag_part.gradient
-def _diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_diag(grad)]
+_diag_part.gradient(lambda node, grad: [_diag(grad)])
 
 
 # ---- batches of matrices ------------------------------------------------------------------------
@@ -94,9 +86,7 @@ def _matrix_diag_kernel(diagonal: Any) -> Any:
     return result
 
 
-@_matrix_diag.gradient
-def _matrix_diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_matrix_diag_part(grad)]
+_matrix_diag.gradient(lambda node, grad: [_matrix_diag_part(grad)])
 
 
 def _shorter(rows: int | None, columns: int | None) -> int | None:
@@ -152,9 +142,7 @@ def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
     return [inside, _matrix_diag_part(grad)]
 
 
-@_band_part.shape
-def _band_part_shape(node: Operation) -> list[RawShape]:
-    return [at_least_rank(node.inputs[0].raw_shape, 2)]
+_band_part.shape(lambda node: [at_least_rank(node.inputs[0].raw_shape, 2)])
 
 
 @_band_part.kernel("CPU")
@@ -174,9 +162,7 @@ def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
     return np.where(inside, value, zero_of(value.dtype))
 
 
-@_band_part.gradient
-def _band_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_band_part(grad, node.inputs[1], node.inputs[2]), None, None]
+_band_part.gradient(lambda node, grad: [_band_part(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -98,9 +98,7 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
     return run
 
 
-@_fill.gradient
-def _fill_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, handle_of("Sum")(grad, handle_of("Range")(0, handle_of("Rank")(grad), 1))]
+_fill.gradient(lambda node, grad: [None, handle_of("Sum")(grad, handle_of("Range")(0, handle_of("Rank")(grad), 1))])
 
 
 @_zeros_like.kernel("CPU")
@@ -109,9 +107,7 @@ def _zeros_like_kernel(x: Any) -> Any:
     return filled(x.shape, zero_of(x.dtype), x.dtype)
 
 
-@_ones_like.kernel("CPU")
-def _ones_like_kernel(x: Any) -> Any:
-    return np.ones(x.shape, x.dtype)
+_ones_like.kernel("CPU")(lambda x: np.ones(x.shape, x.dtype))
 
 
 def _range_size(start: Any, limit: Any, delta: Any) -> int:

@@ -61,9 +61,7 @@ def _gather_v2_shape(node: Operation) -> list[RawShape]:
     return [(*shared, *params[batch:axis], *indices[batch:], *params[axis + 1 :])]  # type: ignore[misc]
 
 
-@_gather_v1.kernel("CPU")
-def _gather_v1_kernel(params: Any, indices: Any) -> Any:
-    return _gathered(params, indices, 0)
+_gather_v1.kernel("CPU")(lambda params, indices: _gathered(params, indices, 0))
 
 
 @_gather_v2.kernel("CPU")
@@ -107,9 +105,7 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
     return IndexedSlices(values, reshape(indices, count), whole)
 
 
-@_gather_v1.gradient
-def _gather_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_row_slices(node.inputs[0], node.inputs[1], grad), None]
+_gather_v1.gradient(lambda node, grad: [_row_slices(node.inputs[0], node.inputs[1], grad), None])
 
 
 @_gather_v2.gradient

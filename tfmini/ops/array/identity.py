@@ -55,16 +55,8 @@ for _handle in (identity_op, _snapshot, _guarantee_const):
 _stop_gradient.not_differentiable()
 _placeholder.not_differentiable()
 _placeholder_v2.not_differentiable()
-
-
-@_identity_n.kernel("CPU")
-def _identity_n_kernel(values: list[Any]) -> tuple[Any, ...]:
-    return tuple(values)
-
-
-@_identity_n.gradient
-def _identity_n_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return list(grads)
+_identity_n.kernel("CPU")(lambda values: tuple(values))
+_identity_n.gradient(lambda node, *grads: list(grads))
 
 
 @_prevent_gradient.gradient
@@ -94,9 +86,7 @@ def _check_numerics_gradient(node: Operation, grad: Any) -> list[Any]:
     return [_check_numerics(grad, message=text)]
 
 
-@_ensure_shape.shape
-def _ensure_shape_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node.inputs[0].raw_shape, node.attrs["shape"])]
+_ensure_shape.shape(lambda node: [merge_raw(node.inputs[0].raw_shape, node.attrs["shape"])])
 
 
 @_ensure_shape.kernel("CPU")

@@ -129,9 +129,7 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
     return result if axis in (-1, indices.ndim) else np.moveaxis(result, -1, axis)
 
 
-@_invert.shape
-def _invert_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 1)]
+_invert.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1)])
 
 
 @_invert.kernel("CPU")

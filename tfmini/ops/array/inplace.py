@@ -51,9 +51,7 @@ _attach(add_op, np.add.at)
 _attach(sub_op, np.subtract.at)
 
 
-@deep_copy_op.kernel("CPU")
-def _deep_copy(x: Any) -> Any:
-    return x.copy() if isinstance(x, np.ndarray) else x
+deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
 
 
 @empty_op.kernel("CPU")

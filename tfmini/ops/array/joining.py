@@ -77,14 +77,8 @@ def _merged(a: RawShape, b: RawShape) -> RawShape:
     )
 
 
-@_concat_v2.shape
-def _concat_v2_shape(node: Operation) -> list[RawShape]:
-    return _concat_shapes([t.raw_shape for t in node.inputs[:-1]], node.inputs[-1])
-
-
-@_concat_v1.shape
-def _concat_v1_shape(node: Operation) -> list[RawShape]:
-    return _concat_shapes([t.raw_shape for t in node.inputs[1:]], node.inputs[0])
+_concat_v2.shape(lambda node: _concat_shapes([t.raw_shape for t in node.inputs[:-1]], node.inputs[-1]))
+_concat_v1.shape(lambda node: _concat_shapes([t.raw_shape for t in node.inputs[1:]], node.inputs[0]))
 
 
 @_concat_v2.kernel("CPU")
@@ -95,9 +89,7 @@ def _concat_kernel(values: list[Any], axis: Any) -> Any:
         return _refuse_concat(values, int(axis.item()))
 
 
-@_concat_v1.kernel("CPU")
-def _concat_v1_kernel(concat_dim: Any, values: list[Any]) -> Any:
-    return _concat_kernel(values, concat_dim)
+_concat_v1.kernel("CPU")(lambda concat_dim, values: _concat_kernel(values, concat_dim))
 
 
 def _refuse_concat(values: list[Any], axis: int) -> Any:
@@ -159,19 +151,9 @@ def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlice
     return found
 
 
-@_concat_v2.gradient
-def _concat_v2_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [*_concat_gradients(node.inputs[:-1], node.inputs[-1], grad), None]
-
-
-@_concat_v1.gradient
-def _concat_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, *_concat_gradients(node.inputs[1:], node.inputs[0], grad)]
-
-
-@_concat_offset.shape
-def _concat_offset_shape(node: Operation) -> list[RawShape]:
-    return [t.raw_shape for t in node.inputs[1:]]
+_concat_v2.gradient(lambda node, grad: [*_concat_gradients(node.inputs[:-1], node.inputs[-1], grad), None])
+_concat_v1.gradient(lambda node, grad: [None, *_concat_gradients(node.inputs[1:], node.inputs[0], grad)])
+_concat_offset.shape(lambda node: [t.raw_shape for t in node.inputs[1:]])
 
 
 @_concat_offset.kernel("CPU")
@@ -244,9 +226,7 @@ def _pack_kernel(values: list[Any], *, axis: int) -> Any:
         )
 
 
-@_pack.gradient
-def _pack_gradient(node: Operation, grad: Any) -> list[Any]:
-    return list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"]))
+_pack.gradient(lambda node, grad: list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"])))
 
 
 @_unpack.shape
@@ -267,9 +247,7 @@ def _unpack_kernel(value: Any, *, num: int, axis: int) -> tuple[Any, ...]:
     return tuple(np.moveaxis(value, axis, 0))
 
 
-@_unpack.gradient
-def _unpack_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [stack(list(grads), axis=node.attrs["axis"])]
+_unpack.gradient(lambda node, *grads: [stack(list(grads), axis=node.attrs["axis"])])
 
 
 # ---- public functions ---------------------------------------------------------------------------

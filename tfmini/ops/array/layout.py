@@ -110,9 +110,7 @@ def _reverse_kernel(value: Any, axis: Any) -> Any:
     return np.flip(value, tuple(axis.tolist())) if axis.size else value
 
 
-@_reverse.gradient
-def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_reverse(grad, node.inputs[1]), None]
+_reverse.gradient(lambda node, grad: [_reverse(grad, node.inputs[1]), None])
 
 
 @_reverse_sequence.shape
@@ -178,9 +176,7 @@ def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
     return np.roll(value, np.ravel(shift).tolist(), axes)
 
 
-@_roll.gradient
-def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_roll(grad, handle_of("Neg")(node.inputs[1]), node.inputs[2]), None, None]
+_roll.gradient(lambda node, grad: [_roll(grad, handle_of("Neg")(node.inputs[1]), node.inputs[2]), None, None])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -31,9 +31,7 @@ def _where_shape(node: Operation) -> list[RawShape]:
     return [(None, None if raw is None else len(raw))]
 
 
-@_where.kernel("CPU")
-def _where_kernel(value: Any) -> Any:
-    return np.argwhere(value).astype(np.int64, copy=False)
+_where.kernel("CPU")(lambda value: np.argwhere(value).astype(np.int64, copy=False))
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -33,9 +33,7 @@ def _pad_shape(node: Operation) -> list[RawShape]:
     return [_padded_shape(node, 1)]
 
 
-@_mirror_pad_grad.shape
-def _mirror_pad_grad_shape(node: Operation) -> list[RawShape]:
-    return [_padded_shape(node, -1)]
+_mirror_pad_grad.shape(lambda node: [_padded_shape(node, -1)])
 
 
 def _padded_shape(node: Operation, sign: int) -> RawShape:
@@ -88,14 +86,10 @@ def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
     return pairs
 
 
-@_pad.kernel("CPU")
-def _pad_kernel(value: Any, paddings: Any) -> Any:
-    return _pad_with(value, paddings, zero_of(value.dtype))
-
-
-@_pad_v2.kernel("CPU")
-def _pad_v2_kernel(value: Any, paddings: Any, constant_values: Any) -> Any:
-    return _pad_with(value, paddings, as_ndarray(constant_values)[()])
+_pad.kernel("CPU")(lambda value, paddings: _pad_with(value, paddings, zero_of(value.dtype)))
+_pad_v2.kernel("CPU")(
+    lambda value, paddings, constant_values: _pad_with(value, paddings, as_ndarray(constant_values)[()])
+)
 
 
 def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
@@ -162,14 +156,8 @@ def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
     return handle_of("Sub")(whole, part)
 
 
-@_mirror_pad.gradient
-def _mirror_pad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
-
-
-@_mirror_pad_grad.gradient
-def _mirror_pad_grad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
+_mirror_pad.gradient(lambda node, grad: [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
+_mirror_pad_grad.gradient(lambda node, grad: [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 
 
 @export("tf.pad")

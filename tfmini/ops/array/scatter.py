@@ -76,9 +76,7 @@ def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
     return _apply(np.add, result, indices, updates)
 
 
-@_update.kernel("CPU")
-def _update_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-    return _apply(None, tensor.copy(), indices, updates)
+_update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
 
 
 @_add.kernel("CPU")
@@ -87,14 +85,8 @@ def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
 
 
-@_sub.kernel("CPU")
-def _sub_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-    return _apply(np.subtract, tensor.copy(), indices, updates)
-
-
-@_scatter_nd.gradient
-def _scatter_nd_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, gather_nd(grad, node.inputs[0]), None]
+_sub.kernel("CPU")(lambda tensor, indices, updates: _apply(np.subtract, tensor.copy(), indices, updates))
+_scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), None])
 
 
 @_update.gradient
@@ -110,9 +102,7 @@ def _add_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
 
 
-@_sub.gradient
-def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad, None, handle_of("Neg")(gather_nd(grad, node.inputs[1]))]
+_sub.gradient(lambda node, grad: [grad, None, handle_of("Neg")(gather_nd(grad, node.inputs[1]))])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -64,19 +64,9 @@ def _shape_kernel(node: Any) -> Any:
     return lambda value: np.array(() if isinstance(value, bytes) else value.shape, dtype)
 
 
-@_shape_n.kernel("CPU")
-def _shape_n_kernel(values: list[Any], *, out_type: dtypes.DType) -> tuple[Any, ...]:
-    return tuple(np.array(np.shape(v), out_type.numpy) for v in values)
-
-
-@_size.kernel("CPU")
-def _size_kernel(value: Any, *, out_type: dtypes.DType) -> Any:
-    return out_type.numpy.type(1 if isinstance(value, bytes) else value.size)
-
-
-@_rank.kernel("CPU")
-def _rank_kernel(value: Any) -> Any:
-    return np.int32(0 if isinstance(value, bytes) else value.ndim)
+_shape_n.kernel("CPU")(lambda values, *, out_type: tuple(np.array(np.shape(v), out_type.numpy) for v in values))
+_size.kernel("CPU")(lambda value, *, out_type: out_type.numpy.type(1 if isinstance(value, bytes) else value.size))
+_rank.kernel("CPU")(lambda value: np.int32(0 if isinstance(value, bytes) else value.ndim))
 
 
 # ---- Reshape ------------------------------------------------------------------------------------
@@ -218,9 +208,7 @@ def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
     return value.squeeze(tuple({a % rank for a in squeeze_dims})) if squeeze_dims else value.squeeze()
 
 
-@_squeeze.gradient
-def _squeeze_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [reshape(grad, shape(node.inputs[0]))]
+_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
 # ---- broadcasting -------------------------------------------------------------------------------

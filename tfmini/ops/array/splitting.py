@@ -65,9 +65,7 @@ def _cut(value: Any, axis: int, sizes: list[int]) -> tuple[Any, ...]:
     return tuple(value[(*prefix, slice(end - size, end))] for end, size in zip(ends, sizes))
 
 
-@_split.gradient
-def _split_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [None, concat(list(grads), node.inputs[0])]
+_split.gradient(lambda node, *grads: [None, concat(list(grads), node.inputs[0])])
 
 
 @_split_v.shape
@@ -120,9 +118,7 @@ def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: 
     return _cut(value, axis % rank, sizes)
 
 
-@_split_v.gradient
-def _split_v_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [concat(list(grads), node.inputs[2]), None, None]
+_split_v.gradient(lambda node, *grads: [concat(list(grads), node.inputs[2]), None, None])
 
 
 @export("tf.split")

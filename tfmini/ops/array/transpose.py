@@ -55,14 +55,12 @@ def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
 
 
-@_transpose.gradient
-def _transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
+_transpose.gradient(lambda node, grad: [_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None])
 
 
-@_conjugate_transpose.gradient
-def _conjugate_transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_conjugate_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
+_conjugate_transpose.gradient(
+    lambda node, grad: [_conjugate_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
+)
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -96,9 +96,7 @@ def _enter_shape(node: Operation) -> list[RawShape]:
     return [node.inputs[0].raw_shape if node.attrs["is_constant"] else None]
 
 
-@loop_cond.shape
-def _loop_cond_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 0)]
+loop_cond.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 0)])
 
 
 @ref_select.shape
@@ -110,16 +108,8 @@ def _ref_select_shape(node: Operation) -> list[RawShape]:
 
 
 ref_select.not_differentiable()
-
-
-@ref_identity_op.kernel("CPU")
-def _ref_identity(ref: Any) -> Any:
-    return ref
-
-
-@ref_identity_op.gradient
-def _ref_identity_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad]
+ref_identity_op.kernel("CPU")(lambda ref: ref)
+ref_identity_op.gradient(lambda node, grad: [grad])
 
 
 # ---- kernels ----------------------------------------------------------------------------------
@@ -134,9 +124,7 @@ for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_s
     _handle.kernel("CPU")(_steer)  # So the placer knows the devices that have them.
 
 
-@loop_cond.kernel("CPU")
-def _loop_cond(value: Any) -> Any:
-    return value
+loop_cond.kernel("CPU")(lambda value: value)
 
 
 @ref_select.kernel("CPU")

@@ -83,9 +83,7 @@ def _crops(node: Operation) -> list[RawShape]:
     return [(boxes[0], height, width, image[3])]
 
 
-@crop_grad_boxes_op.shape
-def _boxes(node: Operation) -> list[RawShape]:
-    return [node.inputs[2].raw_shape]
+crop_grad_boxes_op.shape(lambda node: [node.inputs[2].raw_shape])
 
 
 @crop_grad_op.shape

@@ -42,9 +42,7 @@ def _extract_shape(node: Operation) -> list[RawShape]:
     return [(image[0], *Windows(node.attrs, "rates").out_sizes(image[1:3], window[1:3]), depth)]
 
 
-@place_op.shape
-def _place_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(constant_value_as_shape(node.inputs[0]), 4)]
+place_op.shape(lambda node: [with_rank(constant_value_as_shape(node.inputs[0]), 4)])
 
 
 @extract_op.kernel_factory("CPU")
@@ -80,14 +78,10 @@ def _attrs(node: Operation) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("ksizes", "strides", "rates", "padding")}
 
 
-@extract_op.gradient
-def _extract_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
-
-
-@place_op.gradient
-def _place_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, extract_op(grad, **_attrs(node))]
+extract_op.gradient(
+    lambda node, grad: [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
+)
+place_op.gradient(lambda node, grad: [None, extract_op(grad, **_attrs(node))])
 
 
 @export("tf.extract_image_patches", "tf.image.extract_image_patches")

@@ -15,7 +15,7 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import second_shape
 from tfmini.machine_memory import check_room
@@ -228,19 +228,9 @@ def _attrs(node: Operation) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("align_corners", "half_pixel_centers")}
 
 
-@bilinear_op.gradient
-def _bilinear_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None]
-
-
-@bicubic_op.gradient
-def _bicubic_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None]
-
-
-@nearest_op.gradient
-def _nearest_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None]
+bilinear_op.gradient(lambda node, grad: [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None])
+bicubic_op.gradient(lambda node, grad: [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None])
+nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -239,9 +239,7 @@ def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *,
     return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
 
 
-@restore.kernel("CPU")
-def _restore(file_pattern: Any, tensor_name: Any, *, dt: DType) -> Any:
-    return _restore_slice(file_pattern, tensor_name, b"", dt=dt)
+restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(file_pattern, tensor_name, b"", dt=dt))
 
 
 @merge_v2_checkpoints.kernel("CPU")

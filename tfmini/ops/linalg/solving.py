@@ -43,9 +43,7 @@ _SINGULAR = "Input is not invertible."
 # ---- inverse and determinant ----------------------------------------------------------------
 
 
-@inverse_op.shape
-def _inverse_shape(node: Operation) -> list[RawShape]:
-    return [square(node.inputs[0].raw_shape)]
+inverse_op.shape(lambda node: [square(node.inputs[0].raw_shape)])
 
 
 @inverse_op.kernel("CPU")
@@ -68,9 +66,7 @@ def _determinant_shape(node: Operation) -> list[RawShape]:
     return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
 
 
-@determinant_op.kernel("CPU")
-def _determinant_kernel(value: Any) -> Any:
-    return lapack(np.linalg.det, _SINGULAR, check_square(value))
+determinant_op.kernel("CPU")(lambda value: lapack(np.linalg.det, _SINGULAR, check_square(value)))
 
 
 @log_determinant_op.kernel("CPU")
@@ -91,9 +87,7 @@ def _determinant_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [_as_factor(grad * node.outputs[0]) * inverse]
 
 
-@log_determinant_op.gradient
-def _log_determinant_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
-    return [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)]
+log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)])
 
 
 # ---- systems of equations -------------------------------------------------------------------

@@ -103,11 +103,7 @@ def reduced_shape(node: Operation) -> list[RawShape]:
 # ---- Sum ------------------------------------------------------------------------------------
 
 sum_op.shape(reduced_shape)
-
-
-@sum_op.kernel_factory("CPU")
-def _sum_factory(node: Any) -> Callable[..., Any]:
-    return reducer(np.add, node.attrs["T"], node.attrs["keep_dims"])
+sum_op.kernel_factory("CPU")(lambda node: reducer(np.add, node.attrs["T"], node.attrs["keep_dims"]))
 
 
 def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None) -> Callable[..., Any]:
@@ -137,9 +133,7 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None)
     return kernel
 
 
-@sum_op.gradient
-def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [spread(node, grad), None]
+sum_op.gradient(lambda node, grad: [spread(node, grad), None])
 
 
 def kept(node: Operation, value: Tensor) -> Tensor:

@@ -50,9 +50,7 @@ def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return function
 
 
-@angle_op.kernel_factory("CPU")
-def _angle_factory(node: Any) -> Any:
-    return _part_of(node, lambda x: np.arctan2(x.imag, x.real))
+angle_op.kernel_factory("CPU")(lambda node: _part_of(node, lambda x: np.arctan2(x.imag, x.real)))
 
 
 @complex_op.kernel_factory("CPU")
@@ -68,19 +66,9 @@ def _complex_factory(node: Any) -> Any:
     return kernel
 
 
-@real_op.gradient
-def _real_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_make(grad, array_filling.zeros_like(grad))]
-
-
-@imag_op.gradient
-def _imag_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_make(array_filling.zeros_like(grad), grad)]
-
-
-@complex_op.gradient
-def _complex_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return sum_to_operands(node, [real(grad), imag(grad)])
+real_op.gradient(lambda node, grad: [_make(grad, array_filling.zeros_like(grad))])
+imag_op.gradient(lambda node, grad: [_make(array_filling.zeros_like(grad), grad)])
+complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
 
 
 @complex_abs_op.gradient

@@ -178,19 +178,9 @@ def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [grad, grad])
 
 
-@sub_op.gradient
-def _sub_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return sum_to_operands(node, [grad, neg_op(grad)])
-
-
-@neg_op.gradient
-def _neg_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [neg_op(grad)]
-
-
-@conj_op.gradient
-def _conj_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [conj_op(grad)]
+sub_op.gradient(lambda node, grad: sum_to_operands(node, [grad, neg_op(grad)]))
+neg_op.gradient(lambda node, grad: [neg_op(grad)])
+conj_op.gradient(lambda node, grad: [conj_op(grad)])
 
 
 @mul_op.gradient
@@ -207,9 +197,7 @@ def _div_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return _quotient_gradient(node, grad, node.handle)
 
 
-@div_no_nan_op.gradient
-def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _quotient_gradient(node, grad, div_no_nan_op)
+div_no_nan_op.gradient(lambda node, grad: _quotient_gradient(node, grad, div_no_nan_op))
 
 
 def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> list[Any]:
@@ -232,14 +220,8 @@ def _floor_mod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [grad, mul_op(grad, neg_op(floor_div_op(x, y)))])
 
 
-@maximum_op.gradient
-def _maximum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _extreme_gradient(node, grad, greater_equal_op)
-
-
-@minimum_op.gradient
-def _minimum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _extreme_gradient(node, grad, less_equal_op)
+maximum_op.gradient(lambda node, grad: _extreme_gradient(node, grad, greater_equal_op))
+minimum_op.gradient(lambda node, grad: _extreme_gradient(node, grad, less_equal_op))
 
 
 def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> list[Any]:

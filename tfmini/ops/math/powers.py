@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,9 +38,7 @@ def _integer_power(x: Any, y: Any) -> Any:
     return np.power(x, y)
 
 
-@pow_op.kernel_factory("CPU")
-def _pow_factory(node: Any) -> Callable[..., Any]:
-    return _integer_power if node.attrs["T"].is_integer else np.power
+pow_op.kernel_factory("CPU")(lambda node: _integer_power if node.attrs["T"].is_integer else np.power)
 
 
 def _xdivy(x: Any, y: Any) -> Any:

@@ -73,16 +73,8 @@ def _highest(dtype: dtypes.DType) -> Any:
 prod_op.kernel_factory("CPU")(_factory(np.multiply))
 all_op.kernel_factory("CPU")(_factory(np.logical_and))
 any_op.kernel_factory("CPU")(_factory(np.logical_or))
-
-
-@max_op.kernel_factory("CPU")
-def _max_factory(node: Any) -> Callable[..., Any]:
-    return _factory(np.maximum, _lowest)(node)
-
-
-@min_op.kernel_factory("CPU")
-def _min_factory(node: Any) -> Callable[..., Any]:
-    return _factory(np.minimum, _highest)(node)
+max_op.kernel_factory("CPU")(lambda node: _factory(np.maximum, _lowest)(node))
+min_op.kernel_factory("CPU")(lambda node: _factory(np.minimum, _highest)(node))
 
 
 @mean_op.kernel_factory("CPU")
@@ -127,11 +119,7 @@ def _norm_factory(node: Any) -> Callable[..., Any]:
 
 all_op.not_differentiable()
 any_op.not_differentiable()
-
-
-@mean_op.gradient
-def _mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None]
+mean_op.gradient(lambda node, grad: [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None])
 
 
 def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:

@@ -68,14 +68,8 @@ def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> An
     return found
 
 
-@lower_bound_op.kernel("CPU")
-def _lower_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -> Any:
-    return _bounds("left", sequence, values, out_type)
-
-
-@upper_bound_op.kernel("CPU")
-def _upper_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -> Any:
-    return _bounds("right", sequence, values, out_type)
+lower_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("left", sequence, values, out_type))
+upper_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("right", sequence, values, out_type))
 
 
 # ---- unique ---------------------------------------------------------------------------------

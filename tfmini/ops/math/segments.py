@@ -246,11 +246,7 @@ for _handle in (unsorted_sum_op, unsorted_prod_op, unsorted_max_op, unsorted_min
 # ---- gradients ------------------------------------------------------------------------------
 
 segment_prod_op.not_differentiable()
-
-
-@segment_sum_op.gradient
-def _segment_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [array_gather.gather(grad, node.inputs[1]), None]
+segment_sum_op.gradient(lambda node, grad: [array_gather.gather(grad, node.inputs[1]), None])
 
 
 @segment_mean_op.gradient
@@ -299,9 +295,7 @@ def _gather_kept(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     return select_v2_op(inside, picked, np.array(0, picked.dtype.numpy)), inside
 
 
-@unsorted_sum_op.gradient
-def _unsorted_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_gather_kept(grad, node.inputs[1])[0], None, None]
+unsorted_sum_op.gradient(lambda node, grad: [_gather_kept(grad, node.inputs[1])[0], None, None])
 
 
 @unsorted_max_op.gradient

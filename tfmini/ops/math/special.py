@@ -57,14 +57,8 @@ def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [grad * by_a, grad * by_x])
 
 
-@igamma_op.gradient
-def _igamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _igamma_gradients(node, grad)
-
-
-@igammac_op.gradient
-def _igammac_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _igamma_gradients(node, -grad)
+igamma_op.gradient(lambda node, grad: _igamma_gradients(node, grad))
+igammac_op.gradient(lambda node, grad: _igamma_gradients(node, -grad))
 
 
 @betainc_op.shape

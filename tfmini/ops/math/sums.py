@@ -40,9 +40,7 @@ def _add_n_shape(node: Operation) -> list[RawShape]:
     return [merged]
 
 
-@accumulate_op.shape
-def _accumulate_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])]
+accumulate_op.shape(lambda node: [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])])
 
 
 @add_n_op.kernel("CPU")

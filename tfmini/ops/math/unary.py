@@ -80,9 +80,7 @@ for _handle, _ufunc in (
 
 
 
-@log1p_op.kernel_factory("CPU")
-def _log1p_factory(node: Any) -> Callable[..., Any]:
-    return _complex_log1p if node.attrs["T"].is_complex else np.log1p
+log1p_op.kernel_factory("CPU")(lambda node: _complex_log1p if node.attrs["T"].is_complex else np.log1p)
 
 
 def _complex_log1p(x: Any) -> Any:
@@ -113,9 +111,7 @@ def _sign_factory(node: Any) -> Callable[..., Any]:
     return complex_sign
 
 
-@round_op.kernel_factory("CPU")
-def _round_factory(node: Any) -> Callable[..., Any]:
-    return (lambda x: x) if node.attrs["T"].is_integer else np.rint
+round_op.kernel_factory("CPU")(lambda node: (lambda x: x) if node.attrs["T"].is_integer else np.rint)
 
 
 @reciprocal_op.kernel_factory("CPU")
@@ -238,29 +234,11 @@ _derive_quotient(atan_op, _one_plus_square)
 _derive_quotient(atanh_op, _one_minus_square)
 
 
-@abs_op.gradient
-def _abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [mul_op(grad, sign_op(node.inputs[0]))]
-
-
-@sign_op.gradient
-def _sign_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [handle_of("ZerosLike")(node.inputs[0])]
-
-
-@exp_op.gradient
-def _exp_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [mul_op(grad, conjugate(node.outputs[0]))]
-
-
-@asinh_op.gradient
-def _asinh_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))]
-
-
-@acosh_op.gradient
-def _acosh_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))]
+abs_op.gradient(lambda node, grad: [mul_op(grad, sign_op(node.inputs[0]))])
+sign_op.gradient(lambda node, grad: [handle_of("ZerosLike")(node.inputs[0])])
+exp_op.gradient(lambda node, grad: [mul_op(grad, conjugate(node.outputs[0]))])
+asinh_op.gradient(lambda node, grad: [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))])
+acosh_op.gradient(lambda node, grad: [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))])
 
 
 @polygamma_op.gradient

@@ -53,14 +53,8 @@ for _handle in (
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-@relu_op.kernel("CPU")
-def _relu(x: Any) -> Any:
-    return np.maximum(x, x.dtype.type(0))
-
-
-@relu6_op.kernel("CPU")
-def _relu6(x: Any) -> Any:
-    return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
+relu_op.kernel("CPU")(lambda x: np.maximum(x, x.dtype.type(0)))
+relu6_op.kernel("CPU")(lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)))
 
 
 def _elu(x: Any) -> Any:
@@ -183,11 +177,7 @@ selu_op.gradient(_from_output(selu_grad_op))
 softplus_op.gradient(_from_input(softplus_grad_op))
 softsign_op.gradient(_from_input(softsign_grad_op))
 softsign_grad_op.not_differentiable()
-
-
-@leaky_relu_op.gradient
-def _leaky_relu_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])]
+leaky_relu_op.gradient(lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])])
 
 
 def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
@@ -197,11 +187,9 @@ def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[An
 
 relu_grad_op.gradient(_rectifier_second(relu_grad_op))
 relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
-
-
-@leaky_relu_grad_op.gradient
-def _leaky_relu_second(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
+leaky_relu_grad_op.gradient(
+    lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
+)
 
 
 def _below_zero(values: Tensor, where: Tensor) -> Tensor:

@@ -119,14 +119,8 @@ def _l2_factory(node: Any) -> Callable[..., Any]:
 # ---- gradients ----------------------------------------------------------------------------------
 
 
-@bias_add_op.gradient
-def _bias_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])]
-
-
-@bias_add_v1_op.gradient
-def _bias_v1_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad, bias_add_grad_op(grad)]
+bias_add_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])])
+bias_add_v1_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad)])
 
 
 @bias_add_grad_op.gradient
@@ -136,9 +130,7 @@ def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
 
 
-@l2_loss_op.gradient
-def _l2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [multiply(node.inputs[0], grad)]
+l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 
 
 # ---- public functions ---------------------------------------------------------------------------

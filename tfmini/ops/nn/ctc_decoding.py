@@ -36,9 +36,7 @@ def _batch(node: Operation) -> int | None:
     return merge_raw((with_rank(scores, 3)[1],), with_rank(lengths, 1))[0]  # type: ignore[index]
 
 
-@greedy_op.shape
-def _greedy_shape(node: Operation) -> list[RawShape]:
-    return [(None, 2), (None,), (2,), (_batch(node), 1)]
+greedy_op.shape(lambda node: [(None, 2), (None,), (2,), (_batch(node), 1)])
 
 
 @beam_search_op.shape

@@ -48,9 +48,7 @@ lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS)
 lrn_grad_op = op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> output: T; " + _LRN_ATTRS)
 
 
-@lrn_op.shape
-def _lrn_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 4)]
+lrn_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 
 
 @lrn_grad_op.shape

@@ -347,14 +347,10 @@ def _attrs(node: Operation, *names: str) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("ksize", "strides", "padding", "data_format", *names)}
 
 
-@max_pool_op.gradient
-def _max_pool_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
-
-
-@max_pool3d_op.gradient
-def _max_pool3d_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))]
+max_pool_op.gradient(
+    lambda node, grad: [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
+)
+max_pool3d_op.gradient(lambda node, grad: [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))])
 
 
 def _derive_from(handle: OpHandle, other: OpHandle) -> None:

@@ -35,14 +35,8 @@ def _shape(node: Operation) -> list[RawShape]:
     return [pooled_shape(node, attrs)]
 
 
-@max_pool_grad_v2_op.shape
-def _grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 4)]
-
-
-@max_pool_grad_grad_v2_op.shape
-def _grad_grad_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(with_rank(node.inputs[1].raw_shape, 4), None)]
+max_pool_grad_v2_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
+max_pool_grad_grad_v2_op.shape(lambda node: [merge_raw(with_rank(node.inputs[1].raw_shape, 4), None)])
 
 
 def _sized(attrs: Mapping[str, Any], ksize: Array, strides: Array) -> dict[str, Any]:
@@ -53,9 +47,9 @@ def _sized(attrs: Mapping[str, Any], ksize: Array, strides: Array) -> dict[str, 
     return {**attrs, "ksize": ksize.tolist(), "strides": strides.tolist()}
 
 
-@max_pool_v2_op.kernel_factory("CPU")
-def _kernel(node: Any) -> Callable[..., Array]:
-    return lambda image, ksize, strides: max_pool_of(_sized(node.attrs, ksize, strides))(image)
+max_pool_v2_op.kernel_factory("CPU")(
+    lambda node: lambda image, ksize, strides: max_pool_of(_sized(node.attrs, ksize, strides))(image)
+)
 
 
 @max_pool_grad_v2_op.kernel_factory("CPU")

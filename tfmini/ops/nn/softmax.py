@@ -204,9 +204,7 @@ def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [multiply(subtract(grad, _last_sum(multiply(grad, softmax))), softmax)]
 
 
-@log_softmax_op.gradient
-def _log_softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))]
+log_softmax_op.gradient(lambda node, grad: [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))])
 
 
 def _is_zero(grad: Tensor | None) -> bool:

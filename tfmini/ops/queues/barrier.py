@@ -236,14 +236,8 @@ def _close(state: BarrierState, *, cancel_pending_enqueues: bool) -> tuple[()]:
     return ()
 
 
-@ready_size_op.kernel("CPU")
-def _ready_size(state: BarrierState) -> Any:
-    return np.int32(state.ready.size())
-
-
-@incomplete_size_op.kernel("CPU")
-def _incomplete_size(state: BarrierState) -> Any:
-    return np.int32(len(state.incomplete))
+ready_size_op.kernel("CPU")(lambda state: np.int32(state.ready.size()))
+incomplete_size_op.kernel("CPU")(lambda state: np.int32(len(state.incomplete)))
 
 
 @export("tf.Barrier")

@@ -178,9 +178,7 @@ def _slice_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]
     return [None, slice_grad_op(grad, indices, start, node.outputs[0]), None, None, None]
 
 
-@slice_grad_op.shape
-def _slice_grad_shape(node: Operation) -> list[RawShape]:
-    return [(with_rank(node.inputs[1].raw_shape, 2)[0],)]
+slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 
 
 @slice_grad_op.kernel("CPU")
@@ -367,9 +365,7 @@ def _fill_rows_gradient(node: Operation, _: Any, grad: Tensor, __: Any, ___: Any
     return [None, values_grad, None, default_grad]
 
 
-@fill_rows_grad_op.shape
-def _fill_rows_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 1), ()]
+fill_rows_grad_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()])
 
 
 @fill_rows_grad_op.kernel("CPU")

@@ -135,9 +135,7 @@ def _add_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
     return [None, a_grad, None, None, b_grad, None, None]
 
 
-@add_grad_op.shape
-def _add_grad_shape(node: Operation) -> list[RawShape]:
-    return [(with_rank(t.raw_shape, 2)[0],) for t in node.inputs[1:3]]
+add_grad_op.shape(lambda node: [(with_rank(t.raw_shape, 2)[0],) for t in node.inputs[1:3]])
 
 
 @add_grad_op.kernel("CPU")
@@ -148,9 +146,7 @@ def _add_grad_kernel(grad: Any, a: Any, b: Any, total: Any) -> tuple[Any, Any]:
     return table[numbers[: len(a)]], table[numbers[len(a) : len(a) + len(b)]]
 
 
-@dense_add_op.shape
-def _dense_add_shape(node: Operation) -> list[RawShape]:
-    return [node.inputs[3].raw_shape]
+dense_add_op.shape(lambda node: [node.inputs[3].raw_shape])
 
 
 @dense_add_op.kernel("CPU")
@@ -164,9 +160,7 @@ def _dense_add_kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
     return out
 
 
-@dense_add_op.gradient
-def _dense_add_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, array_gather.gather_nd(grad, node.inputs[0]), None, grad]
+dense_add_op.gradient(lambda node, grad: [None, array_gather.gather_nd(grad, node.inputs[0]), None, grad])
 
 
 # ---- products -------------------------------------------------------------------------------
@@ -338,9 +332,7 @@ maximum_op.gradient(_extremum_gradient(greater_equal_op))
 minimum_op.gradient(_extremum_gradient(less_equal_op))
 
 
-@softmax_op.shape
-def _softmax_shape(node: Operation) -> list[RawShape]:
-    return [(merged_shapes(node)[0],)]
+softmax_op.shape(lambda node: [(merged_shapes(node)[0],)])
 
 
 def _row_starts(rows: Any) -> Any:

@@ -102,9 +102,7 @@ def _combined(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], operati
     )
 
 
-@dense_dense_op.kernel("CPU")
-def _dense_dense_kernel(a: Any, b: Any, *, set_operation: bytes) -> Any:
-    return _combined(_members(a), _members(b), set_operation)
+dense_dense_op.kernel("CPU")(lambda a, b, *, set_operation: _combined(_members(a), _members(b), set_operation))
 
 
 @dense_sparse_op.kernel("CPU")

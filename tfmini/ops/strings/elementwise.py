@@ -71,9 +71,7 @@ _attach_case(lower_op, "lower")
 _attach_case(upper_op, "upper")
 
 
-@strip_op.kernel("CPU")
-def _strip(value: Any) -> Any:
-    return each(bytes.strip, value)
+strip_op.kernel("CPU")(lambda value: each(bytes.strip, value))
 
 
 # TensorFlow's characters, whether or not the text is valid UTF-8: a byte and the continuation bytes behind it. Those
@@ -178,14 +176,12 @@ def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> An
     return each(lambda s: regular_expressions.replaced(compiled, s, text, replace_global), value)
 
 
-@replace_op.kernel("CPU")
-def _regex_replace(value: Any, pattern: Any, rewrite: Any, *, replace_global: bool) -> Any:
-    return _replace(value, pattern, rewrite, replace_global)
-
-
-@static_replace_op.kernel("CPU")
-def _static_regex_replace(value: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool) -> Any:
-    return _replace(value, pattern, rewrite, replace_global)
+replace_op.kernel("CPU")(
+    lambda value, pattern, rewrite, *, replace_global: _replace(value, pattern, rewrite, replace_global)
+)
+static_replace_op.kernel("CPU")(
+    lambda value, *, pattern, rewrite, replace_global: _replace(value, pattern, rewrite, replace_global)
+)
 
 
 @full_match_op.kernel("CPU")
@@ -194,9 +190,7 @@ def _full_match(value: Any, pattern: Any) -> Any:
     return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
 
 
-@static_full_match_op.kernel("CPU")
-def _static_full_match(value: Any, *, pattern: bytes) -> Any:
-    return _full_match(value, pattern)
+static_full_match_op.kernel("CPU")(lambda value, *, pattern: _full_match(value, pattern))
 
 
 # ---- base64 ---------------------------------------------------------------------------------
@@ -227,9 +221,7 @@ def _decode_one(text: bytes) -> bytes:
     return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
 
 
-@decode_op.kernel("CPU")
-def _decode(value: Any) -> Any:
-    return each(_decode_one, value)
+decode_op.kernel("CPU")(lambda value: each(_decode_one, value))
 
 
 # ---- public functions -----------------------------------------------------------------------

@@ -110,14 +110,10 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 # ---- hashes ---------------------------------------------------------------------------------
 
 
-@bucket_op.kernel("CPU")
-def _bucket_kernel(value: Any, *, num_buckets: int) -> Any:
-    return each(lambda s: hash64(s) % num_buckets, value, np.int64)
-
-
-@bucket_fast_op.kernel("CPU")
-def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
-    return each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+bucket_op.kernel("CPU")(lambda value, *, num_buckets: each(lambda s: hash64(s) % num_buckets, value, np.int64))
+bucket_fast_op.kernel("CPU")(
+    lambda value, *, num_buckets: each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+)
 
 
 @bucket_strong_op.kernel("CPU")

@@ -184,9 +184,7 @@ def _write(writer: WriterState, step: Any, serialized: bytes) -> tuple[()]:
     return ()
 
 
-@raw_op.kernel("CPU")
-def _raw(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
-    return _write(writer, step, _single(tensor, "tensor"))
+raw_op.kernel("CPU")(lambda writer, step, tensor: _write(writer, step, _single(tensor, "tensor")))
 
 
 @graph_op.kernel("CPU")
@@ -200,14 +198,12 @@ def _tensor(writer: WriterState, step: Any, tensor: Any, tag: Any, metadata: Any
     return _write(writer, step, tensor_message(tag, tensor, metadata, keep_empty=False))
 
 
-@scalar_op.kernel("CPU")
-def _scalar(writer: WriterState, step: Any, tag: Any, value: Any) -> tuple[()]:
-    return _write(writer, step, scalar_message(tag, _single(value, "value")))
-
-
-@histogram_op.kernel("CPU")
-def _histogram(writer: WriterState, step: Any, tag: Any, values: Any, *, node: Any) -> tuple[()]:
-    return _write(writer, step, histogram_message(tag, values, node=node))
+scalar_op.kernel("CPU")(
+    lambda writer, step, tag, value: _write(writer, step, scalar_message(tag, _single(value, "value")))
+)
+histogram_op.kernel("CPU")(
+    lambda writer, step, tag, values, *, node: _write(writer, step, histogram_message(tag, values, node=node))
+)
 
 
 @image_op.kernel("CPU")

@@ -209,14 +209,8 @@ def _assign_sub(state: VariableState, value: Any) -> tuple[()]:
     return ()
 
 
-@var_is_initialized.kernel("CPU")
-def _is_initialized(state: VariableState) -> Any:
-    return np.bool_(state.is_initialized)
-
-
-@variable_shape.kernel("CPU")
-def _shape_kernel(state: VariableState, *, out_type: DType) -> Any:
-    return np.array(np.shape(state.read()), out_type.numpy)
+var_is_initialized.kernel("CPU")(lambda state: np.bool_(state.is_initialized))
+variable_shape.kernel("CPU")(lambda state, *, out_type: np.array(np.shape(state.read()), out_type.numpy))
 
 
 @destroy_resource.kernel("CPU")
