@@ -249,7 +249,7 @@ GRADIENTS: dict[str, Callable[..., Any] | None] = {}
 
 def op(
     text: str, *, stateful: bool = False, uninit_ok: bool = False, shape: ShapeRule | None = None,
-    **traits: Unpack[Traits],
+    differentiable: bool = True, **traits: Unpack[Traits],
 ) -> OpHandle[R]:  # fmt: skip
     """Declares an op (see `op_def` for the grammar) and returns its handle.
 
@@ -258,6 +258,7 @@ def op(
       stateful: the op has side effects or state. Passes never fold, merge or drop it.
       uninit_ok: its reference inputs may be uninitialised variables.
       shape: as for `OpHandle.shape`; ``[()]`` is one scalar, ``[]`` no output.
+      differentiable: False: see `OpHandle.not_differentiable`.
       traits: see `Traits`.
 
     Raises:
@@ -285,6 +286,8 @@ def op(
     table[handle.name] = handle
     if shape is not None:
         handle.shape(shape)
+    if not differentiable:
+        handle.not_differentiable()
     return handle
 
 

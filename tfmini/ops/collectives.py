@@ -38,20 +38,23 @@ collective_reduce = op(
     communication_hint: string = 'auto'""",
     stateful=True,
     shape=same_shape,
-    collective="all-reduce",
+    collective="all-reduce", differentiable=False,
 )
 collective_bcast_send = op(
-    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    differentiable=False,
 )
 collective_bcast_recv = op(
-    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    differentiable=False,
 )
 collective_bcast_alike = op(
     f"CollectiveBcastAlike(input: T) -> data: T\n{_KEYS}\nis_source: bool",
-    stateful=True, shape=same_shape, collective="broadcast",
+    stateful=True, shape=same_shape, collective="broadcast", differentiable=False,
 )  # fmt: skip
 collective_gather = op(
-    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather"
+    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather",
+    differentiable=False,
 )
 
 collective_reduce_scatter = op(
@@ -60,19 +63,13 @@ collective_reduce_scatter = op(
     merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
     final_op: {{'Id', 'Div'}}""",
     stateful=True,
-    collective="reduce-scatter",
+    collective="reduce-scatter", differentiable=False,
 )
 collective_all_to_all = op(
     f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
     stateful=True,
-    collective="all-to-all",
+    collective="all-to-all", differentiable=False,
 )
-
-for _handle in (
-    collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather, collective_reduce_scatter,
-    collective_all_to_all, collective_bcast_alike,
-):  # fmt: skip
-    _handle.not_differentiable()
 
 
 def _other_rows(node: Operation) -> RawShape:

@@ -18,6 +18,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import colocate_with, device
 from tfmini.ops.array.identity import placeholder
+from tfmini.ops.array.kernel_arguments import refuse
 
 _get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True, shape=[()])
 _get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True, shape=[None])
@@ -51,9 +52,7 @@ def _find(handle: Any, *, dtype: dtypes.DType, resources: Any) -> Any:
         raise _missing(name)
     value = tensors[name]
     if not isinstance(value, bytes) and np.asarray(value).dtype != dtype.numpy:
-        raise errors.InvalidArgumentError.of(
-            f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}."
-        )
+        refuse(f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}.")
     return value
 
 

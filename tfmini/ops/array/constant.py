@@ -16,7 +16,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
-const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none")
+const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none", differentiable=False)
 
 
 const.shape(lambda node: [node.attrs["value"].shape])
@@ -26,9 +26,6 @@ const.shape(lambda node: [node.attrs["value"].shape])
 def _kernel(node: Any) -> Any:
     value = node.attrs["value"]
     return lambda: value
-
-
-const.not_differentiable()
 
 
 def as_array(value: Any, dtype: dtypes.DType | None = None) -> np.ndarray[Any, Any]:

@@ -30,7 +30,7 @@ _concat_v1 = op(
     "Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type", aggregates=True, work="none"
 )
 _concat_offset: OpHandle[Any] = op(
-    "ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2"
+    "ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2", differentiable=False
 )
 _pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0", aggregates=True, work="none")
 _unpack: OpHandle[Any] = op("Unpack(value: T) -> output: num * T; num: int >= 0; T: type; axis: int = 0", work="none")
@@ -187,9 +187,6 @@ def _checked_offsets(axis: int, shapes: list[Any]) -> int:
                 f" with shape [{texts[1]}]."
             )
     return axis
-
-
-_concat_offset.not_differentiable()
 
 
 # ---- Pack, Unpack -------------------------------------------------------------------------------

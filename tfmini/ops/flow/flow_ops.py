@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.errors import InternalError, InvalidArgumentError
+from tfmini.errors import InternalError
 from tfmini.graph import nest
 from tfmini.graph.conversion import (
     IndexedSlices,
@@ -24,6 +24,7 @@ from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import range as range_
 from tfmini.ops.array.identity import identity_op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape_internal
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank
@@ -131,7 +132,7 @@ loop_cond.kernel("CPU")(lambda value: value)
 def _ref_select(index: Any, inputs: list[Any]) -> Any:
     position = int(index)
     if not 0 <= position < len(inputs):
-        raise InvalidArgumentError.of(f"Index must be in the range [0, {len(inputs)}) but got {position}")
+        refuse(f"Index must be in the range [0, {len(inputs)}) but got {position}")
     return inputs[position]
 
 

@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import second_shape
-from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.shapes import RawShape, with_rank
 
 stack_op = op(
@@ -74,7 +73,7 @@ class Stack:
 
     def refuse(self, what: str) -> NoReturn:
         """Raises an error that names the stack."""
-        raise InvalidArgumentError.of(f"Stack[{self.name}] {what}")
+        refuse(f"Stack[{self.name}] {what}")
 
 
 @stack_op.kernel("CPU")

@@ -26,7 +26,7 @@ tensor_array_op: OpHandle[Any] = op(
     clear_after_read: bool = true
     identical_element_shapes: bool = false
     tensor_array_name: string = ''""",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
 write_op = op(
     "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type"
@@ -48,19 +48,17 @@ concat_op: OpHandle[Any] = op(
 split_op = op(
     "TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> flow_out: float; T: type"
 )
-size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32")
-close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)")
+size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32", differentiable=False)
+close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)", differentiable=False)
 grad_op: OpHandle[Any] = op(
     "TensorArrayGradV3(handle: resource, flow_in: float) -> grad_handle: resource, flow_out: float; source: string",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
 grad_with_shape_op: OpHandle[Any] = op(
     "TensorArrayGradWithShape(handle: resource, flow_in: float, shape_to_prepend: int32)"
     " -> grad_handle: resource, flow_out: float; source: string",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
-for _handle in (tensor_array_op, size_op, close_op, grad_op, grad_with_shape_op):
-    _handle.not_differentiable()
 
 _serial = itertools.count()
 _NO_FLOW = np.float32(0)

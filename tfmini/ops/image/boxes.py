@@ -23,19 +23,19 @@ Array = np.ndarray[Any, Any]
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
-nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}")
+nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}", differentiable=False)
 nms_padded_op: OpHandle[Any] = op(
     f"NonMaxSuppressionV4{_BOXES} -> selected_indices: int32, valid_outputs: int32; {_KINDS}"
-    "; pad_to_max_output_size: bool = false"
+    "; pad_to_max_output_size: bool = false", differentiable=False
 )
 nms_soft_op: OpHandle[Any] = op(
     "NonMaxSuppressionV5(boxes: T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T,"
     " soft_nms_sigma: T) -> selected_indices: int32, selected_scores: T, valid_outputs: int32"
-    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false"
+    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false", differentiable=False
 )
 nms_overlaps_op = op(
     "NonMaxSuppressionWithOverlaps(overlaps: float, scores: float, max_output_size: int32,"
-    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32"
+    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32", differentiable=False
 )
 crop_op = op(
     "CropAndResize(image: T, boxes: float, box_ind: int32, crop_size: int32) -> crops: float"
@@ -44,14 +44,13 @@ crop_op = op(
 )
 crop_grad_op = op(
     "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
-    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'"
+    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'", differentiable=False
 )
 crop_grad_boxes_op = op(
     "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
-    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'"
+    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'",
+    differentiable=False,
 )
-for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_op, crop_grad_boxes_op):
-    _handle.not_differentiable()
 
 
 @nms_op.shape

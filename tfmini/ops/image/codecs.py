@@ -112,9 +112,7 @@ def _format(data: bytes) -> str:
     for start, name in _SIGNATURES.items():
         if data.startswith(start):
             return name
-    raise InvalidArgumentError.of(
-        f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}"
-    )
+    refuse(f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}")
 
 
 @contextmanager

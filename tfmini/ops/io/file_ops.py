@@ -12,6 +12,7 @@ from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.shapes import RawShape, format_raw
 
@@ -47,8 +48,7 @@ def _scalar(value: Any, what: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if np.ndim(value):
-        text = f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}")
     return np.asarray(value, object).item()  # type: ignore[no-any-return]
 
 

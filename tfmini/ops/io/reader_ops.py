@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_kinds import (
     FixedLengthRecordReaderState,
     IdentityReaderState,
@@ -108,8 +108,7 @@ def _identity(resources: Any, *, node: Any) -> ReaderState:
 @text_line_v1.state_kernel("CPU")
 def _text_line(resources: Any, *, node: Any, skip_header_lines: int) -> ReaderState:
     if skip_header_lines < 0:
-        text = f"skip_header_lines must be >= 0 not {skip_header_lines}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"skip_header_lines must be >= 0 not {skip_header_lines}")
     return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
 
 
@@ -132,7 +131,7 @@ def _fixed_length(
     }
     for name, value in sizes.items():
         if value < 0:
-            raise errors.InvalidArgumentError.of(f"{name} must be >= 0 not {value}")
+            refuse(f"{name} must be >= 0 not {value}")
     encoding = node.attrs.get("encoding", b"").decode()
     return _state(
         resources,
@@ -182,7 +181,7 @@ def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
 def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Any) -> None:
     count = int(num_records)
     if count <= 0:
-        raise errors.InvalidArgumentError.of(f"num_records must be positive, got {count}")
+        refuse(f"num_records must be positive, got {count}")
     reader.read_records(_Vectors(wait), queue, count, at_once=True)
 
 

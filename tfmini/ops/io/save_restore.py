@@ -14,6 +14,7 @@ from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
 from tfmini.progress import work
 from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
@@ -143,7 +144,7 @@ def _file_name_shape(node: Operation) -> list[RawShape]:
 
 def _scalar(value: Any) -> bytes:
     if np.ndim(value):
-        raise errors.InvalidArgumentError.of(f"Expected a scalar string, got shape {list(np.shape(value))}")
+        refuse(f"Expected a scalar string, got shape {list(np.shape(value))}")
     return value if isinstance(value, bytes) else value.item()
 
 
@@ -151,7 +152,7 @@ def _texts(values: Any, count: int | None = None) -> list[str]:
     """The strings of a vector, which must have ``count`` of them."""
     if np.ndim(values) != 1 or count is not None and len(values) != count:
         wanted = "a vector of strings" if count is None else f"{count} strings"
-        raise errors.InvalidArgumentError.of(f"Expected {wanted}, got shape {list(np.shape(values))}")
+        refuse(f"Expected {wanted}, got shape {list(np.shape(values))}")
     return [text.decode() for text in values.tolist()]
 
 
@@ -178,7 +179,7 @@ def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor:
         return
     shape, part = _parse(spec)
     if part.shape(shape) != np.shape(tensor):
-        raise errors.InvalidArgumentError.of(
+        refuse(
             "Slice in shape_and_slice specification does not match the shape of the tensor to  save:"
             f" {spec}, tensor {name}: {list(np.shape(tensor))}"
         )
@@ -208,13 +209,13 @@ def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
     entry = reader.entry(name)
     if entry.dtype is not dtype.base_dtype:
         text = f"expected dtype {cpp_name(dtype)} does not equal original dtype {cpp_name(entry.dtype)}"
-        raise errors.InvalidArgumentError.of(f"tensor_name = {name}; {text}")
+        refuse(f"tensor_name = {name}; {text}")
     if not spec:
         value = reader.read(name)
     else:
         shape, part = _parse(spec)
         if shape != entry.shape:
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"tensor_name = {name}; shape in shape_and_slice spec {format_raw(shape)} does not match the shape"
                 f" stored in checkpoint: {format_raw(entry.shape)}"
             )
@@ -250,7 +251,7 @@ def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs
 def _check_scalars(**values: Any) -> None:
     for name, value in values.items():
         if np.ndim(value):
-            raise errors.InvalidArgumentError.of(f"{name} must be a scalar, got shape {list(np.shape(value))}")
+            refuse(f"{name} must be a scalar, got shape {list(np.shape(value))}")
 
 
 @sharded_filename.kernel("CPU")

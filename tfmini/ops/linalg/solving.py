@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -16,6 +15,7 @@ from tfmini.graph.scoping import name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import eye, matrix_band_part
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.transpose import matrix_transpose
 from tfmini.ops.linalg.lapack import FLOATS, check_square, iterated, lapack, matrix_parts, square
 from tfmini.ops.math import elementwise as math_elementwise
@@ -107,13 +107,11 @@ def _solve_shape(node: Operation) -> list[RawShape]:
 
 def _check_system(matrix: Any, rhs: Any) -> None:
     if matrix.shape[:-2] != rhs.shape[:-2]:
-        raise InvalidArgumentError.of(
-            f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
+        refuse(
+            f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}"
         )
     if matrix.shape[-2] != rhs.shape[-2]:
-        raise InvalidArgumentError.of(
-            f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
-        )
+        refuse(f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}")
 
 
 @solve_op.kernel("CPU")

@@ -13,12 +13,12 @@ from tfmini.graph.registry import op
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
 
 _BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
-bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_or_op = op(f"BitwiseOr(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_xor_op = op(f"BitwiseXor(x: T, y: T) -> z: T; T: {_BITS}")
-left_shift_op = op(f"LeftShift(x: T, y: T) -> z: T; T: {_BITS}")
-right_shift_op = op(f"RightShift(x: T, y: T) -> z: T; T: {_BITS}")
-invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}")
+bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}", differentiable=False)
+bitwise_or_op = op(f"BitwiseOr(x: T, y: T) -> z: T; T: {_BITS}", differentiable=False)
+bitwise_xor_op = op(f"BitwiseXor(x: T, y: T) -> z: T; T: {_BITS}", differentiable=False)
+left_shift_op = op(f"LeftShift(x: T, y: T) -> z: T; T: {_BITS}", differentiable=False)
+right_shift_op = op(f"RightShift(x: T, y: T) -> z: T; T: {_BITS}", differentiable=False)
+invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}", differentiable=False)
 
 
 def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -32,9 +32,7 @@ def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
 
 for _handle in (bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op):
     _handle.shape(broadcast_shape)
-    _handle.not_differentiable()
 invert_op.shape(same_shape)
-invert_op.not_differentiable()
 bitwise_and_op.kernel("CPU")(np.bitwise_and)
 bitwise_or_op.kernel("CPU")(np.bitwise_or)
 bitwise_xor_op.kernel("CPU")(np.bitwise_xor)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import INTO_FROM, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.gradients.wanted import is_wanted
 from tfmini.shapes import RawShape, broadcast_raw
 
@@ -62,11 +62,11 @@ def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
     found = found if isinstance(found, list) else [found]
     for i, axis in enumerate(found):
         if not -rank <= axis < rank:
-            raise InvalidArgumentError.of(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)")
+            refuse(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)")
         found[i] = axis + rank if axis < 0 else axis
     if len(set(found)) != len(found):
         twice = next(a for a in found if found.count(a) > 1)
-        raise InvalidArgumentError.of(f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
+        refuse(f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
     return tuple(found)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -17,6 +16,7 @@ from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape, equal_shapes, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import masking as array_masking
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
@@ -24,14 +24,15 @@ less_op = op("Less(x: T, y: T) -> z: bool; T: realnumbertype")
 less_equal_op = op("LessEqual(x: T, y: T) -> z: bool; T: realnumbertype")
 greater_op = op("Greater(x: T, y: T) -> z: bool; T: realnumbertype")
 greater_equal_op = op("GreaterEqual(x: T, y: T) -> z: bool; T: realnumbertype")
-equal_op = op("Equal(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
+equal_op = op("Equal(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true", differentiable=False)
 not_equal_op = op("NotEqual(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
 approximate_equal_op = op(
-    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001", shape=equal_shapes
+    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001", shape=equal_shapes,
+    differentiable=False,
 )
 logical_and_op = op("LogicalAnd(x: bool, y: bool) -> z: bool")
 logical_or_op = op("LogicalOr(x: bool, y: bool) -> z: bool")
-logical_not_op = op("LogicalNot(x: bool) -> y: bool")
+logical_not_op = op("LogicalNot(x: bool) -> y: bool", differentiable=False)
 select_op = op(
     "Select(condition: bool, t: T, e: T) -> output: T; T: type", aggregates=True, raw_names={"t": "x", "e": "y"}
 )
@@ -53,7 +54,6 @@ _attach(logical_and_op, np.logical_and, "&")
 _attach(logical_or_op, np.logical_or, "|")
 logical_not_op.shape(same_shape)
 logical_not_op.kernel("CPU")(np.logical_not)
-logical_not_op.not_differentiable()
 
 
 # ---- equality -------------------------------------------------------------------------------
@@ -106,20 +106,14 @@ equal_op.kernel_factory("CPU")(lambda node: _equality_kernel(node, np.equal, "==
 not_equal_op.kernel_factory("CPU")(lambda node: _equality_kernel(node, np.not_equal, "!="))
 equal_op.inline(lambda node: "({0} == {1})" if _is_plain(node) else None)
 not_equal_op.inline(lambda node: "({0} != {1})" if _is_plain(node) else None)
-equal_op.not_differentiable()
 not_equal_op.not_differentiable()
 
 
 @approximate_equal_op.kernel("CPU")
 def _approximate_kernel(x: Any, y: Any, *, tolerance: float) -> Any:
     if x.shape != y.shape:
-        raise InvalidArgumentError.of(
-            f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}",
-        )
+        refuse(f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}")
     return np.abs(x - y) < x.real.dtype.type(tolerance)
-
-
-approximate_equal_op.not_differentiable()
 
 
 # ---- selection ------------------------------------------------------------------------------
@@ -141,7 +135,7 @@ def _select_kernel(condition: Any, t: Any, e: Any) -> Any:
     if not condition.ndim:
         return t if condition else e
     if np.shape(t) != np.shape(e) or condition.shape != t.shape and condition.shape != t.shape[:1]:
-        raise InvalidArgumentError.of(
+        refuse(
             "Inputs to operation Select must have the same size and shape. Input 0: "
             f"{format_raw(condition.shape)} != input 1: {format_raw(np.shape(t))}"
         )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -16,6 +15,7 @@ from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
 from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands
 from tfmini.ops.math.elementwise import div_no_nan_op, mul_op, neg_op, real_div_op
 from tfmini.ops.math.unary import abs_op
@@ -42,7 +42,7 @@ def _check_pair(node: Any, complex_attr: str, real_attr: str) -> None:
     """Refuses a complex type and a type of its parts that do not belong together."""
     whole, part = node.attrs[complex_attr], node.attrs[real_attr]
     if whole.real_dtype is not part:
-        raise InvalidArgumentError.of(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
+        refuse(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
 
 
 def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:

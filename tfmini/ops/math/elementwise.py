@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -17,6 +16,7 @@ from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.gradients.wanted import is_wanted
 from tfmini.ops.math.broadcast import computed_into, sum_to_operands, widened
 from tfmini.ops.math.comparison import greater_equal_op, less_equal_op, select_op
@@ -39,13 +39,13 @@ sub_op = op(f"Sub(x: T, y: T) -> z: T; T: {_ALL}")
 mul_op = op(f"Mul(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
 div_op = op(f"Div(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
 real_div_op = op(f"RealDiv(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
-floor_div_op = op(f"FloorDiv(x: T, y: T) -> z: T; T: {_ALL}")
-truncate_div_op = op(f"TruncateDiv(x: T, y: T) -> z: T; T: {_ALL}")
+floor_div_op = op(f"FloorDiv(x: T, y: T) -> z: T; T: {_ALL}", differentiable=False)
+truncate_div_op = op(f"TruncateDiv(x: T, y: T) -> z: T; T: {_ALL}", differentiable=False)
 div_no_nan_op = op("DivNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
 mul_no_nan_op = op("MulNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
-mod_op = op(f"Mod(x: T, y: T) -> z: T; T: {_MOD}")
+mod_op = op(f"Mod(x: T, y: T) -> z: T; T: {_MOD}", differentiable=False)
 floor_mod_op = op(f"FloorMod(x: T, y: T) -> z: T; T: {_MOD}")
-truncate_mod_op = op(f"TruncateMod(x: T, y: T) -> z: T; T: {_MOD}")
+truncate_mod_op = op(f"TruncateMod(x: T, y: T) -> z: T; T: {_MOD}", differentiable=False)
 maximum_op = op("Maximum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}", aggregates=True)
 minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}", aggregates=True)
 squared_difference_op = op(
@@ -87,7 +87,7 @@ def _add_factory(node: Any) -> Callable[..., Any]:
 
 def _nonzero(y: Any) -> None:
     if not np.all(y):
-        raise InvalidArgumentError.of("Integer division by zero")
+        refuse("Integer division by zero")
 
 
 def _truncated_quotient(x: Any, y: Any) -> Any:
@@ -110,7 +110,7 @@ def _floored_real(x: Any, y: Any) -> Any:
 
 
 def _floored_complex(x: Any, y: Any) -> Any:
-    raise InvalidArgumentError.of("FloorDiv is not defined for complex numbers")
+    refuse("FloorDiv is not defined for complex numbers")
 
 
 def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -166,10 +166,6 @@ squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
 def conjugate(x: Tensor) -> Tensor:
     """``x``, conjugated if it is complex; gradients are conjugate derivatives."""
     return conj_op(x) if x.dtype.is_complex else x
-
-
-for _handle in (mod_op, truncate_mod_op, floor_div_op, truncate_div_op):
-    _handle.not_differentiable()
 
 
 @add_op.gradient

@@ -17,6 +17,7 @@ from tfmini.graph.scoping import name_scope
 from tfmini.numerics.matrix_product import dot, product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import HALVES, sum_op
 from tfmini.ops.math.elementwise import conj, conjugate
@@ -56,7 +57,7 @@ def _matmul_shape(node: Operation) -> list[RawShape]:
 def _refuse_others(a: Any, b: Any) -> NoReturn:
     """Names the one of two operands that is no matrix. (A call for each product would take longer than the look.)"""
     i, value = next(operand for operand in enumerate((a, b)) if operand[1].ndim != 2)
-    raise InvalidArgumentError.of(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
+    refuse(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
 
 
 def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
@@ -316,7 +317,7 @@ def _cross_shape(node: Operation) -> list[RawShape]:
 @cross_op.kernel("CPU")
 def _cross_kernel(a: Any, b: Any) -> Any:
     if a.shape != b.shape or a.shape[-1] != 3:
-        raise InvalidArgumentError.of("Cross-products are only defined for 3-element vectors of one shape.")
+        refuse("Cross-products are only defined for 3-element vectors of one shape.")
     return np.cross(a, b)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -14,6 +13,7 @@ from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape
 from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands, widened
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
@@ -34,7 +34,7 @@ next_after_op.kernel("CPU")(np.nextafter)
 
 def _integer_power(x: Any, y: Any) -> Any:
     if np.any(y < 0):
-        raise InvalidArgumentError.of("Integers to negative integer powers are not allowed")
+        refuse("Integers to negative integer powers are not allowed")
     return np.power(x, y)
 
 

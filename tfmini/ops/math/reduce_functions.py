@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -20,6 +19,7 @@ from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math import reductions as math_reductions
 from tfmini.ops.math.broadcast import sum_op
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
@@ -198,14 +198,14 @@ def _bincount_shape(node: Operation) -> list[RawShape]:
 @bincount_op.kernel("CPU")
 def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
     if np.ndim(size) == 0 and size < 0:
-        raise InvalidArgumentError.of(f"size ({size}) must be non-negative")
+        refuse(f"size ({size}) must be non-negative")
     values, weights = np.ravel(values), np.ravel(weights)
     if np.ndim(size) or weights.size not in (0, values.size):
         shapes = f"size {list(np.shape(size))}, weights {list(weights.shape)} for {list(values.shape)} values"
-        raise InvalidArgumentError.of(f"size must be a scalar, and weights one per value or none: {shapes}")
+        refuse(f"size must be a scalar, and weights one per value or none: {shapes}")
     check_room((int(size),), 8)
     if values.size and values.min() < 0:
-        raise InvalidArgumentError.of("Input arr must be non-negative!")
+        refuse("Input arr must be non-negative!")
     inside = values < size
     counts = np.bincount(values[inside], weights[inside] if weights.size else None, int(size))
     return counts.astype(weights.dtype)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
@@ -19,6 +18,7 @@ from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import (
     kept,
     normal_axes,
@@ -202,11 +202,9 @@ def _arg_factory(function: Callable[..., Any], least: float) -> Factory:
         def kernel(x: Any, dimension: Any) -> Any:
             axis = int(dimension)
             if not -x.ndim <= axis < x.ndim:
-                raise InvalidArgumentError.of(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
+                refuse(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
             if not x.shape[axis]:
-                raise InvalidArgumentError.of(
-                    f"Reduction axis {axis} is empty in shape [{','.join(map(str, x.shape))}]"
-                )
+                refuse(f"Reduction axis {axis} is empty in shape [{','.join(map(str, x.shape))}]")
             found = function(x, axis)
             if x.dtype.kind in "fV" and np.isnan(np.take_along_axis(x, np.expand_dims(found, axis), axis)).any():
                 # numpy returns the first NaN; TensorFlow continues to compare, so a NaN is never returned.
@@ -236,13 +234,10 @@ def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
 
         def kernel(x: Any, axis_value: Any) -> Any:
             if np.ndim(axis_value):
-                text = f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}"
-                raise InvalidArgumentError.of(text)
+                refuse(f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}")
             axis = int(axis_value)
             if not -x.ndim <= axis < x.ndim:
-                raise InvalidArgumentError.of(
-                    f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {axis}"
-                )
+                refuse(f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {axis}")
             lines = np.moveaxis(x, axis, -1)
             result = np.empty_like(x)
             out = np.moveaxis(result, axis, -1)

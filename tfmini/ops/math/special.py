@@ -28,8 +28,8 @@ from tfmini.shapes import RawShape, broadcast_raw
 
 igamma_op = op("Igamma(a: T, x: T) -> z: T; T: {float, double}")
 igammac_op = op("Igammac(a: T, x: T) -> z: T; T: {float, double}")
-igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}")
-gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}")
+igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}", differentiable=False)
+gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}", differentiable=False)
 betainc_op = op("Betainc(a: T, b: T, x: T) -> z: T; T: {float, double}")
 bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}")
 bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}")
@@ -46,8 +46,6 @@ for _handle, _compute in (
 ):
     _handle.shape(broadcast_shape)
     _handle.kernel("CPU")(_compute)
-igamma_grad_op.not_differentiable()
-gamma_grad_op.not_differentiable()
 
 
 def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:

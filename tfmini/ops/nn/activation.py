@@ -40,7 +40,7 @@ elu_grad_op = op("EluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS
 selu_grad_op = op("SeluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 leaky_relu_grad_op = op("LeakyReluGrad(gradients: T, features: T) -> backprops: T; " + _ALPHA)
 softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
-softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
+softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=False)
 
 
 for _handle in (relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op):
@@ -176,7 +176,6 @@ elu_op.gradient(_from_output(elu_grad_op))
 selu_op.gradient(_from_output(selu_grad_op))
 softplus_op.gradient(_from_input(softplus_grad_op))
 softsign_op.gradient(_from_input(softsign_grad_op))
-softsign_grad_op.not_differentiable()
 leaky_relu_op.gradient(lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])])
 
 

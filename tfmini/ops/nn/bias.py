@@ -16,6 +16,7 @@ from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import multiply
 from tfmini.ops.math.matmul import matmul
@@ -92,7 +93,7 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
 
     def sum_channels(grad: Array) -> Any:
         if grad.ndim < 2:
-            raise InvalidArgumentError.of(f"Input tensor must be at least 2D: {list(grad.shape)}")
+            refuse(f"Input tensor must be at least 2D: {list(grad.shape)}")
         if first:
             axes = (0, *range(2, grad.ndim))
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)

@@ -28,6 +28,7 @@ from tfmini.numerics.windows import (
     padded,
 )
 from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.nn.activation import where_else_zero
@@ -134,7 +135,7 @@ def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], Axes]:
 
     def place(shape: tuple[int, ...]) -> Axes:
         if len(shape) != rank:
-            raise InvalidArgumentError.of(f"tensor_in must be {rank}-dimensional: {list(shape)}")
+            refuse(f"tensor_in must be {rank}-dimensional: {list(shape)}")
         return windows.axes(shape[1:-1], ksize)
 
     return place
@@ -157,7 +158,7 @@ def _channels_last(layout: bytes, *values: Array) -> list[Array]:
     rank = len(layout_axes(layout))
     for value in values:
         if value.ndim != rank:
-            raise InvalidArgumentError.of(f"The tensors must be {rank}-dimensional, but got {list(value.shape)}")
+            refuse(f"The tensors must be {rank}-dimensional, but got {list(value.shape)}")
     return [channels_last(value, layout) for value in values]
 
 
@@ -322,7 +323,7 @@ def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
 
     def avg_pool_grad(sizes: Array, grad: Array) -> Array:
         if sizes.shape != (len(layout_axes(layout)),):
-            raise InvalidArgumentError.of(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
+            refuse(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
         image = tuple(int(sizes[axis]) for axis in layout_axes(layout))
         check_room(image, np.dtype(wide).itemsize)
         (grad,) = _channels_last(layout, grad)

@@ -11,6 +11,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import add, multiply, negative, subtract
@@ -126,7 +127,7 @@ def _xent_factory(node: Any) -> Any:
         if logits.shape != labels.shape:
             logits, labels = _broadcast(logits, labels)
         if logits.ndim != 2:
-            raise InvalidArgumentError.of(f"logits must be 2-dimensional, but have shape {_bracketed(logits)}")
+            refuse(f"logits must be 2-dimensional, but have shape {_bracketed(logits)}")
         if not logits.size:
             return np.zeros(logits.shape[:1], node.attrs["T"].numpy), np.zeros(logits.shape, node.attrs["T"].numpy)
         found = _xent(logits, labels)
@@ -151,10 +152,10 @@ def _bracketed(array: Array) -> str:
 
 def _check_labels(logits: Array, labels: Array) -> None:
     if np.ndim(labels) != 1:
-        raise InvalidArgumentError.of(f"labels must be 1-D, but got shape {list(np.shape(labels))}")
+        refuse(f"labels must be 1-D, but got shape {list(np.shape(labels))}")
     classes = logits.shape[1]
     if logits.shape[0] != labels.shape[0]:
-        raise InvalidArgumentError.of(
+        refuse(
             "logits and labels must have the same first dimension, "
             f"got logits shape {_bracketed(logits)} and labels shape {_bracketed(labels)}"
         )
@@ -163,7 +164,7 @@ def _check_labels(logits: Array, labels: Array) -> None:
     if labels.min() < 0 or labels.max() >= classes:
         wrong = next(v for v in labels.tolist() if not 0 <= v < classes)
         values = " ".join(map(str, labels.tolist()))
-        raise InvalidArgumentError.of(
+        refuse(
             f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
             f"Label values: {values}"
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, format_raw
@@ -107,7 +107,7 @@ def _state_of(state: type[AccumulatorState], kind: str) -> Callable[..., Accumul
         reduction_type: bytes,
     ) -> AccumulatorState:  # fmt: skip
         if not (dtype.is_floating or dtype.is_complex):
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}} with"
                 f" dtype={dtype.name}: an accumulator averages floating-point gradients. Cast them, to float32 say."
             )
@@ -129,7 +129,7 @@ sparse_accumulator.state_kernel("CPU")(_state_of(SparseAccumulatorState, "sparse
 
 def _check_dtype(state: AccumulatorState, dtype: DType) -> None:
     if state.dtype is not dtype:
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Signature mismatch, have gradients of type {cpp_name(dtype)}, expected {cpp_name(state.dtype)}"
             f" (accumulator '{state.name}')"
         )
@@ -137,8 +137,7 @@ def _check_dtype(state: AccumulatorState, dtype: DType) -> None:
 
 def _scalar_step(local_step: Any) -> int:
     if np.ndim(local_step):
-        text = f"Argument local_step must be scalar, but had bad shape {format_raw(np.shape(local_step))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Argument local_step must be scalar, but had bad shape {format_raw(np.shape(local_step))}")
     return int(local_step)
 
 

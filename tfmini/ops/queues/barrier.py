@@ -15,6 +15,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own
 from tfmini.ops.queues.component_arguments import as_shape_list, as_type_list
 from tfmini.ops.queues.queue_state import PriorityQueueState
@@ -80,8 +81,7 @@ class BarrierState:
           CancelledError: for new keys after closing.
         """
         if len(keys) and not np.size(values):
-            text = f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}")
         values = own(values)
         complete: list[tuple[Any, ...]] = []
         with self._lock:
@@ -112,8 +112,7 @@ class BarrierState:
                 )
             parts = self.incomplete[key] = [np.int64(self._next)] + [None] * len(self.dtypes)
         if parts[1 + component] is not None:
-            text = f"Key {key.decode()} already has a value for component {component} in barrier {self.name}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Key {key.decode()} already has a value for component {component} in barrier {self.name}")
         parts[1 + component] = value
         if all(part is not None for part in parts):
             del self.incomplete[key]
@@ -182,10 +181,10 @@ def _state(
     shapes: list[RawShape], capacity: int,
 ) -> BarrierState:  # fmt: skip
     if len(shapes) != len(component_types):
-        raise errors.InvalidArgumentError.of("All of the component shapes must be specified")
+        refuse("All of the component shapes must be specified")
     if capacity != -1:
         text = "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."  # noqa: E501
-        raise errors.InvalidArgumentError.of(text)
+        refuse(text)
 
     def create(name: str) -> BarrierState:
         return BarrierState(name, component_types, shapes)
@@ -198,7 +197,7 @@ def _state(
     for what, (has, wanted) in sides_of.items():
         if has != wanted:
             sides = [", ".join(has), ", ".join(wanted)]
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"Shared barrier '{state.name}' has component {what} {sides[0]} but requested component {what} were"
                 f" {sides[1]}"
             )
@@ -208,12 +207,10 @@ def _state(
 @insert_many_op.kernel("CPU")
 def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, component_index: int) -> tuple[()]:
     if component_index >= len(state.dtypes):
-        text = f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})")
     if T is not state.dtypes[component_index]:
         expected = cpp_name(state.dtypes[component_index])
-        text = f"Signature mismatch, have: string_ref,string,{cpp_name(T)}-> expected: string_ref,string,{expected}->"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Signature mismatch, have: string_ref,string,{cpp_name(T)}-> expected: string_ref,string,{expected}->")
     state.insert_many(component_index, keys, values)
     return ()
 
@@ -223,10 +220,10 @@ def _take_many(
     wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool, component_types: list[DType]
 ) -> None:
     if np.ndim(num_elements):
-        raise errors.InvalidArgumentError.of("num_elements must be a scalar.")
+        refuse("num_elements must be a scalar.")
     if list(state.dtypes) != list(component_types):
         have, wanted = (", ".join(map(cpp_name, types)) for types in (state.dtypes, component_types))
-        raise errors.InvalidArgumentError.of(f"The barrier '{state.name}' has components {have}, not {wanted}")
+        refuse(f"The barrier '{state.name}' has components {have}, not {wanted}")
     state.take_many(wait, int(num_elements), allow_small_batch)
 
 

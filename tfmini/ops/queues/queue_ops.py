@@ -13,6 +13,7 @@ from tfmini.graph.registry import OpHandle, ShapeRule, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import (
     UNBOUNDED,
     PaddingQueueState,
@@ -125,7 +126,7 @@ def _padding(
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     if len(component_types) != len(shapes):
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Shapes must be provided for all components, but received {len(component_types)} dtypes and"
             f" {len(shapes)} shapes."
         )
@@ -140,10 +141,9 @@ def _shuffle(
 ) -> QueueState:  # fmt: skip
     limit = UNBOUNDED if capacity < 0 else capacity
     if min_after_dequeue < 0:
-        raise errors.InvalidArgumentError.of(f"min_after_dequeue {min_after_dequeue} must be >= 0")
+        refuse(f"min_after_dequeue {min_after_dequeue} must be >= 0")
     if min_after_dequeue >= limit:
-        text = f"min_after_dequeue {min_after_dequeue} must be < capacity {limit}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"min_after_dequeue {min_after_dequeue} must be < capacity {limit}")
     queue = _found(
         resources, container, shared_name, node, ShuffleQueueState, capacity, component_types, shapes,
         min_after_dequeue, (seed, seed2),
@@ -183,7 +183,7 @@ def _found(
     )
     queue.users.add(resources)
     if type(queue) is not kind:
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Shared queue '{queue.name}' has type '{queue.kind}' that does not match type of Node '{node.name}':"
             f" {node.op}"
         )
@@ -224,9 +224,7 @@ def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str
         head = "resource" + more
         sides = [f"{head},{','.join(map(cpp_name, t))}->" if arrow == "in" else f"{head}->{','.join(map(cpp_name, t))}"
                  for t in (have, queue.dtypes)]  # fmt: skip
-        raise errors.InvalidArgumentError.of(
-            f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')"
-        )
+        refuse(f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')")
 
 
 @enqueue.async_kernel("CPU")
@@ -283,7 +281,7 @@ def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: li
 def _count(n: Any, name: str) -> int:
     count = int(n)
     if count < 0:
-        raise errors.InvalidArgumentError.of(f"{name} requested {count} < 0 elements")
+        refuse(f"{name} requested {count} < 0 elements")
     return count
 
 

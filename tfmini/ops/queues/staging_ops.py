@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
 from tfmini.dtypes import DType, int64
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, ShapeRule, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
-from tfmini.ops.array.kernel_arguments import ComponentWait
+from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
 from tfmini.ops.queues.staging_state import MapStageState, StageState
 
 _ATTRS = """capacity: int >= 0 = 0
@@ -133,10 +132,9 @@ def _map_area(resources: Any, node: Any) -> MapStageState:
 
 def _key(key: Any) -> int:
     if not np.size(key):
-        raise errors.InvalidArgumentError.of("key must not be empty")
+        refuse("key must not be empty")
     if np.size(key) != 1:
-        text = f"key must be an int64 scalar, got tensor with shape: {list(np.shape(key))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"key must be an int64 scalar, got tensor with shape: {list(np.shape(key))}")
     return int(np.ravel(key)[0])
 
 

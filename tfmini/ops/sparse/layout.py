@@ -34,7 +34,7 @@ reorder_op: OpHandle[Any] = op(
 )
 reshape_op: OpHandle[Any] = op(
     "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64)"
-    " -> output_indices: int64, output_shape: int64"
+    " -> output_indices: int64, output_shape: int64", differentiable=False
 )
 _RESULT = "output_indices: int64, output_values: T, output_shape: int64"
 slice_op: OpHandle[Any] = op(
@@ -42,15 +42,15 @@ slice_op: OpHandle[Any] = op(
 )
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
-    " -> val_grad: T; T: numbertype"
+    " -> val_grad: T; T: numbertype", differentiable=False
 )
 split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
-    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type"
+    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type", differentiable=False
 )
 concat_op: OpHandle[Any] = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
-    " concat_dim: int; N: int >= 2; T: type"
+    " concat_dim: int; N: int >= 2; T: type", differentiable=False
 )
 to_dense_op = op(
     "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T)"
@@ -61,10 +61,9 @@ fill_rows_op: OpHandle[Any] = op(
     " output_values: T, empty_row_indicator: bool, reverse_index_map: int64; T: type"
 )
 fill_rows_grad_op: OpHandle[Any] = op(
-    "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type"
+    "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
+    differentiable=False,
 )
-for _handle in (slice_grad_op, split_op, concat_op, fill_rows_grad_op):
-    _handle.not_differentiable()
 
 
 # ---- reorder and reshape --------------------------------------------------------------------
@@ -139,9 +138,6 @@ def _target_sizes(shape: Any, new_shape: Any) -> Any:
             f" input_shape={shape.tolist()} output_shape={sizes.tolist()}"
         )
     return sizes
-
-
-reshape_op.not_differentiable()
 
 
 # ---- slice, split, concat -------------------------------------------------------------------

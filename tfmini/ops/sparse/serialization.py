@@ -22,15 +22,15 @@ from tfmini.shapes import RawShape, format_raw
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 _TYPES = "T: type; out_type: {string, variant} = DT_STRING"
 _FOUND = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
-serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
-serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
+serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
 deserialize_op: OpHandle[Any] = op(
     f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
-    " dtype: type; Tserialized: {string, variant} = DT_STRING"
+    " dtype: type; Tserialized: {string, variant} = DT_STRING", differentiable=False
 )
-deserialize_many_op: OpHandle[Any] = op(f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type")
-for _handle in (serialize_op, serialize_many_op, deserialize_op, deserialize_many_op):
-    _handle.not_differentiable()
+deserialize_many_op: OpHandle[Any] = op(
+    f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type", differentiable=False
+)
 
 
 # ---- serialise ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.shared_state import find_or_create
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
@@ -143,7 +144,7 @@ def _find_table(resources: Any, node: Any, create: Any) -> TableState:
     table: TableState = find_or_create(resources, attrs["container"], shared, node, "table", create)
     wanted = attrs["key_dtype"], attrs["value_dtype"]
     if (table.key_dtype, table.value_dtype) != wanted:
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Conflicting key/value dtypes {cpp_name(wanted[0])}->{cpp_name(wanted[1])} with"
             f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}"
         )
@@ -168,8 +169,7 @@ def _tensor_table(
     resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any
 ) -> TableState:
     if value_shape is None or len(value_shape) != 1:
-        text = f"Default value must be a vector, got shape {list(value_shape or ())}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Default value must be a vector, got shape {list(value_shape or ())}")
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, value_shape=value_shape))
 
 
@@ -180,9 +180,9 @@ def _dense_table(
 ) -> TableState:  # fmt: skip
     if np.shape(empty_key) != np.shape(deleted_key):
         text = f"Empty and deleted keys must have same shape, got shapes: {list(np.shape(empty_key))} and "
-        raise errors.InvalidArgumentError.of(text + str(list(np.shape(deleted_key))))
+        refuse(text + str(list(np.shape(deleted_key))))
     if np.array_equal(empty_key, deleted_key):
-        raise errors.InvalidArgumentError.of("Empty and deleted keys cannot be equal")
+        refuse("Empty and deleted keys cannot be equal")
     table = _dense(
         empty_key, resources=resources, node=node, value_shape=value_shape, initial_num_buckets=initial_num_buckets,
         max_load_factor=max_load_factor,
@@ -198,17 +198,13 @@ def _dense(
     empty_key: Any, *, resources: Any, node: Any, value_shape: Any, initial_num_buckets: int, max_load_factor: float
 ) -> TableState:
     if initial_num_buckets < 4 or initial_num_buckets & (initial_num_buckets - 1):
-        text = f"Number of buckets must be at least 4 and a power of 2, got: {initial_num_buckets}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Number of buckets must be at least 4 and a power of 2, got: {initial_num_buckets}")
     if not 0 < max_load_factor < 1:
-        text = f"max_load_factor must be between 0 and 1, got: {max_load_factor}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"max_load_factor must be between 0 and 1, got: {max_load_factor}")
     if np.ndim(empty_key) > 1:
-        text = f"Empty key must be a scalar or a vector, got shape {list(np.shape(empty_key))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Empty key must be a scalar or a vector, got shape {list(np.shape(empty_key))}")
     if len(value_shape or ()) > 1:
-        text = f"Empty value must be a scalar or a vector, got shape {list(value_shape)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Empty value must be a scalar or a vector, got shape {list(value_shape)}")
     types = node.attrs["key_dtype"], node.attrs["value_dtype"]
     shapes = {"key_shape": np.shape(empty_key), "value_shape": tuple(value_shape or ())}
     table = _find_table(resources, node, lambda name: TableState(name, *types, **shapes))
@@ -225,8 +221,7 @@ def _dense(
 def _check_types(table: TableState, key: DType, value: DType) -> None:
     for what, has, wanted in (("Key", key, table.key_dtype), ("Value", value, table.value_dtype)):
         if has is not wanted:
-            text = f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}")
 
 
 @find.kernel("CPU")
@@ -284,30 +279,28 @@ def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
 def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval: DType) -> tuple[()]:
     _check_initializable(table)
     if (Tkey, Tval) != (table.key_dtype, table.value_dtype):
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Conflicting key/value dtypes {cpp_name(Tkey)}->{cpp_name(Tval)} with"
             f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}"
         )
     if np.ndim(keys) != 1:
-        text = f"Keys must be a vector, but received shape {list(np.shape(keys))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Keys must be a vector, but received shape {list(np.shape(keys))}")
     if np.size(keys) != np.size(values):
-        text = f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}")
     _fill(table, keys, values)
     return ()
 
 
 def _fill(table: TableState, keys: Any, values: Any) -> None:
     if not np.size(keys):
-        raise errors.InvalidArgumentError.of("keys and values cannot be empty tensors.")
+        refuse("keys and values cannot be empty tensors.")
     table.check_distinct(keys, values)
     table.insert(keys, values)
 
 
 def _check_initializable(table: TableState) -> None:
     if not table.once:
-        raise errors.InvalidArgumentError.of(f"Table {table.name} is not initializable")
+        refuse(f"Table {table.name} is not initializable")
 
 
 @initialize_from_file.kernel("CPU")
@@ -317,7 +310,7 @@ def _initialize_from_file(
 ) -> tuple[()]:
     _check_initializable(table)
     if len(delimiter) != 1:
-        raise errors.InvalidArgumentError.of("delimiter should be only 1 char")
+        refuse("delimiter should be only 1 char")
     path = filename if isinstance(filename, bytes) else np.asarray(filename, object).item()
     _check_columns(table, key_index, value_index)
     keys, values = read_vocabulary(path, table, key_index, value_index, vocab_size, delimiter)
@@ -340,4 +333,4 @@ def _check_columns(table: TableState, key_index: int, value_index: int) -> None:
     elif value_index == WHOLE_LINE and value.name != "string":
         text = f"Value index for whole line requires table value dtype of string, got {cpp_name(value)}"
     if text:
-        raise errors.InvalidArgumentError.of(text)
+        refuse(text)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.errors import InvalidArgumentError, NotFoundError
+from tfmini.errors import NotFoundError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables import ref_ops as state_ref
 from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape
@@ -177,7 +178,7 @@ def _check_dtype(state: VariableState, dtype: DType, action: str) -> None:
     if state.dtype is not dtype:
         text = f"Trying to {action} variable with wrong dtype. Expected "
         names = cpp_name(state.dtype), cpp_name(dtype)
-        raise InvalidArgumentError.of(f"{text}{names[0]} got {names[1]}")
+        refuse(f"{text}{names[0]} got {names[1]}")
 
 
 @read_variable.kernel("CPU")
