@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,6 +47,19 @@ def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Ca
         return in_float32
 
     return factory
+
+
+class OfXAndY(Protocol):
+    """A public function of two tensors, made with its op by one row of a table."""
+
+    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
+
+
+def named(function: Callable[..., Tensor], name: str, text: str) -> Callable[..., Tensor]:
+    """Gives the function of a row its public name and docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
 
 
 # ---- axes of reductions ---------------------------------------------------------------------
