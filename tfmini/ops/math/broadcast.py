@@ -49,6 +49,12 @@ def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Ca
     return factory
 
 
+class OfX(Protocol):
+    """A public function of one tensor, made with its op by one row of a table."""
+
+    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
+
+
 class OfXAndY(Protocol):
     """A public function of two tensors, made with its op by one row of a table."""
 
