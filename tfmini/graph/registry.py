@@ -201,6 +201,45 @@ class OpHandle(Generic[R]):
         return attach
 
 
+class all_of:  # noqa: N801 - it reads as words: ``@all_of(equal_op, not_equal_op).shape``
+    """Several ops that share a rule: each method attaches it to all of them, as that of `OpHandle` to one."""
+
+    def __init__(self, *handles: OpHandle[Any]) -> None:
+        self._handles = handles
+
+    def shape(self, rule: S) -> S:
+        for handle in self._handles:
+            handle.shape(rule)
+        return rule
+
+    def gradient(self, function: F) -> F:
+        return self._with(OpHandle.gradient, function)
+
+    def not_differentiable(self) -> None:
+        for handle in self._handles:
+            handle.not_differentiable()
+
+    def kernel(self, device_type: str) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.kernel(device_type)(f), function)
+
+    def kernel_factory(self, device_type: str, may_block: bool = False) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.kernel_factory(device_type, may_block)(f), function)
+
+    def state_kernel(self, device_type: str) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.state_kernel(device_type)(f), function)
+
+    def async_kernel(self, device_type: str) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.async_kernel(device_type)(f), function)
+
+    def into(self, rule: F) -> F:
+        return self._with(OpHandle.into, rule)
+
+    def _with(self, attach: Callable[[OpHandle[Any], Any], Any], function: F) -> F:
+        for handle in self._handles:
+            attach(handle, function)
+        return function
+
+
 class _Ops(dict[str, OpHandle[Any]]):
     """Op type -> handle. The first lookup of an op of `HOMES` imports its module; iteration sees what was looked up.
 

@@ -17,7 +17,7 @@ from tfmini.dtypes import as_dtype
 from tfmini.export import export
 from tfmini.graph.node import Node
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.graph.waiting import Wait
 from tfmini.shapes import RawShape, TensorShape, with_rank
@@ -88,11 +88,8 @@ def _all_to_all_shape(node: Operation) -> list[RawShape]:
     return [_other_rows(node), (node.attrs["group_size"],)]
 
 
-@collective_reduce.async_kernel("CPU")
-@collective_bcast_send.async_kernel("CPU")
-@collective_bcast_alike.async_kernel("CPU")
-@collective_gather.async_kernel("CPU")
-@collective_reduce_scatter.async_kernel("CPU")
+@all_of(collective_reduce, collective_bcast_send).async_kernel("CPU")
+@all_of(collective_bcast_alike, collective_gather, collective_reduce_scatter).async_kernel("CPU")
 def _collective(wait: Wait, value: Any, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, value)
 

@@ -12,7 +12,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
 _log = logging.getLogger("tensorflow")
@@ -24,8 +24,7 @@ abort_op: OpHandle[Operation] = op(
 )
 
 
-@noop.kernel("CPU")
-@control_trigger_op.kernel("CPU")
+@all_of(noop, control_trigger_op).kernel("CPU")
 def _nothing() -> builtins.tuple[()]:
     return ()
 

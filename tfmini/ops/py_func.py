@@ -25,7 +25,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import control_dependencies
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.ops.array.kernel_arguments import refuse
@@ -101,8 +101,7 @@ def _stateless_kernel(node: Any) -> Callable[..., Any]:
     return lambda values: constant()
 
 
-@eager_py_func_op.kernel_factory("CPU", may_block=True)
-@py_func_op.kernel_factory("CPU", may_block=True)
+@all_of(eager_py_func_op, py_func_op).kernel_factory("CPU", may_block=True)
 def _kernel(node: Any) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
     wanted = list(node.attrs["Tout"])

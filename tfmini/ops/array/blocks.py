@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
@@ -100,8 +100,7 @@ def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- batch --------------------------------------------------------------------------------------
 
 
-@_space_to_batch.shape
-@_batch_to_space.shape
+@all_of(_space_to_batch, _batch_to_space).shape
 def _batch_shape(node: Operation) -> list[RawShape]:
     count, raw = _block_rank(node), node.inputs[0].raw_shape
     if count is None:

@@ -10,7 +10,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor, is_dense_tensor_like
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import declared_shape, same_shapes
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_raw
@@ -47,13 +47,11 @@ def _pass_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad]
 
 
-for _handle in (*_PASS_ON, _identity_n):
-    _handle.shape(same_shapes)
+all_of(*_PASS_ON, _identity_n).shape(same_shapes)
 for _handle in (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const):
     _handle.kernel("CPU")(_pass_on)
     _handle.inline(lambda node: "{0}")
-for _handle in (identity_op, _snapshot, _guarantee_const):
-    _handle.gradient(_pass_gradient)
+all_of(identity_op, _snapshot, _guarantee_const).gradient(_pass_gradient)
 _identity_n.kernel("CPU")(lambda values: tuple(values))
 _identity_n.gradient(lambda node, *grads: list(grads))
 
@@ -100,8 +98,7 @@ _ensure_shape.gradient(_pass_gradient)
 
 # ---- placeholders -----------------------------------------------------------------------------
 
-@_placeholder.kernel("CPU")
-@_placeholder_v2.kernel("CPU")
+@all_of(_placeholder, _placeholder_v2).kernel("CPU")
 def _placeholder_kernel(*, node: Any) -> Any:
     dtype = dtypes.cpp_name(node.attrs["dtype"])
     text = f"You must feed a value for placeholder tensor '{node.name}' with dtype {dtype}"

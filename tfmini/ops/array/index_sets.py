@@ -10,7 +10,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
@@ -38,8 +38,7 @@ _unravel = op(
 )
 
 
-@_unique.shape
-@_unique_counts.shape
+@all_of(_unique, _unique_counts).shape
 def _unique_shape(node: Operation) -> list[RawShape]:
     length: RawShape = with_rank(node.inputs[0].raw_shape, 1)
     return [(None,), length, (None,)][: 2 if node.type == "Unique" else 3]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import given_shape
@@ -23,8 +23,7 @@ update_op, add_op, sub_op = (
 )
 deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
 empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)
-for _handle in (update_op, add_op, sub_op, deep_copy_op, empty_op):
-    _handle.not_differentiable()
+all_of(update_op, add_op, sub_op, deep_copy_op, empty_op).not_differentiable()
 
 
 def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:

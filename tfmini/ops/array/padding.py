@@ -10,7 +10,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
@@ -26,9 +26,7 @@ _mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADD
 _mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
 
 
-@_pad.shape
-@_pad_v2.shape
-@_mirror_pad.shape
+@all_of(_pad, _pad_v2, _mirror_pad).shape
 def _pad_shape(node: Operation) -> list[RawShape]:
     return [_padded_shape(node, 1)]
 
@@ -140,8 +138,7 @@ def _fold(value: Any, low: int, high: int, skip: int) -> Any:
     return result
 
 
-@_pad.gradient
-@_pad_v2.gradient
+@all_of(_pad, _pad_v2).gradient
 def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
     value, paddings = node.inputs[:2]
     low = handle_of("Slice")(paddings, [0, 0], stack([rank(value), 1]))

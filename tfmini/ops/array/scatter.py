@@ -9,7 +9,7 @@ import numpy as np
 from tfmini.export import export, export_names
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.gather import gather_nd, nd_index
 from tfmini.ops.array.kernel_arguments import filled, refuse, zero_of
@@ -42,10 +42,7 @@ def _check_updates(indices: RawShape, updates: RawShape, whole: RawShape) -> Non
         ) from None
 
 
-@_update.shape
-@_add.shape
-@_sub.shape
-@_non_aliasing_add.shape
+@all_of(_update, _add, _sub, _non_aliasing_add).shape
 def _same_shape(node: Operation) -> list[RawShape]:
     whole, indices, updates = (t.raw_shape for t in node.inputs)
     _check_updates(indices, updates, whole)
@@ -79,8 +76,7 @@ def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
 _update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
 
 
-@_add.kernel("CPU")
-@_non_aliasing_add.kernel("CPU")
+@all_of(_add, _non_aliasing_add).kernel("CPU")
 def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
 
@@ -96,8 +92,7 @@ def _update_gradient(node: Operation, grad: Any) -> list[Any]:
     return [kept, None, gather_nd(grad, indices)]
 
 
-@_add.gradient
-@_non_aliasing_add.gradient
+@all_of(_add, _non_aliasing_add).gradient
 def _add_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
 

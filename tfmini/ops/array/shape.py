@@ -12,7 +12,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
@@ -45,15 +45,13 @@ _gradient_args: OpHandle[Any] = op(
     f"BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {_INT}", shape=[(None,), (None,)]
 )
 
-for _handle in (_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args):
-    _handle.not_differentiable()
+all_of(_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args).not_differentiable()
 
 
 # ---- shapes as values ---------------------------------------------------------------------------
 
 
-@_shape_op.shape
-@_shape_n.shape
+@all_of(_shape_op, _shape_n).shape
 def _shape_shape(node: Operation) -> list[RawShape]:
     return [(None if t.raw_shape is None else len(t.raw_shape),) for t in node.inputs]
 
@@ -142,8 +140,7 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
     )
 
 
-@_reshape.gradient
-@_expand_dims.gradient
+@all_of(_reshape, _expand_dims).gradient
 def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
     return [reshape(grad, shape(node.inputs[0])), None]
 

@@ -10,7 +10,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
@@ -23,8 +23,7 @@ _transpose = op(f"Transpose(x: T, {_PERM}", work="none")
 _conjugate_transpose = op(f"ConjugateTranspose(x: T, {_PERM}")
 
 
-@_transpose.shape
-@_conjugate_transpose.shape
+@all_of(_transpose, _conjugate_transpose).shape
 def _transpose_shape(node: Operation) -> list[RawShape]:
     before, perm = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     length = node.inputs[1].raw_shape

@@ -18,7 +18,7 @@ from tfmini.graph.conversion import (
     internal_convert,
 )
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array.casting import cast
@@ -72,15 +72,13 @@ nest.register_composite(
 # ---- shapes -----------------------------------------------------------------------------------
 
 
-@switch_op.shape
-@ref_switch_op.shape
+@all_of(switch_op, ref_switch_op).shape
 def _switch_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[1].raw_shape, 0)
     return [node.inputs[0].raw_shape] * 2
 
 
-@merge_op.shape
-@ref_merge_op.shape
+@all_of(merge_op, ref_merge_op).shape
 def _merge_shape(node: Operation) -> list[RawShape]:
     common = node.inputs[0].raw_shape
     for tensor in node.inputs[1:]:

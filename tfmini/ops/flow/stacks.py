@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import second_shape
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.shapes import RawShape, with_rank
@@ -36,14 +36,12 @@ ref_push_op = op(
 )
 ref_pop_op = op("StackPop(handle: Ref(string)) -> elem: elem_type; elem_type: type", shape=[None])
 ref_close_op: OpHandle[Operation] = op("StackClose(handle: Ref(string))")
-for _handle in (stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op):
-    _handle.not_differentiable()
+all_of(stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op).not_differentiable()
 
 _serial = itertools.count()
 
 
-@close_op.shape
-@ref_close_op.shape
+@all_of(close_op, ref_close_op).shape
 def _close_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 1)
     return []
@@ -89,8 +87,7 @@ def _ref_stack(step: Any, *, stack_name: bytes, node: Any) -> Stack:
     return Stack(f"{name}_{next(_serial)}", -1)
 
 
-@push_op.kernel("CPU")
-@ref_push_op.kernel("CPU")
+@all_of(push_op, ref_push_op).kernel("CPU")
 def _push(step: Any, handle: Stack, elem: Any) -> Any:
     values = handle.values
     if handle.closed:
@@ -101,8 +98,7 @@ def _push(step: Any, handle: Stack, elem: Any) -> Any:
     return elem
 
 
-@pop_op.kernel_factory("CPU")
-@ref_pop_op.kernel_factory("CPU")
+@all_of(pop_op, ref_pop_op).kernel_factory("CPU")
 def _pop(node: Any) -> Callable[[Stack], Any]:
     elem_type = node.attrs["elem_type"]
     dtype = elem_type.numpy
@@ -119,8 +115,7 @@ def _pop(node: Any) -> Callable[[Stack], Any]:
     return pop
 
 
-@close_op.kernel("CPU")
-@ref_close_op.kernel("CPU")
+@all_of(close_op, ref_close_op).kernel("CPU")
 def _close(step: Any, handle: Stack) -> tuple[()]:
     handle.closed = True
     handle.values.clear()

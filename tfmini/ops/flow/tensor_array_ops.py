@@ -13,7 +13,7 @@ import numpy as np
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import UnimplementedError
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.flow.tensor_array_state import TensorArrayState
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
@@ -79,8 +79,7 @@ def _new_shape(node: Operation) -> list[RawShape]:
     return [(2,), ()]
 
 
-@grad_op.shape
-@grad_with_shape_op.shape
+@all_of(grad_op, grad_with_shape_op).shape
 def _grad_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
     return [(2,), ()]

@@ -11,7 +11,7 @@ from tfmini.deprecated_arguments import either
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
@@ -53,8 +53,7 @@ crop_grad_boxes_op = op(
 )
 
 
-@nms_op.shape
-@nms_overlaps_op.shape
+@all_of(nms_op, nms_overlaps_op).shape
 def _indices(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 2)
     with_rank(node.inputs[1].raw_shape, 1)

@@ -19,7 +19,7 @@ from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics import bmp_decoding, png_decoding
 from tfmini.numerics.inflation import check_inflated
@@ -58,8 +58,7 @@ encode_jpeg_op = op(
     "; density_unit: {'in', 'cm'} = 'in'; x_density: int = 300; y_density: int = 300; xmp_metadata: string = ''"
 )
 _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
-for _handle in (*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op):
-    _handle.not_differentiable()
+all_of(*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op).not_differentiable()
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _SIGNATURES = {png_decoding.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
@@ -85,8 +84,7 @@ def _crop_shape(node: Operation) -> list[RawShape]:
     return [(rows, columns, _image_shape(node)[0][2])]  # type: ignore[index]
 
 
-@encode_png_op.shape
-@encode_jpeg_op.shape
+@all_of(encode_png_op, encode_jpeg_op).shape
 def _contents(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 3)
     return [()]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.ops.array.kernel_arguments import refuse
@@ -40,20 +40,17 @@ draw_op = op("DrawBoundingBoxes(images: T, boxes: float) -> output: T; T: {float
 draw_v2_op = op(
     "DrawBoundingBoxesV2(images: T, boxes: float, colors: float) -> output: T; T: {float, half} = DT_FLOAT"
 )
-for _handle in (sample_op, sample_v2_op, draw_op, draw_v2_op):
-    _handle.not_differentiable()
+all_of(sample_op, sample_v2_op, draw_op, draw_v2_op).not_differentiable()
 
 
-@sample_op.shape
-@sample_v2_op.shape
+@all_of(sample_op, sample_v2_op).shape
 def _samples(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 1)
     with_rank(node.inputs[1].raw_shape, 3)
     return [(3,), (3,), (1, 1, 4)]
 
 
-@draw_op.shape
-@draw_v2_op.shape
+@all_of(draw_op, draw_v2_op).shape
 def _drawn_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[1].raw_shape, 3)
     return [with_rank(node.inputs[0].raw_shape, 4)]
@@ -176,8 +173,7 @@ def _check_settings(attrs: Any) -> None:
         refuse(f"Max attempts must be non-negative: {attrs['max_attempts']}")
 
 
-@sample_op.kernel_factory("CPU")
-@sample_v2_op.kernel_factory("CPU")
+@all_of(sample_op, sample_v2_op).kernel_factory("CPU")
 def _sampler(node: Any) -> Callable[..., tuple[Array, ...]]:
     attrs = node.attrs
     _check_settings(attrs)
@@ -216,8 +212,7 @@ _COLOURS = np.array(
 )  # fmt: skip
 
 
-@draw_op.kernel("CPU")
-@draw_v2_op.kernel("CPU")
+@all_of(draw_op, draw_v2_op).kernel("CPU")
 def _draw(images: Array, boxes: Array, colors: Array | None = None) -> Array:
     depth = images.shape[3]
     if len(images) != len(boxes):

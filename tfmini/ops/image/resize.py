@@ -15,7 +15,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import second_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
@@ -50,11 +50,7 @@ nearest_grad_op = op(
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-@bilinear_op.shape
-@bicubic_op.shape
-@nearest_op.shape
-@area_op.shape
-@nearest_grad_op.shape
+@all_of(bilinear_op, bicubic_op, nearest_op, area_op, nearest_grad_op).shape
 def _resized_shape(node: Operation) -> list[RawShape]:
     images = with_rank(node.inputs[0].raw_shape, 4)
     size = constant_value(node.inputs[1])

@@ -11,7 +11,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.shapes import RawShape, format_raw
@@ -22,8 +22,7 @@ matching_files_op = op(
     "MatchingFiles(pattern: string) -> filenames: string", stateful=True, shape=[(None,)], copyable=True
 )
 
-for _handle in (read_file_op, write_file_op, matching_files_op):
-    _handle.not_differentiable()
+all_of(read_file_op, write_file_op, matching_files_op).not_differentiable()
 
 
 def _check_scalar(node: Operation) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_kinds import (
@@ -92,34 +92,29 @@ def _state(resources: Any, node: Any, create: Callable[[str], ReaderState]) -> R
     return find_or_create(resources, attrs["container"], attrs["shared_name"], node, "reader", create)
 
 
-@whole_file.state_kernel("CPU")
-@whole_file_v1.state_kernel("CPU")
+@all_of(whole_file, whole_file_v1).state_kernel("CPU")
 def _whole_file(resources: Any, *, node: Any) -> ReaderState:
     return _state(resources, node, lambda name: WholeFileReaderState(node.name))
 
 
-@identity.state_kernel("CPU")
-@identity_v1.state_kernel("CPU")
+@all_of(identity, identity_v1).state_kernel("CPU")
 def _identity(resources: Any, *, node: Any) -> ReaderState:
     return _state(resources, node, lambda name: IdentityReaderState(node.name))
 
 
-@text_line.state_kernel("CPU")
-@text_line_v1.state_kernel("CPU")
+@all_of(text_line, text_line_v1).state_kernel("CPU")
 def _text_line(resources: Any, *, node: Any, skip_header_lines: int) -> ReaderState:
     if skip_header_lines < 0:
         refuse(f"skip_header_lines must be >= 0 not {skip_header_lines}")
     return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
 
 
-@tf_record.state_kernel("CPU")
-@tf_record_v1.state_kernel("CPU")
+@all_of(tf_record, tf_record_v1).state_kernel("CPU")
 def _tf_record(resources: Any, *, node: Any, compression_type: bytes) -> ReaderState:
     return _state(resources, node, lambda name: TFRecordReaderState(node.name, compression_type.decode()))
 
 
-@fixed_length.state_kernel("CPU")
-@fixed_length_v1.state_kernel("CPU")
+@all_of(fixed_length, fixed_length_v1).state_kernel("CPU")
 def _fixed_length(
     resources: Any, *, node: Any, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
 ) -> ReaderState:
@@ -170,14 +165,12 @@ class _Vectors(_Scalars):
         return self._wait.done((table[:, 0], table[:, 1]))
 
 
-@read.async_kernel("CPU")
-@read_v1.async_kernel("CPU")
+@all_of(read, read_v1).async_kernel("CPU")
 def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
     reader.read_records(_Scalars(wait), queue, 1, at_once=True)
 
 
-@read_up_to.async_kernel("CPU")
-@read_up_to_v1.async_kernel("CPU")
+@all_of(read_up_to, read_up_to_v1).async_kernel("CPU")
 def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Any) -> None:
     count = int(num_records)
     if count <= 0:
@@ -185,33 +178,28 @@ def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records:
     reader.read_records(_Vectors(wait), queue, count, at_once=True)
 
 
-@num_records.kernel("CPU")
-@num_records_v1.kernel("CPU")
+@all_of(num_records, num_records_v1).kernel("CPU")
 def _num_records(reader: ReaderState) -> Any:
     return np.int64(reader.produced)
 
 
-@num_units.kernel("CPU")
-@num_units_v1.kernel("CPU")
+@all_of(num_units, num_units_v1).kernel("CPU")
 def _num_units(reader: ReaderState) -> Any:
     return np.int64(reader.units_finished)
 
 
-@serialize.kernel("CPU")
-@serialize_v1.kernel("CPU")
+@all_of(serialize, serialize_v1).kernel("CPU")
 def _serialize(reader: ReaderState) -> Any:
     return reader.serialize()
 
 
-@restore.kernel("CPU")
-@restore_v1.kernel("CPU")
+@all_of(restore, restore_v1).kernel("CPU")
 def _restore(reader: ReaderState, state: Any) -> tuple[()]:
     reader.restore(state if isinstance(state, bytes) else state.item())
     return ()
 
 
-@reset.kernel("CPU")
-@reset_v1.kernel("CPU")
+@all_of(reset, reset_v1).kernel("CPU")
 def _reset(reader: ReaderState) -> tuple[()]:
     reader.reset()
     return ()

@@ -12,7 +12,7 @@ from tfmini.checkpoint.reader import BundleReader
 from tfmini.checkpoint.writer import BundleWriter
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
@@ -82,8 +82,7 @@ def _sliced_shape(spec: bytes) -> RawShape:
     return part.shape(shape)
 
 
-@save_v2.shape
-@save_slices.shape
+@all_of(save_v2, save_slices).shape
 def _save_v2_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 0)
     count = len(node.inputs) - 3
@@ -131,8 +130,7 @@ def _merge_shape(node: Operation) -> list[RawShape]:
     return []
 
 
-@sharded_filename.shape
-@sharded_filespec.shape
+@all_of(sharded_filename, sharded_filespec).shape
 def _file_name_shape(node: Operation) -> list[RawShape]:
     for tensor in node.inputs:
         with_rank(tensor.raw_shape, 0)

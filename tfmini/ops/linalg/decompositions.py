@@ -9,7 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -45,8 +45,7 @@ def _adjoint(matrix: Tensor) -> Tensor:
 # ---- Cholesky -------------------------------------------------------------------------------
 
 
-@cholesky_op.shape
-@cholesky_grad_op.shape
+@all_of(cholesky_op, cholesky_grad_op).shape
 def _cholesky_shape(node: Operation) -> list[RawShape]:
     return [square(node.inputs[0].raw_shape)]
 

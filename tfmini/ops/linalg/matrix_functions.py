@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
 from tfmini.shapes import RawShape
 
@@ -17,8 +17,7 @@ Array = np.ndarray[Any, Any]
 sqrt_op = op("MatrixSquareRoot(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
 log_op = op("MatrixLogarithm(input: T) -> output: T; T: {complex64, complex128}")
 exp_op = op("MatrixExponential(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
-for _handle in (sqrt_op, log_op, exp_op):
-    _handle.not_differentiable()
+all_of(sqrt_op, log_op, exp_op).not_differentiable()
 
 # Padé's approximant of degree 13 (Higham, 2005), good for norms up to 5.37.
 _PADE = (
@@ -28,9 +27,7 @@ _PADE = (
 _PADE_LIMIT = 5.37
 
 
-@sqrt_op.shape
-@log_op.shape
-@exp_op.shape
+@all_of(sqrt_op, log_op, exp_op).shape
 def _square(node: Operation) -> list[RawShape]:
     raw = at_least_rank(node.inputs[0].raw_shape, 2)
     if raw is not None and None not in raw[-2:] and raw[-1] != raw[-2]:

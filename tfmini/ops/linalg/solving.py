@@ -10,7 +10,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -59,8 +59,7 @@ def _inverse_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [-(matrix_transpose(inner, conjugate=True) if node.attrs["adjoint"] else inner)]
 
 
-@determinant_op.shape
-@log_determinant_op.shape
+@all_of(determinant_op, log_determinant_op).shape
 def _determinant_shape(node: Operation) -> list[RawShape]:
     shape = square(node.inputs[0].raw_shape)
     return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
@@ -93,8 +92,7 @@ log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op
 # ---- systems of equations -------------------------------------------------------------------
 
 
-@solve_op.shape
-@triangular_solve_op.shape
+@all_of(solve_op, triangular_solve_op).shape
 def _solve_shape(node: Operation) -> list[RawShape]:
     matrix, rhs = square(node.inputs[0].raw_shape), node.inputs[1].raw_shape
     parts = matrix_parts(rhs)

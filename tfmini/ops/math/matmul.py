@@ -12,7 +12,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.matrix_product import dot, product
 from tfmini.ops.array import shape as array_shape
@@ -44,8 +44,7 @@ sparse_mat_mul_op = op(
 cross_op = op("Cross(a: T, b: T) -> product: T; T: realnumbertype")
 
 
-@mat_mul_op.shape
-@sparse_mat_mul_op.shape
+@all_of(mat_mul_op, sparse_mat_mul_op).shape
 def _matmul_shape(node: Operation) -> list[RawShape]:
     a, b = (with_rank(t.raw_shape, 2) for t in node.inputs)
     a = a[::-1] if node.attrs["transpose_a"] else a

@@ -9,7 +9,7 @@ import numpy as np
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape
 from tfmini.ops.array import filling as array_filling
@@ -26,8 +26,7 @@ xlogy_op = op(f"Xlogy(x: T, y: T) -> z: T; {_LOG_TYPES}")
 atan2_op = op("Atan2(y: T, x: T) -> z: T; T: {bfloat16, half, float, double}")
 next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
 
-for _handle in (pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op):
-    _handle.shape(broadcast_shape)
+all_of(pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op).shape(broadcast_shape)
 atan2_op.kernel("CPU")(np.arctan2)
 next_after_op.kernel("CPU")(np.nextafter)
 

@@ -13,7 +13,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array import shape as array_shape
@@ -46,8 +46,7 @@ euclidean_norm_op = op(
 all_op = op(f"All(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
 any_op = op(f"Any(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
 
-for _handle in (mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op):
-    _handle.shape(reduced_shape)
+all_of(mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op).shape(reduced_shape)
 
 # ---- kernels --------------------------------------------------------------------------------
 
@@ -137,8 +136,7 @@ def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
     return ratio
 
 
-@max_op.gradient
-@min_op.gradient
+@all_of(max_op, min_op).gradient
 def _extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, axes = node.inputs
     hits = cast(equal_op(x, kept(node, node.outputs[0])), grad.dtype.base_dtype)

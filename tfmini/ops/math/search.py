@@ -10,7 +10,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import shape as array_shape
@@ -47,8 +47,7 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 # ---- sorted bounds --------------------------------------------------------------------------
 
 
-@lower_bound_op.shape
-@upper_bound_op.shape
+@all_of(lower_bound_op, upper_bound_op).shape
 def _bound_shape(node: Operation) -> list[RawShape]:
     sequence, values = (with_rank(t.raw_shape, 2) for t in node.inputs)
     merge_dims(sequence[0], values[0])
@@ -75,8 +74,7 @@ upper_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("righ
 # ---- unique ---------------------------------------------------------------------------------
 
 
-@unique_v2_op.shape
-@unique_counts_v2_op.shape
+@all_of(unique_v2_op, unique_counts_v2_op).shape
 def _unique_shape(node: Operation) -> list[RawShape]:
     x, axis = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     y: RawShape = None

@@ -11,7 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
@@ -238,10 +238,8 @@ def _unsorted_shape(node: Operation) -> list[RawShape]:
     return [(None if count is None else int(count), *data[len(ids) :])]
 
 
-for _handle in (segment_sum_op, segment_mean_op, segment_prod_op, segment_max_op, segment_min_op):
-    _handle.shape(_sorted_shape)
-for _handle in (unsorted_sum_op, unsorted_prod_op, unsorted_max_op, unsorted_min_op):
-    _handle.shape(_unsorted_shape)
+all_of(segment_sum_op, segment_mean_op, segment_prod_op, segment_max_op, segment_min_op).shape(_sorted_shape)
+all_of(unsorted_sum_op, unsorted_prod_op, unsorted_max_op, unsorted_min_op).shape(_unsorted_shape)
 
 # ---- gradients ------------------------------------------------------------------------------
 
@@ -273,8 +271,7 @@ def _as_column(vector: Tensor, like: Tensor) -> Tensor:
     return vector
 
 
-@segment_max_op.gradient
-@segment_min_op.gradient
+@all_of(segment_max_op, segment_min_op).gradient
 def _segment_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids = node.inputs
     hits = equal_op(array_gather.gather(node.outputs[0], ids), data)
@@ -298,8 +295,7 @@ def _gather_kept(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
 unsorted_sum_op.gradient(lambda node, grad: [_gather_kept(grad, node.inputs[1])[0], None, None])
 
 
-@unsorted_max_op.gradient
-@unsorted_min_op.gradient
+@all_of(unsorted_max_op, unsorted_min_op).gradient
 def _unsorted_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids, count = node.inputs
     extremes, inside = _gather_kept(node.outputs[0], ids)

@@ -16,7 +16,7 @@ from tfmini.graph.conversion import (
     register_tensor_conversion_function,
 )
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import INTO_FROM, op
+from tfmini.graph.registry import INTO_FROM, all_of, op
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.segments import unsorted_sum_op
@@ -43,8 +43,7 @@ def _add_n_shape(node: Operation) -> list[RawShape]:
 accumulate_op.shape(lambda node: [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])])
 
 
-@add_n_op.kernel("CPU")
-@accumulate_op.kernel("CPU")
+@all_of(add_n_op, accumulate_op).kernel("CPU")
 def _sum_kernel(values: list[Any]) -> Any:
     return _sum(values, None)
 
@@ -58,8 +57,7 @@ def _sum(values: list[Any], total: Any) -> Any:
     return total
 
 
-@add_n_op.into
-@accumulate_op.into
+@all_of(add_n_op, accumulate_op).into
 def _sum_into(node: Any) -> Callable[..., Any]:
     def run(new: Callable[..., Any], values: list[Any]) -> Any:
         first = values[0]
@@ -70,8 +68,7 @@ def _sum_into(node: Any) -> Callable[..., Any]:
     return run
 
 
-@add_n_op.gradient
-@accumulate_op.gradient
+@all_of(add_n_op, accumulate_op).gradient
 def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad] * len(node.inputs)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.casting import cast
@@ -51,8 +51,7 @@ def _top_k_shape(node: Operation) -> list[RawShape]:
     return [result, result]
 
 
-@in_top_k_op.shape
-@in_top_k_v1_op.shape
+@all_of(in_top_k_op, in_top_k_v1_op).shape
 def _in_top_k_shape(node: Operation) -> list[RawShape]:
     predictions = with_rank(node.inputs[0].raw_shape, 2)
     targets = with_rank(node.inputs[1].raw_shape, 1)

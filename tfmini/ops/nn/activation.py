@@ -11,7 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import equal_shapes, same_shape
 from tfmini.ops.array.casting import cast
@@ -43,8 +43,7 @@ softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; 
 softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=False)
 
 
-for _handle in (relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op):
-    _handle.shape(same_shape)
+all_of(relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op).shape(same_shape)
 for _handle in (
     relu_grad_op, relu6_grad_op, elu_grad_op, selu_grad_op, leaky_relu_grad_op, softplus_grad_op, softsign_grad_op,
 ):  # fmt: skip

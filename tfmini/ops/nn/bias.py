@@ -12,7 +12,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
@@ -35,8 +35,7 @@ def _channel_axis(node: Any) -> int:
     return 1 if node.attrs.get("data_format") == b"NCHW" else -1
 
 
-@bias_add_op.shape
-@bias_add_v1_op.shape
+@all_of(bias_add_op, bias_add_v1_op).shape
 def _bias_shape(node: Operation) -> list[RawShape]:
     value = node.inputs[0].raw_shape
     bias = with_rank(node.inputs[1].raw_shape, 1)

@@ -18,7 +18,7 @@ from tfmini.errors import naming_file
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.functions import seed_attrs
@@ -46,11 +46,7 @@ hits_op: OpHandle[Any] = op(
 )
 
 
-@uniform_op.shape
-@log_uniform_op.shape
-@learned_op.shape
-@fixed_op.shape
-@all_op.shape
+@all_of(uniform_op, log_uniform_op, learned_op, fixed_op, all_op).shape
 def _sampler_shape(node: Operation) -> list[RawShape]:
     if node.attrs["num_sampled"] < 1:
         raise ValueError("num_sampled must be >= 1")

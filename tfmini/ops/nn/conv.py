@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.errors import UnimplementedError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
@@ -82,8 +82,7 @@ def _shapes_of(node: Operation) -> tuple[Windows, tuple[Any, ...], tuple[Any, ..
     return windows, tuple(image[axis] for axis in windows.positions), filters
 
 
-@conv2d_op.shape
-@conv3d_op.shape
+@all_of(conv2d_op, conv3d_op).shape
 def _conv_shape(node: Operation) -> list[RawShape]:
     windows, image, filters = _shapes_of(node)
     depth, wanted = image[-1], filters[-2]
@@ -104,9 +103,7 @@ def _depthwise_shape(node: Operation) -> list[RawShape]:
     return [arranged((image[0], *pixels, count), windows.data_format)]
 
 
-@backprop_input_op.shape
-@depthwise_backprop_input_op.shape
-@conv3d_input_op.shape
+@all_of(backprop_input_op, depthwise_backprop_input_op, conv3d_input_op).shape
 def _input_sizes_shape(node: Operation) -> list[RawShape]:
     windows = _windows_of(node)
     sizes, rank = constant_value_as_shape(node.inputs[0]), len(windows.positions)
@@ -117,9 +114,7 @@ def _input_sizes_shape(node: Operation) -> list[RawShape]:
     return [with_rank(sizes, rank)]
 
 
-@backprop_filter_op.shape
-@depthwise_backprop_filter_op.shape
-@conv3d_filter_op.shape
+@all_of(backprop_filter_op, depthwise_backprop_filter_op, conv3d_filter_op).shape
 def _filter_sizes_shape(node: Operation) -> list[RawShape]:
     return [with_rank(constant_value_as_shape(node.inputs[1]), len(_windows_of(node).positions))]
 

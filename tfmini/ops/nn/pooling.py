@@ -11,7 +11,7 @@ from tfmini.deprecated_arguments import either
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.numerics import onednn_pooling
@@ -69,10 +69,7 @@ avg_pool3d_grad_op = op(f"AvgPool3DGrad(orig_input_shape: int32, grad: T) -> out
 # ---- shapes -------------------------------------------------------------------------------------
 
 
-@max_pool_op.shape
-@avg_pool_op.shape
-@max_pool3d_op.shape
-@avg_pool3d_op.shape
+@all_of(max_pool_op, avg_pool_op, max_pool3d_op, avg_pool3d_op).shape
 def _pool_shape(node: Operation) -> list[RawShape]:
     return [pooled_shape(node, node.attrs)]
 
@@ -98,20 +95,17 @@ def pooled_shape(node: Operation, attrs: Mapping[str, Any]) -> RawShape:
     return arranged((image[0], *sizes), data_format)
 
 
-@max_pool_grad_op.shape
-@max_pool3d_grad_op.shape
+@all_of(max_pool_grad_op, max_pool3d_grad_op).shape
 def _max_pool_grad_shape(node: Operation) -> list[RawShape]:
     return [with_rank(node.inputs[0].raw_shape, len(node.attrs["ksize"]))]
 
 
-@max_pool_grad_grad_op.shape
-@max_pool3d_grad_grad_op.shape
+@all_of(max_pool_grad_grad_op, max_pool3d_grad_grad_op).shape
 def _max_pool_grad_grad_shape(node: Operation) -> list[RawShape]:
     return [merge_raw(node.inputs[1].raw_shape, _pool_shape(node)[0])]
 
 
-@avg_pool_grad_op.shape
-@avg_pool3d_grad_op.shape
+@all_of(avg_pool_grad_op, avg_pool3d_grad_op).shape
 def _avg_pool_grad_shape(node: Operation) -> list[RawShape]:
     return [with_rank(constant_value_as_shape(node.inputs[0]), len(node.attrs["ksize"]))]
 
@@ -289,16 +283,13 @@ def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, A
     return max_pool_grad_grad
 
 
-for _handle in (max_pool_op, max_pool3d_op):
-    _handle.kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
-for _handle in (max_pool_grad_op, max_pool3d_grad_op):
-    _handle.kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
+all_of(max_pool_op, max_pool3d_op).kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
+all_of(max_pool_grad_op, max_pool3d_grad_op).kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
 for _handle in (max_pool_grad_grad_op, max_pool3d_grad_grad_op):
     _handle.kernel_factory("CPU")(lambda node: max_pool_grad_grad_of(node.attrs))
 
 
-@avg_pool_op.kernel_factory("CPU")
-@avg_pool3d_op.kernel_factory("CPU")
+@all_of(avg_pool_op, avg_pool3d_op).kernel_factory("CPU")
 def _avg_pool_factory(node: Any) -> Callable[..., Array]:
     _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
@@ -314,8 +305,7 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
     return avg_pool
 
 
-@avg_pool_grad_op.kernel_factory("CPU")
-@avg_pool3d_grad_op.kernel_factory("CPU")
+@all_of(avg_pool_grad_op, avg_pool3d_grad_op).kernel_factory("CPU")
 def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
     _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)

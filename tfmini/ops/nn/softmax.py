@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -31,8 +31,7 @@ sparse_xent_op = op(
 )
 
 
-@softmax_op.shape
-@log_softmax_op.shape
+@all_of(softmax_op, log_softmax_op).shape
 def _softmax_shape(node: Operation) -> list[RawShape]:
     shape = node.inputs[0].raw_shape
     if shape == ():

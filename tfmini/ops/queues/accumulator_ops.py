@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
@@ -141,8 +141,7 @@ def _scalar_step(local_step: Any) -> int:
     return int(local_step)
 
 
-@apply_gradient.kernel("CPU")
-@apply_gradient_v1.kernel("CPU")
+@all_of(apply_gradient, apply_gradient_v1).kernel("CPU")
 def _apply(
     state: AccumulatorState, local_step: Any, gradient: Any, *, dtype: DType, node: Any, resources: Any
 ) -> tuple[()]:
@@ -170,8 +169,7 @@ def _apply_sparse(
     return ()
 
 
-@ledger.kernel("CPU")
-@ledger_v1.kernel("CPU")
+@all_of(ledger, ledger_v1).kernel("CPU")
 def _read_ledger(state: AccumulatorState) -> bytes:
     import json  # Imported here to save some ms in `import tfmini`.
 
@@ -180,35 +178,29 @@ def _read_ledger(state: AccumulatorState) -> bytes:
     return json.dumps(plain).encode()
 
 
-@num_accumulated.kernel("CPU")
-@num_accumulated_v1.kernel("CPU")
+@all_of(num_accumulated, num_accumulated_v1).kernel("CPU")
 def _count(state: AccumulatorState) -> Any:
     return np.int32(state.count)
 
 
-@set_global_step.kernel("CPU")
-@set_global_step_v1.kernel("CPU")
+@all_of(set_global_step, set_global_step_v1).kernel("CPU")
 def _set_step(state: AccumulatorState, new_global_step: Any) -> tuple[()]:
     state.set_step(int(new_global_step))
     return ()
 
 
-@take_gradient.async_kernel("CPU")
-@take_gradient_v1.async_kernel("CPU")
-@sparse_take_gradient.async_kernel("CPU")
+@all_of(take_gradient, take_gradient_v1, sparse_take_gradient).async_kernel("CPU")
 def _take(wait: Wait, state: AccumulatorState, num_required: Any, *, dtype: DType, resources: Any) -> None:
     _check_dtype(state, dtype)
     state.take_when(wait, int(num_required), resources)
 
 
-@renew.kernel("CPU")
-@renew_v1.kernel("CPU")
+@all_of(renew, renew_v1).kernel("CPU")
 def _renew(state: AccumulatorState, step: Any) -> tuple[()]:
     state.renew(int(step))
     return ()
 
 
-@step_of.kernel("CPU")
-@step_of_v1.kernel("CPU")
+@all_of(step_of, step_of_v1).kernel("CPU")
 def _step_of(state: AccumulatorState) -> Any:
     return np.int64(state.step)

@@ -11,7 +11,7 @@ from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
@@ -51,8 +51,7 @@ close_op: OpHandle[Operation] = op(
 ready_size_op = op("BarrierReadySize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
 incomplete_size_op = op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
 
-for _handle in (barrier_op, insert_many_op, take_many_op, close_op, ready_size_op, incomplete_size_op):
-    _handle.not_differentiable()
+all_of(barrier_op, insert_many_op, take_many_op, close_op, ready_size_op, incomplete_size_op).not_differentiable()
 
 
 class BarrierState:

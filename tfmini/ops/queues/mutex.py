@@ -11,7 +11,7 @@ from _thread import start_new_thread
 from typing import Any
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
@@ -21,8 +21,7 @@ mutex_op = op(
 mutex_lock_op = op("MutexLock(mutex: resource) -> mutex_lock: variant", stateful=True, shape=[()])
 consume_lock_op: OpHandle[Operation] = op("ConsumeMutexLock(mutex_lock: variant)", stateful=True, shape=[])
 
-for _handle in (mutex_op, mutex_lock_op, consume_lock_op):
-    _handle.not_differentiable()
+all_of(mutex_op, mutex_lock_op, consume_lock_op).not_differentiable()
 
 
 class LockToken:

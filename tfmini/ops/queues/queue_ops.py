@@ -9,7 +9,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
@@ -103,15 +103,13 @@ _WITHOUT_OUTPUT = (
 _SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
 _BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
 
-for _handle in (*_OLD, *_WITHOUT_OUTPUT, *_SCALAR, *_BATCHES, dequeue, dequeue_v1):
-    _handle.not_differentiable()
+all_of(*_OLD, *_WITHOUT_OUTPUT, *_SCALAR, *_BATCHES, dequeue, dequeue_v1).not_differentiable()
 
 
 # ---- the queues -----------------------------------------------------------------------------
 
 
-@fifo_queue.state_kernel("CPU")
-@fifo_queue_v1.state_kernel("CPU")
+@all_of(fifo_queue, fifo_queue_v1).state_kernel("CPU")
 def _fifo(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
@@ -119,8 +117,7 @@ def _fifo(
     return _found(resources, container, shared_name, node, QueueState, capacity, component_types, shapes)
 
 
-@padding_fifo_queue.state_kernel("CPU")
-@padding_fifo_queue_v1.state_kernel("CPU")
+@all_of(padding_fifo_queue, padding_fifo_queue_v1).state_kernel("CPU")
 def _padding(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
@@ -133,8 +130,7 @@ def _padding(
     return _found(resources, container, shared_name, node, PaddingQueueState, capacity, component_types, shapes)
 
 
-@random_shuffle_queue.state_kernel("CPU")
-@random_shuffle_queue_v1.state_kernel("CPU")
+@all_of(random_shuffle_queue, random_shuffle_queue_v1).state_kernel("CPU")
 def _shuffle(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int, min_after_dequeue: int, seed: int, seed2: int,
@@ -155,8 +151,7 @@ def _shuffle(
     return queue
 
 
-@priority_queue.state_kernel("CPU")
-@priority_queue_v1.state_kernel("CPU")
+@all_of(priority_queue, priority_queue_v1).state_kernel("CPU")
 def _priority(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
@@ -227,8 +222,7 @@ def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str
         refuse(f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')")
 
 
-@enqueue.async_kernel("CPU")
-@enqueue_v1.async_kernel("CPU")
+@all_of(enqueue, enqueue_v1).async_kernel("CPU")
 def _enqueue(
     wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], resources: Any
 ) -> None:  # fmt: skip
@@ -239,8 +233,7 @@ def _enqueue(
     queue.enqueue(wait, components)
 
 
-@enqueue_many.async_kernel("CPU")
-@enqueue_many_v1.async_kernel("CPU")
+@all_of(enqueue_many, enqueue_many_v1).async_kernel("CPU")
 def _enqueue_many(
     wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Any, resources: Any
 ) -> None:  # fmt: skip
@@ -252,8 +245,7 @@ def _enqueue_many(
     queue.enqueue_many(wait, components)
 
 
-@dequeue.async_kernel("CPU")
-@dequeue_v1.async_kernel("CPU")
+@all_of(dequeue, dequeue_v1).async_kernel("CPU")
 def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], resources: Any) -> None:
     if component_types != queue.dtypes:
         _check_signature(queue, component_types, "out")
@@ -262,16 +254,14 @@ def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], res
     queue.dequeue(wait)
 
 
-@dequeue_many.async_kernel("CPU")
-@dequeue_many_v1.async_kernel("CPU")
+@all_of(dequeue_many, dequeue_many_v1).async_kernel("CPU")
 def _dequeue_many(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
     count = _count(n, "DequeueManyOp")
     _check_signature(queue, component_types, "out", ",int32")
     queue.dequeue_many(wait, count, False)
 
 
-@dequeue_up_to.async_kernel("CPU")
-@dequeue_up_to_v1.async_kernel("CPU")
+@all_of(dequeue_up_to, dequeue_up_to_v1).async_kernel("CPU")
 def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
     count = _count(n, "DequeueUpToOp")
     _check_signature(queue, component_types, "out", ",int32")
@@ -285,20 +275,17 @@ def _count(n: Any, name: str) -> int:
     return count
 
 
-@close.async_kernel("CPU")
-@close_v1.async_kernel("CPU")
+@all_of(close, close_v1).async_kernel("CPU")
 def _close(wait: Wait, queue: QueueState, *, cancel_pending_enqueues: bool) -> None:
     queue.close(wait, cancel_pending_enqueues)
 
 
-@size.kernel("CPU")
-@size_v1.kernel("CPU")
+@all_of(size, size_v1).kernel("CPU")
 def _size(queue: QueueState) -> Any:
     return np.int32(queue.size())
 
 
-@is_closed.kernel("CPU")
-@is_closed_v1.kernel("CPU")
+@all_of(is_closed, is_closed_v1).kernel("CPU")
 def _is_closed(queue: QueueState) -> Any:
     return np.bool_(queue.is_closed)
 

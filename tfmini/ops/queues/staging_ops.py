@@ -11,7 +11,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, int64
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
@@ -56,8 +56,7 @@ class MapOps:
 
 map_ops, ordered_map_ops = MapOps("Map"), MapOps("OrderedMap")
 
-for _handle in (stage, unstage, stage_peek, stage_size, stage_clear, *map_ops.all(), *ordered_map_ops.all()):
-    _handle.not_differentiable()
+all_of(stage, unstage, stage_peek, stage_size, stage_clear, *map_ops.all(), *ordered_map_ops.all()).not_differentiable()
 
 
 # ---- Stage ----------------------------------------------------------------------------------
@@ -147,44 +146,37 @@ def _typed(wait: Wait, node: Any) -> Any:
     return ComponentWait(wait, node.attrs["dtypes"])
 
 
-@map_ops.put.async_kernel("CPU")
-@ordered_map_ops.put.async_kernel("CPU")
+@all_of(map_ops.put, ordered_map_ops.put).async_kernel("CPU")
 def _map_put(wait: Wait, key: Any, indices: Any, values: list[Any], *, resources: Any, node: Any) -> None:
     _map_area(resources, node).put(wait, _key(key), _indices(indices), values)
 
 
-@map_ops.peek.async_kernel("CPU")
-@ordered_map_ops.peek.async_kernel("CPU")
+@all_of(map_ops.peek, ordered_map_ops.peek).async_kernel("CPU")
 def _map_peek(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
     _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=False)
 
 
-@map_ops.pop.async_kernel("CPU")
-@ordered_map_ops.pop.async_kernel("CPU")
+@all_of(map_ops.pop, ordered_map_ops.pop).async_kernel("CPU")
 def _map_pop(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
     _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=True)
 
 
-@map_ops.pop_any.async_kernel("CPU")
-@ordered_map_ops.pop_any.async_kernel("CPU")
+@all_of(map_ops.pop_any, ordered_map_ops.pop_any).async_kernel("CPU")
 def _map_pop_any(wait: Wait, indices: Any, *, resources: Any, node: Any) -> None:
     _map_area(resources, node).get_any(ComponentWait(wait, [int64, *node.attrs["dtypes"]]), _indices(indices))
 
 
-@map_ops.size.kernel("CPU")
-@ordered_map_ops.size.kernel("CPU")
+@all_of(map_ops.size, ordered_map_ops.size).kernel("CPU")
 def _map_size(*, resources: Any, node: Any) -> Any:
     return np.int32(len(_map_area(resources, node).complete))
 
 
-@map_ops.incomplete_size.kernel("CPU")
-@ordered_map_ops.incomplete_size.kernel("CPU")
+@all_of(map_ops.incomplete_size, ordered_map_ops.incomplete_size).kernel("CPU")
 def _map_incomplete_size(*, resources: Any, node: Any) -> Any:
     return np.int32(len(_map_area(resources, node).incomplete))
 
 
-@map_ops.clear.kernel("CPU")
-@ordered_map_ops.clear.kernel("CPU")
+@all_of(map_ops.clear, ordered_map_ops.clear).kernel("CPU")
 def _map_clear(*, resources: Any, node: Any) -> tuple[()]:
     _map_area(resources, node).empty()
     return ()

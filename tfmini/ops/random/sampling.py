@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import same_shape
 from tfmini.machine_memory import check_room
 from tfmini.numerics import philox
@@ -246,8 +246,7 @@ poisson_op = op(
 )
 
 
-@gamma_op.shape
-@poisson_op.shape
+@all_of(gamma_op, poisson_op).shape
 def _samples_by_parameters(node: Operation) -> list[RawShape]:
     samples, parameters = constant_value_as_shape(node.inputs[0]), node.inputs[1].raw_shape
     return [None if samples is None or parameters is None else samples + parameters]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -83,8 +83,7 @@ reduce_sparse_ops: dict[str, OpHandle] = {
     )
     for kind, types in _KINDS.items()
 }
-for _handle in (add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()):
-    _handle.not_differentiable()
+all_of(add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()).not_differentiable()
 
 
 # ---- sums -----------------------------------------------------------------------------------
@@ -289,8 +288,7 @@ for _kind, _handle in cwise_ops.items():
 # ---- maxima and softmax ---------------------------------------------------------------------
 
 
-@maximum_op.shape
-@minimum_op.shape
+@all_of(maximum_op, minimum_op).shape
 def _extremum_shape(node: Operation) -> list[RawShape]:
     _, rank = merged_shapes(node)
     return [(None, rank), (None,)]

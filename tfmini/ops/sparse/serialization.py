@@ -11,7 +11,7 @@ from tfmini.errors import InvalidArgumentError, reading
 from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
@@ -83,8 +83,7 @@ def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
 # ---- deserialise ----------------------------------------------------------------------------
 
 
-@deserialize_op.shape
-@deserialize_many_op.shape
+@all_of(deserialize_op, deserialize_many_op).shape
 def _deserialize_shape(node: Operation) -> list[RawShape]:
     shape = node.inputs[0].raw_shape
     if shape == ():
@@ -126,8 +125,7 @@ def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:
     return indices, values, shape
 
 
-@deserialize_op.kernel("CPU")
-@deserialize_many_op.kernel("CPU")
+@all_of(deserialize_op, deserialize_many_op).kernel("CPU")
 def _deserialize_kernel(serialized: Any, *, dtype: Any) -> tuple[Any, Any, Any]:
     serialized = as_ndarray(serialized)
     outer = serialized.shape[:-1]

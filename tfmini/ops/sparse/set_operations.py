@@ -9,7 +9,7 @@ import numpy as np
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
@@ -37,13 +37,10 @@ edit_distance_op = op(
     f"EditDistance({_THREE.format('hypothesis')}, {_THREE.format('truth')}) -> output: float;"
     " normalize: bool = true; T: type"
 )
-for _handle in (dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op):
-    _handle.not_differentiable()
+all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op).not_differentiable()
 
 
-@dense_dense_op.shape
-@dense_sparse_op.shape
-@sparse_sparse_op.shape
+@all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op).shape
 def _set_shape(node: Operation) -> list[RawShape]:
     ranks = set()
     for name, tensor in zip((arg.name for arg in node.op_def.inputs), node.inputs):

@@ -12,7 +12,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
 from tfmini.machine_memory import check_room
@@ -56,8 +56,7 @@ for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_
 # ---- split ----------------------------------------------------------------------------------
 
 
-@split_op.shape
-@split_v2_op.shape
+@all_of(split_op, split_v2_op).shape
 def _split_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 1)
     with_rank(node.inputs[1].raw_shape, 0)

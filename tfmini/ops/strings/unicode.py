@@ -15,7 +15,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array import shape as array_shape
@@ -141,8 +141,7 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
 # ---- decode ---------------------------------------------------------------------------------
 
 
-@decode_op.shape
-@decode_offsets_op.shape
+@all_of(decode_op, decode_offsets_op).shape
 def _decode_shape(node: Operation) -> list[RawShape]:
     count = _product(node.inputs[0].raw_shape)
     splits: RawShape = (None if count is None else count + 1,)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfmini import errors, protos
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.journal import journal
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.event_file import EventFile
@@ -58,12 +58,10 @@ audio_op: OpHandle[Operation] = op(
     stateful=True,
 )
 _WRITING = (write_op, raw_op, graph_op, scalar_op, histogram_op, image_op, audio_op)
-for _handle in (writer_op, create_op, flush_op, close_op, import_op, *_WRITING):
-    _handle.not_differentiable()
+all_of(writer_op, create_op, flush_op, close_op, import_op, *_WRITING).not_differentiable()
 
 
-for _handle in (create_op, flush_op, close_op, import_op, *_WRITING):
-    _handle.shape([])
+all_of(create_op, flush_op, close_op, import_op, *_WRITING).shape([])
 
 
 class WriterState:

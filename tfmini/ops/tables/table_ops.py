@@ -9,7 +9,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.shared_state import find_or_create
@@ -73,15 +73,13 @@ _TABLES = (hash_table, mutable_hash_table, table_of_tensors, dense_table)
 _OLD_TABLES = (hash_table_v1, mutable_hash_table_v1, table_of_tensors_v1, dense_table_v1)
 _EFFECTS = (insert, insert_v1, remove, import_, import_v1, initialize, initialize_v1, initialize_from_file,
             initialize_from_file_v1)  # fmt: skip
-for _handle in (*_TABLES, *_OLD_TABLES, *_EFFECTS, find, find_v1, size, size_v1, export, export_v1):
-    _handle.not_differentiable()
+all_of(*_TABLES, *_OLD_TABLES, *_EFFECTS, find, find_v1, size, size_v1, export, export_v1).not_differentiable()
 
 
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-for _handle in (*_TABLES, size, size_v1):
-    _handle.shape([()])
+all_of(*_TABLES, size, size_v1).shape([()])
 for _handle in _OLD_TABLES:
     _handle.shape([(2,)])
 
@@ -106,20 +104,14 @@ def _scalar_filename(node: Operation) -> list[RawShape]:
     return []
 
 
-for _handle in (insert, insert_v1, remove):
-    _handle.shape([])
-for _handle in (initialize_from_file, initialize_from_file_v1):
-    _handle.shape(_scalar_filename)
-for _handle in (import_, import_v1):
-    _handle.shape(_same_rows)
-for _handle in (initialize, initialize_v1):
-    _handle.shape(_same_vectors)
-for _handle in (export, export_v1):
-    _handle.shape(unknown_shapes)
+all_of(insert, insert_v1, remove).shape([])
+all_of(initialize_from_file, initialize_from_file_v1).shape(_scalar_filename)
+all_of(import_, import_v1).shape(_same_rows)
+all_of(initialize, initialize_v1).shape(_same_vectors)
+all_of(export, export_v1).shape(unknown_shapes)
 
 
-@find.shape
-@find_v1.shape
+@all_of(find, find_v1).shape
 def _find_shape(node: Operation) -> list[RawShape]:
     default = node.inputs[2].raw_shape
     if default is not None and len(default) > 1:
@@ -151,20 +143,17 @@ def _find_table(resources: Any, node: Any, create: Any) -> TableState:
     return table
 
 
-@hash_table.state_kernel("CPU")
-@hash_table_v1.state_kernel("CPU")
+@all_of(hash_table, hash_table_v1).state_kernel("CPU")
 def _static_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, once=True))
 
 
-@mutable_hash_table.state_kernel("CPU")
-@mutable_hash_table_v1.state_kernel("CPU")
+@all_of(mutable_hash_table, mutable_hash_table_v1).state_kernel("CPU")
 def _mutable_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype))
 
 
-@table_of_tensors.state_kernel("CPU")
-@table_of_tensors_v1.state_kernel("CPU")
+@all_of(table_of_tensors, table_of_tensors_v1).state_kernel("CPU")
 def _tensor_table(
     resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any
 ) -> TableState:
@@ -224,15 +213,13 @@ def _check_types(table: TableState, key: DType, value: DType) -> None:
             refuse(f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}")
 
 
-@find.kernel("CPU")
-@find_v1.kernel("CPU")
+@all_of(find, find_v1).kernel("CPU")
 def _find(table: TableState, keys: Any, default_value: Any, *, Tin: DType, Tout: DType) -> Any:
     _check_types(table, Tin, Tout)
     return table.find(keys, default_value)
 
 
-@insert.kernel("CPU")
-@insert_v1.kernel("CPU")
+@all_of(insert, insert_v1).kernel("CPU")
 def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
     if table.once:
         raise errors.UnimplementedError.of("Insert not supported by InitializableLookupTable implementations")
@@ -250,21 +237,18 @@ def _remove(table: TableState, keys: Any, *, Tin: DType) -> tuple[()]:
     return ()
 
 
-@size.kernel("CPU")
-@size_v1.kernel("CPU")
+@all_of(size, size_v1).kernel("CPU")
 def _size(table: TableState) -> Any:
     return np.int64(len(table))
 
 
-@export.kernel("CPU")
-@export_v1.kernel("CPU")
+@all_of(export, export_v1).kernel("CPU")
 def _export(table: TableState, *, Tkeys: DType, Tvalues: DType) -> tuple[Any, Any]:
     _check_types(table, Tkeys, Tvalues)
     return table.export()
 
 
-@import_.kernel("CPU")
-@import_v1.kernel("CPU")
+@all_of(import_, import_v1).kernel("CPU")
 def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
     _check_types(table, Tin, Tout)
     if table.once:
@@ -274,8 +258,7 @@ def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
     return ()
 
 
-@initialize.kernel("CPU")
-@initialize_v1.kernel("CPU")
+@all_of(initialize, initialize_v1).kernel("CPU")
 def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval: DType) -> tuple[()]:
     _check_initializable(table)
     if (Tkey, Tval) != (table.key_dtype, table.value_dtype):
@@ -303,8 +286,7 @@ def _check_initializable(table: TableState) -> None:
         refuse(f"Table {table.name} is not initializable")
 
 
-@initialize_from_file.kernel("CPU")
-@initialize_from_file_v1.kernel("CPU")
+@all_of(initialize_from_file, initialize_from_file_v1).kernel("CPU")
 def _initialize_from_file(
     table: TableState, filename: Any, *, key_index: int, value_index: int, vocab_size: int, delimiter: bytes
 ) -> tuple[()]:

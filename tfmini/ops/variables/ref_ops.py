@@ -14,7 +14,7 @@ import numpy as np
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InternalError, NotFoundError, OutOfRangeError
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
@@ -98,8 +98,7 @@ def _assign_shape(node: Operation) -> list[RawShape]:
     return [merged_shape(node.inputs[0].raw_shape, value) if node.attrs["validate_shape"] else value]
 
 
-@assign_add_op.shape
-@assign_sub_op.shape
+@all_of(assign_add_op, assign_sub_op).shape
 def _update_shape(node: Operation) -> list[RawShape]:
     return [merged_shape(node.inputs[0].raw_shape, node.inputs[1].raw_shape)]
 
@@ -116,8 +115,7 @@ def count_shape(node: Operation) -> list[RawShape]:
 # ---- kernels --------------------------------------------------------------------------------
 
 
-@variable_v2.state_kernel("CPU")
-@variable_v1.state_kernel("CPU")
+@all_of(variable_v2, variable_v1).state_kernel("CPU")
 def _variable_state(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape
 ) -> VariableState:

@@ -13,7 +13,7 @@ import numpy as np
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import NotFoundError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables import ref_ops as state_ref
@@ -111,9 +111,7 @@ def _read_shape(node: Operation) -> list[RawShape]:
     return [shape]
 
 
-@assign_variable.shape
-@assign_add_variable.shape
-@assign_sub_variable.shape
+@all_of(assign_variable, assign_add_variable, assign_sub_variable).shape
 def _assign_shape(node: Operation) -> list[RawShape]:
     dtype, shape = handle_data(node.inputs[0])
     if dtype is not None and dtype is not node.attrs["dtype"]:
