@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_kinds import (
@@ -27,17 +27,26 @@ _SHARED = "container: string = ''; shared_name: string = ''"
 _FIXED = "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0"
 
 
+def _op(text: str, shape: ShapeRule) -> OpHandle[Any]:
+    return op(text, stateful=True, shape=shape, differentiable=False)
+
+
 def _reader(name: str, attrs: str, more: str = "") -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a reader op with a resource handle, and the old op with a reference."""
-    new = op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", stateful=True)
-    return new, op(f"{name}() -> reader_handle: Ref(string); {attrs}", stateful=True)
+    new = _op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", [()])
+    return new, _op(f"{name}() -> reader_handle: Ref(string); {attrs}", [(2,)])
 
 
-def _access(name: str, inputs: str, outputs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
+def _access(name: str, inputs: str, outputs: str, shape: ShapeRule) -> tuple[OpHandle[Any], OpHandle[Any]]:
     result = f" -> {outputs}" if outputs else ""
     old_inputs = inputs.replace("queue_handle: resource", "queue_handle: Ref(string)")
-    new = op(f"{name}V2(reader_handle: resource{inputs}){result}", stateful=True)
-    return new, op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", stateful=True)
+    new = _op(f"{name}V2(reader_handle: resource{inputs}){result}", shape)
+    return new, _op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", shape)
+
+
+def _scalar_state(node: Operation) -> list[RawShape]:
+    with_rank(node.inputs[1].raw_shape, 0)
+    return []
 
 
 whole_file, whole_file_v1 = _reader("WholeFileReader", _SHARED)
@@ -45,43 +54,16 @@ text_line, text_line_v1 = _reader("TextLineReader", f"skip_header_lines: int = 0
 fixed_length, fixed_length_v1 = _reader("FixedLengthRecordReader", f"{_FIXED}; {_SHARED}", "; encoding: string = ''")
 tf_record, tf_record_v1 = _reader("TFRecordReader", f"{_SHARED}; compression_type: string = ''")
 identity, identity_v1 = _reader("IdentityReader", _SHARED)
-read, read_v1 = _access("ReaderRead", ", queue_handle: resource", "key: string, value: string")
+read, read_v1 = _access("ReaderRead", ", queue_handle: resource", "key: string, value: string", [(), ()])
 read_up_to, read_up_to_v1 = _access(
-    "ReaderReadUpTo", ", queue_handle: resource, num_records: int64", "keys: string, values: string"
-)
-num_records, num_records_v1 = _access("ReaderNumRecordsProduced", "", "records_produced: int64")
-num_units, num_units_v1 = _access("ReaderNumWorkUnitsCompleted", "", "units_completed: int64")
-serialize, serialize_v1 = _access("ReaderSerializeState", "", "state: string")
-restore, restore_v1 = _access("ReaderRestoreState", ", state: string", "")
-reset, reset_v1 = _access("ReaderReset", "", "")
-
-_HANDLES = (whole_file, text_line, fixed_length, tf_record, identity)
-_OLD_HANDLES = (whole_file_v1, text_line_v1, fixed_length_v1, tf_record_v1, identity_v1)
-_SCALARS = (num_records, num_records_v1, num_units, num_units_v1, serialize, serialize_v1)
-
-
-def _give(handles: tuple[OpHandle[Any], ...], shapes: list[RawShape]) -> None:
-    function: Callable[[Operation], list[RawShape]] = lambda node: list(shapes)  # noqa: E731 - one per list of shapes
-    for handle in handles:
-        handle.not_differentiable()
-        handle.shape(function)
-
-
-_give((*_HANDLES, *_SCALARS), [()])
-_give(_OLD_HANDLES, [(2,)])
-_give((read, read_v1), [(), ()])
-_give((read_up_to, read_up_to_v1), [(None,), (None,)])
-_give((reset, reset_v1), [])
-
-
-def _restore_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 0)
-    return []
-
-
-for _handle in (restore, restore_v1):
-    _handle.not_differentiable()
-    _handle.shape(_restore_shape)
+    "ReaderReadUpTo", ", queue_handle: resource, num_records: int64", "keys: string, values: string",
+    [(None,), (None,)],
+)  # fmt: skip
+num_records, num_records_v1 = _access("ReaderNumRecordsProduced", "", "records_produced: int64", [()])
+num_units, num_units_v1 = _access("ReaderNumWorkUnitsCompleted", "", "units_completed: int64", [()])
+serialize, serialize_v1 = _access("ReaderSerializeState", "", "state: string", [()])
+restore, restore_v1 = _access("ReaderRestoreState", ", state: string", "", _scalar_state)
+reset, reset_v1 = _access("ReaderReset", "", "", [])
 
 
 # ---- the readers ----------------------------------------------------------------------------

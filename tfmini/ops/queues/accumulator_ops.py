@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
@@ -23,79 +23,52 @@ _ATTRS = """dtype: numbertype
     shared_name: string = ''
     reduction_type: {'MEAN', 'SUM'} = 'MEAN'"""
 
-accumulator = op(
-    f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", stateful=True, shape=[(2,)], on_ps=True
-)
-accumulator_v1 = op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True, shape=[(2,)])
-sparse_accumulator = op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True, shape=[(2,)])
-apply_gradient: OpHandle[Operation] = op(
-    "ResourceAccumulatorApplyGradient(handle: resource, local_step: int64, gradient: dtype); dtype: numbertype",
-    stateful=True,
-    shape=[],
-    accumulator="apply",
-    keeps=True,
-)
-apply_gradient_v1: OpHandle[Operation] = op(
-    "AccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient: dtype); dtype: numbertype",
-    stateful=True,
-    shape=[],
-    accumulator="apply",
-    keeps=True,
-)
-num_accumulated = op(
-    "ResourceAccumulatorNumAccumulated(handle: resource) -> num_accumulated: int32", stateful=True, shape=[()]
-)
-num_accumulated_v1 = op(
-    "AccumulatorNumAccumulated(handle: Ref(string)) -> num_accumulated: int32", stateful=True, shape=[()]
-)
-set_global_step: OpHandle[Operation] = op(
-    "ResourceAccumulatorSetGlobalStep(handle: resource, new_global_step: int64)", stateful=True, shape=[]
-)
-set_global_step_v1: OpHandle[Operation] = op(
-    "AccumulatorSetGlobalStep(handle: Ref(string), new_global_step: int64)", stateful=True, shape=[]
-)
-take_gradient = op(
-    "ResourceAccumulatorTakeGradient(handle: resource, num_required: int32) -> average: dtype; dtype: numbertype",
-    stateful=True,
-    shape=unknown_shapes,
-    accumulator="take",
-)
-take_gradient_v1 = op(
-    "AccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> average: dtype; dtype: numbertype",
-    stateful=True,
-    shape=unknown_shapes,
-    accumulator="take",
-)
-sparse_apply_gradient: OpHandle[Operation] = op(
-    """SparseAccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient_indices: int64, gradient_values: dtype, gradient_shape: int64)
-        dtype: numbertype
-        has_known_shape: bool""",  # noqa: E501 - a declaration is one line
-    stateful=True,
-    shape=[],
-    accumulator="apply",
-    keeps=True,
-)
-sparse_take_gradient: OpHandle[Any] = op(
-    """SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> indices: int64, values: dtype, shape: int64
-        dtype: numbertype""",  # noqa: E501
-    stateful=True,
-    shape=unknown_shapes,
-    accumulator="take",
-)
-# Not in TensorFlow: a graph has them only if the program asks for the ledger.
-ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True, shape=[()])
-ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True, shape=[()])
-# Not in TensorFlow either: the recovery of a synchronous run has them in a graph of its own.
-renew: OpHandle[Operation] = op("_AccumulatorRenew(handle: resource, step: int64)", stateful=True, shape=[])
-renew_v1: OpHandle[Operation] = op("_AccumulatorRenewV1(handle: Ref(string), step: int64)", stateful=True, shape=[])
-step_of = op("_AccumulatorStep(handle: resource) -> step: int64", stateful=True, shape=[()])
-step_of_v1 = op("_AccumulatorStepV1(handle: Ref(string)) -> step: int64", stateful=True, shape=[()])
 
-for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
-                ledger, ledger_v1, num_accumulated_v1, renew, renew_v1, step_of, step_of_v1,
-                set_global_step, set_global_step_v1, take_gradient,
-                take_gradient_v1, sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
-    _handle.not_differentiable()
+def _op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
+    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
+
+
+def _access(
+    name: str, inputs: str, output: str, shape: ShapeRule, attrs: str = "", old: str = "", **traits: Unpack[Traits]
+) -> tuple[OpHandle[Any], OpHandle[Any]]:
+    """Declares an op on an accumulator by handle and, as ``old``, by reference."""
+    rest = f"{inputs}){output}{attrs}"
+    new = _op(f"{name}(handle: resource{rest}", shape, **traits)
+    return new, _op(f"{old or name.replace('Resource', '')}(handle: Ref(string){rest}", shape, **traits)
+
+
+accumulator = _op(f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", [(2,)], on_ps=True)
+accumulator_v1 = _op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+sparse_accumulator = _op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+apply_gradient, apply_gradient_v1 = _access(
+    "ResourceAccumulatorApplyGradient", ", local_step: int64, gradient: dtype", "", [], "; dtype: numbertype",
+    accumulator="apply", keeps=True,
+)  # fmt: skip
+num_accumulated, num_accumulated_v1 = _access(
+    "ResourceAccumulatorNumAccumulated", "", " -> num_accumulated: int32", [()]
+)
+set_global_step, set_global_step_v1 = _access(
+    "ResourceAccumulatorSetGlobalStep", ", new_global_step: int64", "", []
+)
+take_gradient, take_gradient_v1 = _access(
+    "ResourceAccumulatorTakeGradient", ", num_required: int32", " -> average: dtype", unknown_shapes,
+    "; dtype: numbertype", accumulator="take",
+)  # fmt: skip
+sparse_apply_gradient = _op(
+    "SparseAccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient_indices: int64,"
+    " gradient_values: dtype, gradient_shape: int64); dtype: numbertype; has_known_shape: bool",
+    [], accumulator="apply", keeps=True,
+)  # fmt: skip
+sparse_take_gradient = _op(
+    "SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32)"
+    " -> indices: int64, values: dtype, shape: int64; dtype: numbertype",
+    unknown_shapes, accumulator="take",
+)  # fmt: skip
+# Not in TensorFlow: a graph has them only if the program asks for the ledger.
+ledger, ledger_v1 = _access("_AccumulatorLedger", "", " -> ledger: string", [()], old="_AccumulatorLedgerV1")
+# Not in TensorFlow either: the recovery of a synchronous run has them in a graph of its own.
+renew, renew_v1 = _access("_AccumulatorRenew", ", step: int64", "", [], old="_AccumulatorRenewV1")
+step_of, step_of_v1 = _access("_AccumulatorStep", "", " -> step: int64", [()], old="_AccumulatorStepV1")
 
 
 # ---- kernels --------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
-from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
@@ -46,9 +45,8 @@ _PRIORITY = """component_types: list(type) >= 0 = []
 
 def _queue(name: str, attrs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a queue op with a resource handle, and the old op with a reference."""
-    new = op(f"{name}V2() -> handle: resource\n{attrs}", stateful=True, shape=[()])
-    old = op(f"{name}() -> handle: Ref(string)\n{attrs}", stateful=True, shape=[(2,)])
-    return new, old
+    new = _op(f"{name}V2() -> handle: resource\n{attrs}", [()])
+    return new, _op(f"{name}() -> handle: Ref(string)\n{attrs}", [(2,)])
 
 
 def _access(
@@ -56,9 +54,12 @@ def _access(
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on a queue, for each kind of handle."""
     result, rule = (f" -> {outputs}", shape or unknown_shapes) if outputs else ("", [])
-    new = op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", stateful=True, shape=rule, **traits)
-    old = op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", stateful=True, shape=rule, **traits)
-    return new, old
+    new = _op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", rule, **traits)
+    return new, _op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", rule, **traits)
+
+
+def _op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
+    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
 
 
 # An attr of an enqueue of many elements that counts only if there was none since the queue was made or renewed.
@@ -72,7 +73,7 @@ fifo_queue, fifo_queue_v1 = _queue("FIFOQueue", _QUEUE)
 padding_fifo_queue, padding_fifo_queue_v1 = _queue("PaddingFIFOQueue", _QUEUE)
 random_shuffle_queue, random_shuffle_queue_v1 = _queue("RandomShuffleQueue", _SHUFFLE)
 priority_queue, priority_queue_v1 = _queue("PriorityQueue", _PRIORITY)
-fake_queue = op("FakeQueue(resource: resource) -> handle: Ref(string)", stateful=True, shape=[(2,)])
+fake_queue = _op("FakeQueue(resource: resource) -> handle: Ref(string)", [(2,)])
 _ADDS: Traits = {"queue": "enqueue", "keeps": True}
 enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES, **_ADDS)
 enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES, **_ADDS)
@@ -83,27 +84,14 @@ close, close_v1 = _access("QueueClose", "", "", "cancel_pending_enqueues: bool =
 size, size_v1 = _access("QueueSize", "", "size: int32", shape=[()])
 is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool", shape=[()])
 # Not in TensorFlow: reopens a queue on a server that a finished run has closed.
-queue_reopen: OpHandle[Operation] = op("_QueueReopen(handle: resource)", stateful=True, shape=[])
+queue_reopen = _op("_QueueReopen(handle: resource)", [])
 # Empties it as well, for a model with other values.
-queue_renew: OpHandle[Operation] = op("_QueueRenew(handle: resource)", stateful=True, shape=[])
+queue_renew = _op("_QueueRenew(handle: resource)", [])
 # Names who fills it: see `QueueState.begin_run`.
-queue_begin_run: OpHandle[Operation] = op("_QueueBeginRun(handle: resource)\nchief: string", stateful=True, shape=[])
+queue_begin_run = _op("_QueueBeginRun(handle: resource)\nchief: string", [])
 # Close it, and say why: see `QueueState.end_run` and `QueueState.fail_run`.
-queue_end_run: OpHandle[Operation] = op("_QueueEndRun(handle: resource)\nreason: string", stateful=True, shape=[])
-queue_fail_run: OpHandle[Operation] = op(
-    "_QueueFailRun(handle: resource)\nworker: string; reason: string; spare: int >= 0 = 0", stateful=True, shape=[]
-)
-
-_NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
-_OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
-_WITHOUT_OUTPUT = (
-    enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen, queue_renew,
-    queue_begin_run, queue_end_run, queue_fail_run,
-)  # fmt: skip
-_SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
-_BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
-
-all_of(*_OLD, *_WITHOUT_OUTPUT, *_SCALAR, *_BATCHES, dequeue, dequeue_v1).not_differentiable()
+queue_end_run = _op("_QueueEndRun(handle: resource)\nreason: string", [])
+queue_fail_run = _op("_QueueFailRun(handle: resource)\nworker: string; reason: string; spare: int >= 0 = 0", [])
 
 
 # ---- the queues -----------------------------------------------------------------------------

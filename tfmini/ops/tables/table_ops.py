@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.traits import Traits
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.shared_state import find_or_create
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
@@ -24,64 +25,25 @@ _TABLE = """container: string = ''
 _DENSE = f"{_TABLE}\nvalue_shape: shape = {{}}\ninitial_num_buckets: int = 131072\nmax_load_factor: float = 0.8"
 
 
+def _op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
+    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
+
+
 def _pair(
-    name: str, inputs: str, outputs: str, attrs: str = "", slow_io: bool = False
+    name: str, inputs: str, outputs: str, shape: ShapeRule, attrs: str = "", **traits: Unpack[Traits]
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on a table, with a resource handle and with the old reference."""
     result = f" -> {outputs}" if outputs else ""
-    new = op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", stateful=True, slow_io=slow_io)
-    old = op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", stateful=True, slow_io=slow_io)
-    return new, old
+    new = _op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", shape, **traits)
+    return new, _op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", shape, **traits)
 
 
 def _table(name: str, attrs: str, on_ps: bool) -> tuple[OpHandle[Any], OpHandle[Any]]:
-    new = op(f"{name}V2() -> table_handle: resource\n{attrs}", stateful=True, on_ps=on_ps)
-    return new, op(f"{name}() -> table_handle: Ref(string)\n{attrs}", stateful=True, on_ps=on_ps)
-
-
-hash_table, hash_table_v1 = _table("HashTable", _TABLE, on_ps=False)
-mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE, on_ps=True)
-table_of_tensors, table_of_tensors_v1 = _table(
-    "MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}", on_ps=True
-)
-dense_table = op(
-    f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
-    stateful=True,
-    on_ps=True,
-)
-dense_table_v1 = op(
-    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True, on_ps=True
-)
-find, find_v1 = _pair(
-    "LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", "Tin: type; Tout: type"
-)
-insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
-remove: OpHandle[Operation] = op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", stateful=True)
-size, size_v1 = _pair("LookupTableSize", "", "size: int64")
-export, export_v1 = _pair("LookupTableExport", "", "keys: Tkeys, values: Tvalues", "Tkeys: type; Tvalues: type")
-import_, import_v1 = _pair("LookupTableImport", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
-initialize, initialize_v1 = _pair("InitializeTable", ", keys: Tkey, values: Tval", "", "Tkey: type; Tval: type")
-initialize_from_file, initialize_from_file_v1 = _pair(
-    "InitializeTableFromTextFile",
-    ", filename: string",
-    "",
-    "key_index: int >= -2; value_index: int >= -2; vocab_size: int >= -1 = -1; delimiter: string = '\\t'",
-    slow_io=True,
-)
-
-_TABLES = (hash_table, mutable_hash_table, table_of_tensors, dense_table)
-_OLD_TABLES = (hash_table_v1, mutable_hash_table_v1, table_of_tensors_v1, dense_table_v1)
-_EFFECTS = (insert, insert_v1, remove, import_, import_v1, initialize, initialize_v1, initialize_from_file,
-            initialize_from_file_v1)  # fmt: skip
-all_of(*_TABLES, *_OLD_TABLES, *_EFFECTS, find, find_v1, size, size_v1, export, export_v1).not_differentiable()
+    new = _op(f"{name}V2() -> table_handle: resource\n{attrs}", [()], on_ps=on_ps)
+    return new, _op(f"{name}() -> table_handle: Ref(string)\n{attrs}", [(2,)], on_ps=on_ps)
 
 
 # ---- shapes ---------------------------------------------------------------------------------
-
-
-all_of(*_TABLES, size, size_v1).shape([()])
-for _handle in _OLD_TABLES:
-    _handle.shape([(2,)])
 
 
 def _same_rows(node: Operation) -> list[RawShape]:
@@ -104,14 +66,6 @@ def _scalar_filename(node: Operation) -> list[RawShape]:
     return []
 
 
-all_of(insert, insert_v1, remove).shape([])
-all_of(initialize_from_file, initialize_from_file_v1).shape(_scalar_filename)
-all_of(import_, import_v1).shape(_same_rows)
-all_of(initialize, initialize_v1).shape(_same_vectors)
-all_of(export, export_v1).shape(unknown_shapes)
-
-
-@all_of(find, find_v1).shape
 def _find_shape(node: Operation) -> list[RawShape]:
     default = node.inputs[2].raw_shape
     if default is not None and len(default) > 1:
@@ -123,6 +77,40 @@ def _find_shape(node: Operation) -> list[RawShape]:
         key = maker.inputs[0].raw_shape
         return [None] if key is None else [keys[: len(keys) - len(key)] + default]
     return [keys + default]
+
+
+# ---- the ops ----------------------------------------------------------------------------------
+
+
+hash_table, hash_table_v1 = _table("HashTable", _TABLE, on_ps=False)
+mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE, on_ps=True)
+table_of_tensors, table_of_tensors_v1 = _table(
+    "MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}", on_ps=True
+)
+dense_table = _op(
+    f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
+    [()], on_ps=True,
+)  # fmt: skip
+dense_table_v1 = _op(
+    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", [(2,)], on_ps=True
+)
+_IN_OUT = "Tin: type; Tout: type"
+find, find_v1 = _pair("LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", _find_shape, _IN_OUT)
+insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", [], _IN_OUT)
+remove = _op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", [])
+size, size_v1 = _pair("LookupTableSize", "", "size: int64", [()])
+export, export_v1 = _pair(
+    "LookupTableExport", "", "keys: Tkeys, values: Tvalues", unknown_shapes, "Tkeys: type; Tvalues: type"
+)
+import_, import_v1 = _pair("LookupTableImport", ", keys: Tin, values: Tout", "", _same_rows, _IN_OUT)
+initialize, initialize_v1 = _pair(
+    "InitializeTable", ", keys: Tkey, values: Tval", "", _same_vectors, "Tkey: type; Tval: type"
+)
+initialize_from_file, initialize_from_file_v1 = _pair(
+    "InitializeTableFromTextFile", ", filename: string", "", _scalar_filename,
+    "key_index: int >= -2; value_index: int >= -2; vocab_size: int >= -1 = -1; delimiter: string = '\\t'",
+    slow_io=True,
+)  # fmt: skip
 
 
 # ---- the tables -----------------------------------------------------------------------------
