@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_kinds import (
@@ -20,28 +20,24 @@ from tfmini.ops.io.reader_kinds import (
 )
 from tfmini.ops.io.reader_state import ReaderState
 from tfmini.ops.queues.queue_state import QueueState
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.shapes import RawShape, with_rank
 
 _SHARED = "container: string = ''; shared_name: string = ''"
 _FIXED = "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0"
 
 
-def _op(text: str, shape: ShapeRule) -> OpHandle[Any]:
-    return op(text, stateful=True, shape=shape, differentiable=False)
-
-
 def _reader(name: str, attrs: str, more: str = "") -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a reader op with a resource handle, and the old op with a reference."""
-    new = _op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", [()])
-    return new, _op(f"{name}() -> reader_handle: Ref(string); {attrs}", [(2,)])
+    new = state_op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", [()])
+    return new, state_op(f"{name}() -> reader_handle: Ref(string); {attrs}", [(2,)])
 
 
 def _access(name: str, inputs: str, outputs: str, shape: ShapeRule) -> tuple[OpHandle[Any], OpHandle[Any]]:
     result = f" -> {outputs}" if outputs else ""
     old_inputs = inputs.replace("queue_handle: resource", "queue_handle: Ref(string)")
-    new = _op(f"{name}V2(reader_handle: resource{inputs}){result}", shape)
-    return new, _op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", shape)
+    new = state_op(f"{name}V2(reader_handle: resource{inputs}){result}", shape)
+    return new, state_op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", shape)
 
 
 def _scalar_state(node: Operation) -> list[RawShape]:

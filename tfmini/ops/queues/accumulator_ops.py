@@ -8,13 +8,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.shapes import RawShape, format_raw
 
 _ATTRS = """dtype: numbertype
@@ -24,22 +24,18 @@ _ATTRS = """dtype: numbertype
     reduction_type: {'MEAN', 'SUM'} = 'MEAN'"""
 
 
-def _op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
-    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
-
-
 def _access(
     name: str, inputs: str, output: str, shape: ShapeRule, attrs: str = "", old: str = "", **traits: Unpack[Traits]
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on an accumulator by handle and, as ``old``, by reference."""
     rest = f"{inputs}){output}{attrs}"
-    new = _op(f"{name}(handle: resource{rest}", shape, **traits)
-    return new, _op(f"{old or name.replace('Resource', '')}(handle: Ref(string){rest}", shape, **traits)
+    new = state_op(f"{name}(handle: resource{rest}", shape, **traits)
+    return new, state_op(f"{old or name.replace('Resource', '')}(handle: Ref(string){rest}", shape, **traits)
 
 
-accumulator = _op(f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", [(2,)], on_ps=True)
-accumulator_v1 = _op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
-sparse_accumulator = _op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+accumulator = state_op(f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", [(2,)], on_ps=True)
+accumulator_v1 = state_op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+sparse_accumulator = state_op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
 apply_gradient, apply_gradient_v1 = _access(
     "ResourceAccumulatorApplyGradient", ", local_step: int64, gradient: dtype", "", [], "; dtype: numbertype",
     accumulator="apply", keeps=True,
@@ -54,12 +50,12 @@ take_gradient, take_gradient_v1 = _access(
     "ResourceAccumulatorTakeGradient", ", num_required: int32", " -> average: dtype", unknown_shapes,
     "; dtype: numbertype", accumulator="take",
 )  # fmt: skip
-sparse_apply_gradient = _op(
+sparse_apply_gradient = state_op(
     "SparseAccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient_indices: int64,"
     " gradient_values: dtype, gradient_shape: int64); dtype: numbertype; has_known_shape: bool",
     [], accumulator="apply", keeps=True,
 )  # fmt: skip
-sparse_take_gradient = _op(
+sparse_take_gradient = state_op(
     "SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32)"
     " -> indices: int64, values: dtype, shape: int64; dtype: numbertype",
     unknown_shapes, accumulator="take",

@@ -11,7 +11,6 @@ from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
@@ -19,39 +18,32 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own
 from tfmini.ops.queues.component_arguments import as_shape_list, as_type_list
 from tfmini.ops.queues.queue_state import PriorityQueueState
-from tfmini.ops.shared_state import find_or_create, handle_value
+from tfmini.ops.shared_state import find_or_create, handle_value, state_op
 from tfmini.shapes import RawShape, TensorShape, format_raw, unknown_shape
 
-barrier_op = op(
+barrier_op = state_op(
     """Barrier() -> handle: Ref(string)
         component_types: list(type) >= 1
         shapes: list(shape) >= 0 = []
         capacity: int = -1
         container: string = ''
         shared_name: string = ''""",
-    stateful=True,
-    shape=[(2,)],
+    [(2,)],
 )
-insert_many_op: OpHandle[Operation] = op(
-    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", stateful=True,
-    keeps=True, shape=[],
+insert_many_op = state_op(
+    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", [], keeps=True
 )
-take_many_op: OpHandle[Any] = op(
+take_many_op = state_op(
     """BarrierTakeMany(handle: Ref(string), num_elements: int32) -> indices: int64, keys: string, values: component_types
         component_types: list(type) >= 1
         allow_small_batch: bool = false
         wait_for_incomplete: bool = false
         timeout_ms: int = -1""",  # noqa: E501 - a declaration is one line
-    stateful=True,
-    shape=unknown_shapes,
+    unknown_shapes,
 )
-close_op: OpHandle[Operation] = op(
-    "BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", stateful=True, shape=[]
-)
-ready_size_op = op("BarrierReadySize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
-incomplete_size_op = op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
-
-all_of(barrier_op, insert_many_op, take_many_op, close_op, ready_size_op, incomplete_size_op).not_differentiable()
+close_op = state_op("BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", [])
+ready_size_op = state_op("BarrierReadySize(handle: Ref(string)) -> size: int32", [()])
+incomplete_size_op = state_op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", [()])
 
 
 class BarrierState:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
@@ -20,7 +20,7 @@ from tfmini.ops.queues.queue_state import (
     QueueState,
     ShuffleQueueState,
 )
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 _QUEUE = """component_types: list(type) >= 1
@@ -45,8 +45,8 @@ _PRIORITY = """component_types: list(type) >= 0 = []
 
 def _queue(name: str, attrs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a queue op with a resource handle, and the old op with a reference."""
-    new = _op(f"{name}V2() -> handle: resource\n{attrs}", [()])
-    return new, _op(f"{name}() -> handle: Ref(string)\n{attrs}", [(2,)])
+    new = state_op(f"{name}V2() -> handle: resource\n{attrs}", [()])
+    return new, state_op(f"{name}() -> handle: Ref(string)\n{attrs}", [(2,)])
 
 
 def _access(
@@ -54,12 +54,8 @@ def _access(
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on a queue, for each kind of handle."""
     result, rule = (f" -> {outputs}", shape or unknown_shapes) if outputs else ("", [])
-    new = _op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", rule, **traits)
-    return new, _op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", rule, **traits)
-
-
-def _op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
-    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
+    new = state_op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", rule, **traits)
+    return new, state_op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", rule, **traits)
 
 
 # An attr of an enqueue of many elements that counts only if there was none since the queue was made or renewed.
@@ -73,7 +69,7 @@ fifo_queue, fifo_queue_v1 = _queue("FIFOQueue", _QUEUE)
 padding_fifo_queue, padding_fifo_queue_v1 = _queue("PaddingFIFOQueue", _QUEUE)
 random_shuffle_queue, random_shuffle_queue_v1 = _queue("RandomShuffleQueue", _SHUFFLE)
 priority_queue, priority_queue_v1 = _queue("PriorityQueue", _PRIORITY)
-fake_queue = _op("FakeQueue(resource: resource) -> handle: Ref(string)", [(2,)])
+fake_queue = state_op("FakeQueue(resource: resource) -> handle: Ref(string)", [(2,)])
 _ADDS: Traits = {"queue": "enqueue", "keeps": True}
 enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES, **_ADDS)
 enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES, **_ADDS)
@@ -84,14 +80,14 @@ close, close_v1 = _access("QueueClose", "", "", "cancel_pending_enqueues: bool =
 size, size_v1 = _access("QueueSize", "", "size: int32", shape=[()])
 is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool", shape=[()])
 # Not in TensorFlow: reopens a queue on a server that a finished run has closed.
-queue_reopen = _op("_QueueReopen(handle: resource)", [])
+queue_reopen = state_op("_QueueReopen(handle: resource)", [])
 # Empties it as well, for a model with other values.
-queue_renew = _op("_QueueRenew(handle: resource)", [])
+queue_renew = state_op("_QueueRenew(handle: resource)", [])
 # Names who fills it: see `QueueState.begin_run`.
-queue_begin_run = _op("_QueueBeginRun(handle: resource)\nchief: string", [])
+queue_begin_run = state_op("_QueueBeginRun(handle: resource)\nchief: string", [])
 # Close it, and say why: see `QueueState.end_run` and `QueueState.fail_run`.
-queue_end_run = _op("_QueueEndRun(handle: resource)\nreason: string", [])
-queue_fail_run = _op("_QueueFailRun(handle: resource)\nworker: string; reason: string; spare: int >= 0 = 0", [])
+queue_end_run = state_op("_QueueEndRun(handle: resource)\nreason: string", [])
+queue_fail_run = state_op("_QueueFailRun(handle: resource)\nworker: string; reason: string; spare: int >= 0 = 0", [])
 
 
 # ---- the queues -----------------------------------------------------------------------------

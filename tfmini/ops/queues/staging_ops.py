@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, int64
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
+from tfmini.graph.registry import ShapeRule, all_of
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
 from tfmini.ops.queues.staging_state import MapStageState, StageState
+from tfmini.ops.shared_state import state_op
 
 _ATTRS = """capacity: int >= 0 = 0
     memory_limit: int >= 0 = 0
@@ -24,13 +24,11 @@ _ATTRS = """capacity: int >= 0 = 0
     shared_name: string = ''"""
 _SOME = _ATTRS.replace("dtypes: list(type)", "dtypes: list(type) >= 1")
 
-stage: OpHandle[Operation] = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True, keeps=True, shape=[])
-unstage: OpHandle[Any] = op(f"Unstage() -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes)
-stage_peek: OpHandle[Any] = op(
-    f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes
-)
-stage_size = op(f"StageSize() -> size: int32\n{_ATTRS}", stateful=True, shape=[()])
-stage_clear: OpHandle[Operation] = op(f"StageClear()\n{_ATTRS}", stateful=True, shape=[])
+stage = state_op(f"Stage(values: dtypes)\n{_SOME}", [], keeps=True)
+unstage = state_op(f"Unstage() -> values: dtypes\n{_SOME}", unknown_shapes)
+stage_peek = state_op(f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", unknown_shapes)
+stage_size = state_op(f"StageSize() -> size: int32\n{_ATTRS}", [()])
+stage_clear = state_op(f"StageClear()\n{_ATTRS}", [])
 
 
 class MapOps:
@@ -38,7 +36,7 @@ class MapOps:
 
     def __init__(self, prefix: str) -> None:
         def make(name: str, signature: str, attrs: str, shape: ShapeRule = unknown_shapes, keeps: bool = False) -> Any:
-            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True, shape=shape, keeps=keeps)
+            return state_op(f"{prefix}{name}{signature}\n{attrs}", shape, keeps=keeps)
 
         put_attrs = f"{_ATTRS}\nfake_dtypes: list(type) >= 1"
         self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs, [], keeps=True)
@@ -49,14 +47,8 @@ class MapOps:
         self.incomplete_size = make("IncompleteSize", "() -> size: int32", _ATTRS, [()])
         self.clear = make("Clear", "()", _ATTRS, [])
 
-    def all(self) -> list[OpHandle[Any]]:
-        """All ops of this kind."""
-        return [self.put, self.peek, self.pop, self.pop_any, self.size, self.incomplete_size, self.clear]
-
 
 map_ops, ordered_map_ops = MapOps("Map"), MapOps("OrderedMap")
-
-all_of(stage, unstage, stage_peek, stage_size, stage_clear, *map_ops.all(), *ordered_map_ops.all()).not_differentiable()
 
 
 # ---- Stage ----------------------------------------------------------------------------------

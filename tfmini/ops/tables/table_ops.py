@@ -9,11 +9,11 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
+from tfmini.graph.registry import OpHandle, ShapeRule, all_of
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
@@ -25,22 +25,18 @@ _TABLE = """container: string = ''
 _DENSE = f"{_TABLE}\nvalue_shape: shape = {{}}\ninitial_num_buckets: int = 131072\nmax_load_factor: float = 0.8"
 
 
-def _op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
-    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
-
-
 def _pair(
     name: str, inputs: str, outputs: str, shape: ShapeRule, attrs: str = "", **traits: Unpack[Traits]
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on a table, with a resource handle and with the old reference."""
     result = f" -> {outputs}" if outputs else ""
-    new = _op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", shape, **traits)
-    return new, _op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", shape, **traits)
+    new = state_op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", shape, **traits)
+    return new, state_op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", shape, **traits)
 
 
 def _table(name: str, attrs: str, on_ps: bool) -> tuple[OpHandle[Any], OpHandle[Any]]:
-    new = _op(f"{name}V2() -> table_handle: resource\n{attrs}", [()], on_ps=on_ps)
-    return new, _op(f"{name}() -> table_handle: Ref(string)\n{attrs}", [(2,)], on_ps=on_ps)
+    new = state_op(f"{name}V2() -> table_handle: resource\n{attrs}", [()], on_ps=on_ps)
+    return new, state_op(f"{name}() -> table_handle: Ref(string)\n{attrs}", [(2,)], on_ps=on_ps)
 
 
 # ---- shapes ---------------------------------------------------------------------------------
@@ -87,17 +83,17 @@ mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE, o
 table_of_tensors, table_of_tensors_v1 = _table(
     "MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}", on_ps=True
 )
-dense_table = _op(
+dense_table = state_op(
     f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
     [()], on_ps=True,
 )  # fmt: skip
-dense_table_v1 = _op(
+dense_table_v1 = state_op(
     f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", [(2,)], on_ps=True
 )
 _IN_OUT = "Tin: type; Tout: type"
 find, find_v1 = _pair("LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", _find_shape, _IN_OUT)
 insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", [], _IN_OUT)
-remove = _op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", [])
+remove = state_op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", [])
 size, size_v1 = _pair("LookupTableSize", "", "size: int64", [()])
 export, export_v1 = _pair(
     "LookupTableExport", "", "keys: Tkeys, values: Tvalues", unknown_shapes, "Tkeys: type; Tvalues: type"
