@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ sum_op = op(
     aggregates=True, work="input", raw_names={"reduction_indices": "axis"},
 )
 
+T = TypeVar("T")
 HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
@@ -61,7 +62,7 @@ class OfXAndY(Protocol):
     def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
 
 
-def named(function: Callable[..., Tensor], name: str, text: str) -> Callable[..., Tensor]:
+def named(function: Callable[..., T], name: str, text: str) -> Callable[..., T]:
     """Gives the function of a row its public name and docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
