@@ -21,7 +21,7 @@ from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math import reductions as math_reductions
-from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.math.broadcast import named, sum_op
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, sub_op
 from tfmini.ops.math.unary import exp_op, is_finite_op, log_op, sqrt_op
@@ -36,13 +36,12 @@ def _reduction(handle: OpHandle, function_name: str, text: str) -> Callable[...,
         axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
         return reduce(handle, input_tensor, axis, keep, name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = (
+    return named(
+        function, function_name,
         f"{text} over ``axis`` (one, several, or None for all); ``keepdims`` leaves them as size 1."
         " ``reduction_indices`` and ``keep_dims`` are older names.\n\n"
-        "    Raises:\n      ValueError: when an old and a new name are both given."
-    )
-    return function
+        "    Raises:\n      ValueError: when an old and a new name are both given.",
+    )  # fmt: skip
 
 
 def reduce(handle: OpHandle, x: Any, axis: Any, keep: bool, name: str | None) -> Tensor:

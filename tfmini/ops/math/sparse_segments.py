@@ -16,6 +16,7 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.segments import check_runs, reduce_runs, unsorted_sum_op
 from tfmini.shapes import RawShape
 
@@ -156,9 +157,8 @@ def _public(kind: str, function_name: str, text: str) -> Callable[..., Tensor]:
             return plain_ops[kind](data, indices, segment_ids, name=name)
         return counted_ops[kind](data, indices, segment_ids, num_segments, name=name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = f"{text} of the rows ``data[indices]`` of each segment; ``segment_ids`` is sorted."
-    return function
+    text = f"{text} of the rows ``data[indices]`` of each segment; ``segment_ids`` is sorted."
+    return named(function, function_name, text)
 
 
 sparse_segment_sum = _public("Sum", "sparse_segment_sum", "The sum")
