@@ -12,6 +12,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array.constant_value import constant_value
@@ -78,11 +79,7 @@ def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     return values, numbers.astype(out_idx.numpy), counts.astype(out_idx.numpy)
 
 
-@_list_diff.shape
-def _list_diff_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 1)
-    return [(None,), (None,)]
+_list_diff.shape(sized("_, _ -> _, _"))
 
 
 @_list_diff.kernel("CPU")

@@ -16,10 +16,9 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.shape_functions import same_shape, sized
 from tfmini.numerics.value_text import edges_text, summary
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.shapes import RawShape, with_rank
 
 _log = logging.getLogger("tensorflow")
 
@@ -54,16 +53,10 @@ assert_op: OpHandle[Operation] = op(
 print_op.gradient(lambda node, grad: [grad] + [None] * (len(node.inputs) - 1))
 
 
-@print_v2_op.shape
-def _print_v2_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    return []
+print_v2_op.shape(sized("() ->"))
 
 
-@assert_op.shape
-def _assert_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    return []
+assert_op.shape(sized("() ->"))
 
 
 @print_op.kernel_factory("CPU")

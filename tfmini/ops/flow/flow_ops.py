@@ -20,7 +20,7 @@ from tfmini.graph.conversion import (
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.shape_functions import same_shape, sized
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import range as range_
 from tfmini.ops.array.identity import identity_op
@@ -72,10 +72,7 @@ nest.register_composite(
 # ---- shapes -----------------------------------------------------------------------------------
 
 
-@all_of(switch_op, ref_switch_op).shape
-def _switch_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [node.inputs[0].raw_shape] * 2
+all_of(switch_op, ref_switch_op).shape(sized("*, () -> *0, *0"))
 
 
 @all_of(merge_op, ref_merge_op).shape

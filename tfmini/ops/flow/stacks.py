@@ -14,9 +14,8 @@ import numpy as np
 
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import second_shape
+from tfmini.graph.shape_functions import second_shape, sized
 from tfmini.ops.array.kernel_arguments import check_components, refuse
-from tfmini.shapes import RawShape, with_rank
 
 stack_op = op(
     "StackV2(max_size: int32) -> handle: resource; elem_type: type; stack_name: string = ''", stateful=True,
@@ -41,10 +40,7 @@ all_of(stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_o
 _serial = itertools.count()
 
 
-@all_of(close_op, ref_close_op).shape
-def _close_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    return []
+all_of(close_op, ref_close_op).shape(sized("_ ->"))
 
 
 class Stack:

@@ -14,6 +14,7 @@ from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import UnimplementedError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.shape_functions import sized
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.flow.tensor_array_state import TensorArrayState
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
@@ -73,10 +74,7 @@ def _check_handle(node: Operation) -> None:
     merge_dims(raw[0], 2)
 
 
-@tensor_array_op.shape
-def _new_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    return [(2,), ()]
+tensor_array_op.shape(sized("() -> 2, ()"))
 
 
 @all_of(grad_op, grad_with_shape_op).shape

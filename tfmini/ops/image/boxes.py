@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -53,11 +54,7 @@ crop_grad_boxes_op = op(
 )
 
 
-@all_of(nms_op, nms_overlaps_op).shape
-def _indices(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 2)
-    with_rank(node.inputs[1].raw_shape, 1)
-    return [(None,)]
+all_of(nms_op, nms_overlaps_op).shape(sized("_ _, _ -> _"))
 
 
 @nms_padded_op.shape

@@ -21,6 +21,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.numerics import bmp_decoding, png_decoding
 from tfmini.numerics.inflation import check_inflated
 from tfmini.numerics.media_encoding import encode_png as png_of
@@ -84,10 +85,7 @@ def _crop_shape(node: Operation) -> list[RawShape]:
     return [(rows, columns, _image_shape(node)[0][2])]  # type: ignore[index]
 
 
-@all_of(encode_png_op, encode_jpeg_op).shape
-def _contents(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 3)
-    return [()]
+all_of(encode_png_op, encode_jpeg_op).shape(sized("_ _ _ -> ()"))
 
 
 # ---- reading ------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
 
@@ -43,17 +43,10 @@ draw_v2_op = op(
 all_of(sample_op, sample_v2_op, draw_op, draw_v2_op).not_differentiable()
 
 
-@all_of(sample_op, sample_v2_op).shape
-def _samples(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 3)
-    return [(3,), (3,), (1, 1, 4)]
+all_of(sample_op, sample_v2_op).shape(sized("_, _ _ _ -> 3, 3, 1 1 4"))
 
 
-@all_of(draw_op, draw_v2_op).shape
-def _drawn_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 3)
-    return [with_rank(node.inputs[0].raw_shape, 4)]
+all_of(draw_op, draw_v2_op).shape(sized("a b c d, _ _ _ -> a b c d"))
 
 
 # ---- sampling -----------------------------------------------------------------------------------

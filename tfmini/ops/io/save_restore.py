@@ -13,6 +13,7 @@ from tfmini.checkpoint.writer import BundleWriter
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.shape_functions import sized
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
@@ -108,11 +109,7 @@ def _restore_v2_shape(node: Operation) -> list[RawShape]:
     return [None] * len(types) if specs is None else [_sliced_shape(spec) for spec in specs]
 
 
-@restore.shape
-def _restore_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [None]
+restore.shape(sized("(), () -> *"))
 
 
 @restore_slice.shape
@@ -123,18 +120,10 @@ def _restore_slice_shape(node: Operation) -> list[RawShape]:
     return [None if spec is None else _sliced_shape(_scalar(spec))]
 
 
-@merge_v2_checkpoints.shape
-def _merge_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return []
+merge_v2_checkpoints.shape(sized("_, () ->"))
 
 
-@all_of(sharded_filename, sharded_filespec).shape
-def _file_name_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 0)
-    return [()]
+all_of(sharded_filename, sharded_filespec).shape(sized("(), (), () -> ()"))
 
 
 # ---- kernels --------------------------------------------------------------------------------

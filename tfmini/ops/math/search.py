@@ -12,6 +12,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -23,7 +24,7 @@ from tfmini.ops.array.transpose import transpose
 from tfmini.ops.math.clip import clip_by_value
 from tfmini.ops.math.topk import top_k
 from tfmini.ops.math.unary import floor
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape, with_rank
 
 _BOUND = "(sorted_inputs: T, values: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32"
 _IDX = "Taxis: {int32, int64} = DT_INT64; out_idx: {int32, int64} = DT_INT32"
@@ -47,11 +48,7 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 # ---- sorted bounds --------------------------------------------------------------------------
 
 
-@all_of(lower_bound_op, upper_bound_op).shape
-def _bound_shape(node: Operation) -> list[RawShape]:
-    sequence, values = (with_rank(t.raw_shape, 2) for t in node.inputs)
-    merge_dims(sequence[0], values[0])
-    return [values]
+all_of(lower_bound_op, upper_bound_op).shape(sized("n _, n values -> n values"))
 
 
 def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> Any:

@@ -10,6 +10,7 @@ from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -21,7 +22,7 @@ from tfmini.ops.array.shape import expand_dims, rank, reshape, shape, size
 from tfmini.ops.math.broadcast import sum_op
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import add, div, floordiv, multiply, subtract
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape
 
 top_k_op: OpHandle[Any] = op(
     "TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype",
@@ -51,11 +52,7 @@ def _top_k_shape(node: Operation) -> list[RawShape]:
     return [result, result]
 
 
-@all_of(in_top_k_op, in_top_k_v1_op).shape
-def _in_top_k_shape(node: Operation) -> list[RawShape]:
-    predictions = with_rank(node.inputs[0].raw_shape, 2)
-    targets = with_rank(node.inputs[1].raw_shape, 1)
-    return [(merge_dims(predictions[0], targets[0]),)]
+all_of(in_top_k_op, in_top_k_v1_op).shape(sized("n _, n -> n"))
 
 
 @nth_element_op.shape

@@ -9,6 +9,7 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
+from tfmini.graph.shape_functions import sized
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -17,7 +18,7 @@ from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import add, multiply, negative, subtract
 from tfmini.ops.math.reductions import sum_op
 from tfmini.ops.math.unary import exp
-from tfmini.shapes import RawShape, broadcast_raw, merge_dims, with_rank
+from tfmini.shapes import RawShape, broadcast_raw, with_rank
 
 _T = "T: {half, bfloat16, float, double}"
 
@@ -45,12 +46,7 @@ def _xent_shape(node: Operation) -> list[RawShape]:
     return [shape[:1], shape]
 
 
-@sparse_xent_op.shape
-def _sparse_xent_shape(node: Operation) -> list[RawShape]:
-    features = with_rank(node.inputs[0].raw_shape, 2)
-    labels = with_rank(node.inputs[1].raw_shape, 1)
-    batch = merge_dims(features[0], labels[0])
-    return [(batch,), (batch, features[1])]
+sparse_xent_op.shape(sized("n classes, n -> n, n classes"))
 
 
 # ---- kernels ------------------------------------------------------------------------------------

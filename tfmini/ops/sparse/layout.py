@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -69,10 +70,7 @@ fill_rows_grad_op: OpHandle[Any] = op(
 # ---- reorder and reshape --------------------------------------------------------------------
 
 
-@reorder_op.shape
-def _reorder_shape(node: Operation) -> list[RawShape]:
-    count, rank = merged_shapes(node)
-    return [(count, rank), (count,)]
+reorder_op.shape(sized("n rank, n, rank -> n rank, n"))
 
 
 @reorder_op.kernel("CPU")
@@ -91,10 +89,7 @@ def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
     return [None, array_gather.gather(grad, array_sets.invert_permutation(places)), None]
 
 
-@reshape_op.shape
-def _reshape_shape(node: Operation) -> list[RawShape]:
-    indices, new = with_rank(node.inputs[0].raw_shape, 2), with_rank(node.inputs[2].raw_shape, 1)
-    return [(indices[0], new[0]), (new[0],)]
+reshape_op.shape(sized("n _, *, rank -> n rank, rank"))
 
 
 @reshape_op.kernel("CPU")
@@ -143,12 +138,7 @@ def _target_sizes(shape: Any, new_shape: Any) -> Any:
 # ---- slice, split, concat -------------------------------------------------------------------
 
 
-@slice_op.shape
-def _slice_shape(node: Operation) -> list[RawShape]:
-    _, rank = merged_shapes(node)
-    for tensor in node.inputs[3:]:
-        rank = merge_dims(rank, with_rank(tensor.raw_shape, 1)[0])
-    return sparse_shape(None, rank)
+slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
 
 
 def _window(indices: Any, values: Any, start: Any, size: Any) -> tuple[Any, Any]:

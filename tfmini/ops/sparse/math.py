@@ -11,6 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -33,7 +34,6 @@ from tfmini.ops.sparse.kernel_values import (
     flat_positions,
     merged_shapes,
     row_major,
-    sparse_shape,
 )
 from tfmini.shapes import RawShape, with_rank
 
@@ -89,11 +89,7 @@ all_of(add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()).not_differen
 # ---- sums -----------------------------------------------------------------------------------
 
 
-@add_op.shape
-def _add_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    _, rank = merged_shapes(node, 3)
-    return sparse_shape(None, rank)
+add_op.shape(sized("n a, n, a, m rank, m, rank -> _ rank, _, rank"))
 
 
 def _check_pair(a_shape: Any, b_shape: Any) -> None:
@@ -288,10 +284,7 @@ for _kind, _handle in cwise_ops.items():
 # ---- maxima and softmax ---------------------------------------------------------------------
 
 
-@all_of(maximum_op, minimum_op).shape
-def _extremum_shape(node: Operation) -> list[RawShape]:
-    _, rank = merged_shapes(node)
-    return [(None, rank), (None,)]
+all_of(maximum_op, minimum_op).shape(sized("n rank, n, rank -> _ rank, _"))
 
 
 def _extremum_kernel(choose: np.ufunc) -> Callable[..., Any]:

@@ -12,10 +12,11 @@ from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
+from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, format_raw
 
@@ -44,10 +45,7 @@ def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
     return [_message(indices), _message(values), _message(shape)]
 
 
-@serialize_op.shape
-def _serialize_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    return [(3,)]
+serialize_op.shape(sized("n rank, n, rank -> 3"))
 
 
 @serialize_op.kernel("CPU")
@@ -56,10 +54,7 @@ def _serialize_kernel(indices: Any, values: Any, shape: Any) -> Any:
     return np.array(_line(indices, values, shape), object)
 
 
-@serialize_many_op.shape
-def _serialize_many_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    return [(None, 3)]
+serialize_many_op.shape(sized("n rank, n, rank -> _ 3"))
 
 
 _ROW_BYTES = 256  # of the three strings of a row without elements

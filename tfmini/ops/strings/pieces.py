@@ -14,7 +14,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.shape_functions import same_shape, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.array.constant_value import constant_value
@@ -24,7 +24,7 @@ from tfmini.ops.array.slicing import getitem
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.strings.elementwise import each
-from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 split_op: OpHandle[Any] = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
@@ -56,11 +56,7 @@ for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_
 # ---- split ----------------------------------------------------------------------------------
 
 
-@all_of(split_op, split_v2_op).shape
-def _split_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [(None, 2), (None,), (2,)]
+all_of(split_op, split_v2_op).shape(sized("_, () -> _ 2, _, 2"))
 
 
 def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
@@ -154,10 +150,7 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
 # ---- n-grams --------------------------------------------------------------------------------
 
 
-@ngrams_op.shape
-def _ngrams_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    return [(None,), with_rank(node.inputs[1].raw_shape, 1)]
+ngrams_op.shape(sized("_, n -> _, n"))
 
 
 @ngrams_op.kernel("CPU")

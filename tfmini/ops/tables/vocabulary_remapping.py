@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import sized
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import open_checkpoint
-from tfmini.shapes import RawShape, with_rank
 
 generate_vocab_remapping: OpHandle[Any] = op(
     """GenerateVocabRemapping(new_vocab_file: string, old_vocab_file: string) -> remapping: int64, num_present: int32
@@ -32,19 +31,10 @@ load_and_remap_matrix = op(
 )
 
 
-@generate_vocab_remapping.shape
-def _remapping_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 0)
-    return [(node.attrs["num_new_vocab"],), ()]
+generate_vocab_remapping.shape(sized("(), () -> {num_new_vocab}, ()"))
 
 
-@load_and_remap_matrix.shape
-def _matrix_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 0)
-    for tensor in node.inputs[2:4]:
-        with_rank(tensor.raw_shape, 1)
-    return [(node.attrs["num_rows"], node.attrs["num_cols"])]
+load_and_remap_matrix.shape(sized("*, (), _, _ -> {num_rows} {num_cols}"))
 
 
 def _text(value: Any) -> str:
