@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tfmini"
 SHORT_FILE = 100  # lines
 # Generated from other files of the repository, so nobody reads or writes them by hand.
-GENERATED = ("*_pb2.py", "tfmini/public_names.py")
+GENERATED = ("*_pb2.py", "tfmini/public_names.py", "tfmini/compat/exported_names.py")
 # What a namedtuple offers to everybody, and what the operating system names so.
 NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit"}
 LOCK_WORDS = ("lock", "cond", "mutex")
@@ -97,7 +97,7 @@ def lock_blocks(source: Source) -> int:
 
 
 def imported_modules(source: Source, known: set[str]) -> Iterator[str]:
-    """The modules of tfmini that a file imports anywhere: at its top, inside functions, and for type checkers."""
+    """The modules of tfmini that a file imports anywhere: at its top, in functions, for type checkers, and by name."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -106,25 +106,22 @@ def imported_modules(source: Source, known: set[str]) -> Iterator[str]:
                 full = f"{node.module}.{alias.name}"
                 if full in known or node.module in known:
                     yield full if full in known else node.module
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant) and arg.value in known)
 
 
 @functools.cache
-def circles() -> tuple[frozenset[str], ...]:
-    """Sets of modules that import one another, directly or not, largest first."""
+def circles(of_packages: bool = False) -> tuple[frozenset[str], ...]:
+    """Sets of modules, or of packages, that import one another, directly or not, largest first."""
     known = {source.module for source in sources()}
     graph = nx.DiGraph()
     for source in sources():
-        graph.add_edges_from(
-            (source.module, other)
-            for other in imported_modules(source, known)
-            if other not in (source.module, "tfmini")
-        )
+        for other in imported_modules(source, known):
+            pair = [".".join(m.split(".")[:2]) if of_packages else m for m in (source.module, other)]
+            if pair[0] != pair[1] and "tfmini" not in pair:
+                graph.add_edge(*pair)
     found = (frozenset(part) for part in nx.strongly_connected_components(graph) if len(part) > 1)
     return tuple(sorted(found, key=lambda part: (-len(part), sorted(part))))
-
-
-def is_between_packages(circle: frozenset[str]) -> bool:
-    return len({module.split(".")[1] for module in circle}) > 1
 
 
 def private_accesses(path: Path) -> int:
@@ -163,8 +160,8 @@ def numbers() -> dict[str, float]:
         "lines without generated files": sum(source.lines for source in sources()),
         "packages": len({source.package for source in sources()} - {""}),
         "imports, % of the code": 100 * sum(map(import_lines, sources())) / sum(map(code_lines, sources())),
-        "circles of imports between packages": sum(map(is_between_packages, circles())),
-        "circles of imports inside packages": sum(not is_between_packages(circle) for circle in circles()),
+        "circles of imports between packages": len(circles(of_packages=True)),
+        "circles of imports inside packages": len(circles()),
         "parameters annotated as Any, %": 100 * kinds[True] / sum(kinds.values()),
         "lock blocks in runtime and rpc": sum(lock_blocks(s) for s in sources() if s.package in ("runtime", "rpc")),
         "private members reached from tests": sum(map(private_accesses, (ROOT / "tests").rglob("*.py"))),
@@ -173,13 +170,13 @@ def numbers() -> dict[str, float]:
 
 # What issue 32 asks for is in brackets where the library is not there yet.
 LIMITS: dict[str, float] = {
-    "files": 1011,  # (480)
-    "files under 100 lines": 401,  # (250)
-    "lines without generated files": 149_200,  # (128,000)
+    "files": 1012,  # (480)
+    "files under 100 lines": 416,  # (250)
+    "lines without generated files": 148_500,  # (128,000)
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,
-    "circles of imports inside packages": 17,  # (3)
+    "circles of imports inside packages": 15,  # (3)
     "parameters annotated as Any, %": 32.6,  # (12)
     "lock blocks in runtime and rpc": 216,  # (110)
     "private members reached from tests": 501,  # (100)

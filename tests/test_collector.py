@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tfmini.collector import call_old, collector_at_rest, current_frames
+import tfmini as tf
+from tfmini import collector
+from tfmini.collector import call_imports_old, call_old, collector_at_rest, current_frames
 from tfmini.runtime.worker.computing import describe_computing
 
 
@@ -127,3 +129,13 @@ def test_the_objects_of_a_started_program_are_called_old() -> None:
     assert gc.get_count()[1:] == (0, 0)
     assert any(each is kept for each in gc.get_objects(generation=2))
     assert gc.get_stats()[2]["collections"] == before and not gc.get_freeze_count()
+
+
+def test_what_is_imported_is_called_old_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the garbage of a process that makes many servers would never be collected."""
+    calls: list[None] = []
+    monkeypatch.setattr(collector, "call_old", lambda: calls.append(None))
+    call_imports_old.cache_clear()
+    for _ in range(2):
+        tf.train.Server.create_local_server().stop()
+    assert len(calls) == 1

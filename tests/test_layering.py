@@ -24,7 +24,6 @@ ROOMS = {
         *("sample_ops", "py_func", "gradients", "math", "flow", "debugging", "flow.case", "random", "math.special"),
         *("variables", "flow.functional", "gradients.custom_gradient", "training", "linalg", "sparse", "ragged"),
         *("strings", "nn", "image", "queues", "io", "tables", "summary"),
-        "tensor_behaviour",
     ),
     "runtime": (
         *("options", "forks", "blas_threads", "heap", "step_ids", "process", "targets", "resources", "session_owners"),

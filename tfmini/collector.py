@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -55,13 +56,21 @@ def current_frames() -> dict[int, FrameType]:
 def call_old() -> None:
     """Moves all objects to the oldest generation, for when those that have been made lately stay anyway.
 
-    Else a collection of all of them comes soon, which takes a second per million: after a long pause with the next
-    allocation, and after the imports of a server amid its first steps, all of whose tasks wait for it then. Frozen
-    objects, which others do not want back, stay frozen.
+    Else a collection of all of them comes soon, which takes a second per million. Garbage among them lives until the
+    next collection of everything, which this puts off. Frozen objects, which others do not want back, stay frozen.
     """
     if not gc.get_freeze_count():
         gc.freeze()  # two moves of whole lists: there is no function that moves them directly
         gc.unfreeze()
+
+
+@functools.cache
+def call_imports_old() -> None:
+    """Calls old, once per process, what is there when its first server begins: mostly what has been imported.
+
+    Else it is collected amid the server's first steps, and all their tasks wait for that.
+    """
+    call_old()
 
 
 def _after_fork() -> None:

@@ -372,3 +372,20 @@ def device_name(job: str, task: int, device_type: str = "CPU", device_index: int
 def task_of_device(device: str) -> str:
     """The task part of a full device name: `/job:worker/replica:0/task:3`."""
     return device[: device.index("/device:")]
+
+
+class Place(NamedTuple):
+    """A device of a task, in one life of the task. Made once per device, so that no name is parsed again.
+
+    Attributes:
+      task, device: full names.
+    """
+
+    task: str
+    device: str
+    incarnation: int = 0
+
+    @classmethod
+    def of(cls, device: str, incarnation: int = 0) -> Place:
+        """The place of a device of that full name."""
+        return cls(task_of_device(device), device, incarnation)

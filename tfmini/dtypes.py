@@ -8,12 +8,15 @@ output. All instances are interned, so identity is equality.
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from tfmini.export import export, export_names
+
+if TYPE_CHECKING:  # names of ``tf.dtypes`` from other modules, which `tfmini.namespace` adds
+    from tfmini._dtypes import *  # noqa: F403
 
 _REF_OFFSET = 100
 
@@ -219,7 +222,7 @@ _BY_PYTHON: dict[Any, DType] = {
     float: float32,
     int: int32,
     builtins.bool: bool,
-    complex: complex128,
+    builtins.complex: complex128,
     str: string,
     bytes: string,
     object: string,

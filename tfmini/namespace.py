@@ -11,23 +11,20 @@ protobuf is imported with the first message. A public namespace that is not a pa
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tfmini.export import ALIASES
-from tfmini.op_homes import HOMES
 from tfmini.public_names import NAMES
 
 if TYPE_CHECKING:
     from inspect import Signature
 
-    from tfmini.graph.op_def import OpDef
+    from tfmini.graph.op_types import OpType
 
 ROOT = "tfmini"
-# The first name that has to do with tensors imports what gives them operators and conversions.
-_BEHAVIOUR = f"{ROOT}.ops.tensor_behaviour"
 # Modules whose names need no tensors. One that is missing here costs time at its first name, nothing else.
 _WITHOUT_TENSORS = tuple(
     f"{ROOT}.{home}"
@@ -50,7 +47,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 
 def public_names() -> list[str]:
     """All public names as users write them (``tf.nn.relu``), with the ops of ``tf.raw_ops``."""
-    from tfmini.graph.registry import op_names
+    from tfmini.graph.op_types import op_names
 
     listed = [f"tf.{namespace}.{name}" if namespace else f"tf.{name}" for namespace, name, _, _ in rows()]
     return sorted({*listed, *(f"tf.raw_ops.{name}" for name in op_names() if not name.startswith("_"))})
@@ -65,7 +62,7 @@ def install() -> None:
     for namespace, table in sorted(tables.items()):  # parents come before their children
         _set_attributes(_module(namespace), namespace, _resolver(table), list(table))
     raw_ops = _module("raw_ops")
-    _set_attributes(raw_ops, "raw_ops", _raw_op, [name for name in HOMES if not name.startswith("_")])
+    _set_attributes(raw_ops, "raw_ops", _raw_op, _RawOpNames())
     compat = sys.modules[f"{ROOT}.compat"]
     vars(compat)["v1"] = root
     sys.modules[f"{ROOT}.compat.v1"] = root
@@ -89,7 +86,7 @@ def _module(namespace: str) -> ModuleType:
     return made
 
 
-def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: list[str]) -> None:
+def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: Sequence[str]) -> None:
     """Makes ``module`` resolve ``names``, and raise a helpful error for missing ones."""
     own = not hasattr(module, "__file__") or module.__name__ == ROOT
 
@@ -114,37 +111,60 @@ def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
     def resolve(name: str) -> Any:
         home, attribute = table[name]
         if not home.startswith(_WITHOUT_TENSORS):
-            import_module(_BEHAVIOUR)
+            _load_ops()
         return getattr(import_module(home), attribute)
 
     return resolve
 
 
+def _load_ops() -> None:
+    """Imports all ops, which give tensors operators and conversions. The first name of tensors does so."""
+    from tfmini.graph.op_types import load_ops
+
+    load_ops()
+
+
+class _RawOpNames(Sequence[str]):
+    """The names of ``tf.raw_ops``, for whoever lists them: that imports the ops."""
+
+    def _names(self) -> list[str]:
+        from tfmini.graph.op_types import op_names
+
+        return sorted(name for name in op_names() if not name.startswith("_"))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names()[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+
 def _raw_op(name: str) -> Any:
     """Returns an op's raw builder, with keyword arguments only, as in TensorFlow: ``tf.raw_ops.MatMul(a=…, b=…)``."""
-    from tfmini.graph.registry import OPS
-    from tfmini.graph.traits import trait_of
+    from tfmini.graph import raw_ops
+    from tfmini.graph.op_types import OPS
 
-    import_module(_BEHAVIOUR)
-    handle = OPS[name]
-    own_names = {public: own for own, public in (trait_of(name, "raw_names") or {}).items()}
+    _load_ops()
+    handle, add = OPS[name], raw_ops.named(name)
+    own_names = {public: own for own, public in handle.traits.get("raw_names", {}).items()}
 
     def raw(**arguments: Any) -> Any:
-        return handle(**{own_names.get(key, key): value for key, value in arguments.items()})
+        return add(**{own_names.get(key, key): value for key, value in arguments.items()})
 
     raw.__name__ = raw.__qualname__ = name
     raw.__doc__ = f"Adds a {name} op to the default graph."
-    vars(raw)["__signature__"] = _raw_signature(handle.op_def)
+    vars(raw)["__signature__"] = _raw_signature(handle)
     return raw
 
 
-def _raw_signature(op_def: OpDef) -> Signature:
+def _raw_signature(handle: OpType) -> Signature:
     """The signature: inputs, attrs without default, attrs with default, ``name``."""
     from inspect import Parameter, Signature
 
-    from tfmini.graph.traits import trait_of
-
-    renamed = trait_of(op_def.name, "raw_names") or {}
+    op_def, renamed = handle.op_def, handle.traits.get("raw_names", {})
     inferred = op_def.inferred_attrs()
     attrs = sorted((a for a in op_def.attrs.values() if a.name not in inferred), key=lambda a: a.has_default)
     names = [arg.name for arg in op_def.inputs] + [a.name for a in attrs if not a.has_default]
@@ -154,7 +174,7 @@ def _raw_signature(op_def: OpDef) -> Signature:
     return Signature(required + optional)
 
 
-def _missing_message(namespace: str, name: str, names: list[str]) -> str:
+def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
     """The error message for a missing name, with the alternative."""
     where = f"{ROOT}.{namespace}" if namespace else ROOT
     plain = f"module {where!r} has no attribute {name!r}"

@@ -2,8 +2,7 @@
 """The public names and their home modules, which `tfmini.namespace` installs.
 
 Public namespace ("" is ``tf`` itself, "nn" is ``tf.nn``) -> home module (relative to ``tfmini``) -> names,
-separated by blanks; ``public=attribute`` if the attribute has another name. `INTERNAL_NAMES` has in the same form the
-names of TensorFlow's private modules, for `tfmini.compat.internals`.
+separated by blanks; ``public=attribute`` if the attribute has another name.
 """
 
 NAMES: dict[str, dict[str, str]] = {
@@ -16,7 +15,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dimension": "Dimension dimension_value",
         "dtypes": "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant",
         "errors": "OpError",
-        "graph.conversion": "IndexedSlices convert_to_tensor convert_to_tensor_or_indexed_slices register_tensor_conversion_function",
+        "graph.conversion": "IndexedSlices SparseTensorValue convert_to_tensor convert_to_tensor_or_indexed_slices register_tensor_conversion_function",
         "graph.default_graph": "get_default_graph reset_default_graph",
         "graph.default_session": "get_default_session",
         "graph.graph": "Graph",
@@ -103,7 +102,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.sparse.functions": "sparse_concat sparse_fill_empty_rows sparse_mask sparse_merge sparse_placeholder sparse_reorder sparse_reset_shape sparse_reshape sparse_retain sparse_slice sparse_split sparse_tensor_to_dense sparse_to_dense sparse_to_indicator sparse_transpose",
         "ops.sparse.serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
         "ops.sparse.set_operations": "edit_distance",
-        "ops.sparse.sparse_tensor": "SparseTensor SparseTensorValue convert_to_tensor_or_sparse_tensor",
+        "ops.sparse.sparse_tensor": "SparseTensor convert_to_tensor_or_sparse_tensor",
         "ops.strings.conversions": "as_string decode_raw reduce_join string_to_number",
         "ops.strings.elementwise": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
         "ops.strings.pieces": "fingerprint string_split string_to_hash_bucket string_to_hash_bucket_fast string_to_hash_bucket_strong",
@@ -714,114 +713,5 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
-    },
-}
-
-INTERNAL_NAMES: dict[str, dict[str, str]] = {
-    "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions",
-    },
-    "python.framework.common_shapes": {
-        "compat.ops_names": "broadcast_shape",
-    },
-    "python.framework.device": {
-        "compat.internal_names": "DeviceSpecV1",
-    },
-    "python.framework.device_spec": {
-        "compat.internal_names": "DeviceSpecV1",
-    },
-    "python.framework.dtypes": {
-        "compat.ops_names": "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref",
-    },
-    "python.framework.ops": {
-        "compat.internal_names": "convert_n_to_tensor executing_eagerly_outside_functions name_from_scope_name",
-        "compat.ops_names": "_assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
-    },
-    "python.framework.random_seed": {
-        "compat.ops_names": "DEFAULT_GRAPH_SEED",
-    },
-    "python.framework.sparse_tensor": {
-        "compat.ops_names": "is_sparse",
-    },
-    "python.framework.tensor_shape": {
-        "compat.ops_names": "as_dimension matrix vector",
-    },
-    "python.layers.utils": {
-        "compat.ops_names": "conv_output_length convert_data_format normalize_data_format normalize_padding normalize_tuple",
-    },
-    "python.ops.array_ops": {
-        "compat.ops_names": "rank_internal shape_internal",
-    },
-    "python.ops.control_flow_util": {
-        "compat.internal_names": "GraphOrParentsInXlaContext",
-    },
-    "python.ops.init_ops": {
-        "compat.ops_names": "_assert_float_dtype _compute_fans",
-    },
-    "python.ops.math_ops": {
-        "compat.ops_names": "_bucketize",
-    },
-    "python.ops.nn": {
-        "compat.ops_names": "nce_loss_v2 sampled_softmax_loss_v2",
-    },
-    "python.ops.nn_impl": {
-        "compat.ops_names": "nce_loss_v2 sampled_softmax_loss_v2",
-    },
-    "python.ops.resource_variable_ops": {
-        "compat.internal_names": "is_ref_variable is_resource_variable",
-    },
-    "python.ops.resources": {
-        "compat.internal_names": "initialize_resources local_resources shared_resources",
-    },
-    "python.ops.variable_scope": {
-        "compat.ops_names": "_VariableStore _get_default_variable_store _pure_variable_scope variable",
-    },
-    "python.ops.variable_v1": {
-        "compat.internal_names": "VariableV1",
-    },
-    "python.ops.variables": {
-        "compat.internal_names": "VariableV1",
-    },
-    "python.platform.build_info": {
-        "compat.internal_names": "is_cuda_build is_rocm_build",
-    },
-    "python.tf2": {
-        "compat.internal_names": "enabled",
-    },
-    "python.training.evaluation": {
-        "train.loops.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
-    },
-    "python.training.summary_io": {
-        "train.summaries.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
-    },
-    "python.util.all_util": {
-        "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",
-    },
-    "python.util.deprecation": {
-        "compat.internal_names": "deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated deprecated_argument_lookup silence",
-    },
-    "python.util.function_utils": {
-        "compat.internal_names": "fn_args get_func_code get_func_name has_kwargs",
-    },
-    "python.util.keyword_args": {
-        "compat.internal_names": "keyword_args_only",
-    },
-    "python.util.lazy_loader": {
-        "compat.internal_names": "LazyLoader",
-    },
-    "python.util.tf_contextlib": {
-        "compat.internal_names": "contextmanager tf_contextmanager",
-    },
-    "python.util.tf_decorator": {
-        "compat.internal_names": "make_decorator unwrap",
-    },
-    "python.util.tf_export": {
-        "compat.internal_names": "estimator_export=deprecated keras_export tf_export=deprecated",
-    },
-    "python.util.tf_inspect": {
-        "compat.internal_names": "getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass isfunction isgeneratorfunction ismethod ismodule signature",
-    },
-    "python.util.tf_should_use": {
-        "compat.internal_names": "must_use_result_or_fatal=_undecorated should_use_result=_undecorated",
     },
 }

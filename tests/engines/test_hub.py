@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
+import msgpack
 import pytest
 from rich.console import Console
 
 from tests.engines.child_agents import ROOT, ChildAgents, parents_of
 from tests.engines.programs import TRAINS
+from tests.rpc.task_processes import Call
 from tests.tools import comers
+from tfmini import errors
 from tfmini.cluster import HostPort
-from tfmini.engines.channel import Channel, ChannelError
 from tfmini.engines.hub import AgentEngine, _Place
-from tfmini.engines.invitation import Invitation, connect
+from tfmini.engines.invitation import LAUNCHER, Invitation, endpoint_of_run
+from tfmini.rpc import launcher_messages as m
+from tfmini.rpc.keys import new_keys
+from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.tools.engine import EngineOptions, TaskRequest
 from tfmini.tools.launch import run_cluster
 from tfmini.tools.launch_options import LaunchOptions
@@ -118,19 +125,52 @@ def test_who_lacks_the_secret_gets_no_task(
     engine: ChildAgents, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     real = engine.start_agents
+    calls: list[Call] = []
 
     def start_agents(requests: Sequence[TaskRequest], invitation: Invitation) -> None:
-        liar = Channel(connect(invitation), b"?" * 32, is_hub=False)
-        liar.send("hello", 0, "192.0.2.9", 1, 1, "elsewhere")
-        held.callback(liar.close)
+        for keys, number in ((new_keys(), 0), (invitation.keys, 5)):  # a liar, and one that nobody waits for
+            endpoint = endpoint_of_run("", keys)
+            held.callback(endpoint.close)
+            peer = endpoint.peer(str(invitation.addresses[-1]), LAUNCHER)
+            calls.append(Call(peer, m.EnterRun(number, "192.0.2.9", 1, 1, "elsewhere")))
         real(requests, invitation)
-        liar.receive()  # waits for nothing: the hub has not read yet
-        liar.flush()
 
     with contextlib.ExitStack() as held:
         engine.start_agents = start_agents  # type: ignore[method-assign]
         assert run(engine, tmp_path, "pass", ps=0) == 0
+        liar, other = (call.wait() for call in calls)
+    assert isinstance(liar, errors.UnavailableError) and "it uses other keys than this process" in liar.message
+    assert isinstance(other, errors.FailedPreconditionError) and "no agent of the number 5" in other.message
     assert "192.0.2.9" not in capfd.readouterr().err
+
+
+def test_a_message_that_the_launcher_does_not_know_is_named(tmp_path: Path) -> None:
+    """Also a known one with a field of another type: nothing falls through."""
+    for odd in ([PROTOCOL_VERSION, 9, 0, "what?"], [PROTOCOL_VERSION, m.TaskEnded.row.kind, 0, "soon"]):
+        engine, told = ChildAgents(EngineOptions()), list[str]()
+        events = Mock(broken=told.append)
+        engine.start_agents = lambda requests, invitation: None  # type: ignore[method-assign]
+        with selectors.DefaultSelector() as selector:
+            engine.reserve([TaskRequest(TaskId("worker", 0))], events, selector)
+            engine.agents = []
+            agent = endpoint_of_run("", engine._keys)
+            peer = agent.peer(str(engine._invitation.addresses[-1]), LAUNCHER)
+            peer.call(m.EnterRun(0, "here", 1, 1, "host"), lambda answer: None)
+            while not events.placed.called:
+                drive(selector)
+            assert peer.link is not None
+            peer.link.send([msgpack.packb(odd)])
+            while not told:
+                drive(selector)
+            engine.close(1)
+            agent.close()
+        reason = "unknown message kind 9" if odd[1] == 9 else "TaskEnded.returncode must be int, got str"
+        assert "The agent of worker/0 on host has ended" in told[0] and reason in told[0]
+
+
+def drive(selector: selectors.BaseSelector) -> None:
+    for key, _ in selector.select(60):
+        key.data()
 
 
 def test_signals_of_the_launcher_reach_the_tasks(
@@ -169,27 +209,46 @@ def test_a_ps_lost_with_its_agent_comes_back_elsewhere_and_workers_join(tmp_path
     assert "ps/0 was killed by SIGKILL; starting it again (1 of 2)." in said
 
 
-def test_what_is_told_to_one_task_may_end_others(tmp_path: Path) -> None:
-    """The hub learns that an agent is gone when it sends to it; the run then lets other tasks go, which are next."""
+def test_the_loss_of_one_task_may_let_others_go() -> None:
+    """What is told to a task that has been let go meanwhile is told to nobody, and what it has said counts no more."""
     engine, ended = ChildAgents(EngineOptions()), list[TaskId]()
     first, second = TaskId("ps", 0), TaskId("worker", 0)
-
-    def gone(*message: object) -> None:
-        raise ChannelError("the connection is closed")
+    peers = {first: Mock(), second: Mock()}
 
     def end(task: TaskId, returncode: int) -> None:
         ended.append(task)
         engine.withdraw(second)
 
-    for task, send in ((first, gone), (second, lambda *message: None)):
-        channel = Mock(fileno=lambda: 3, send=send, unsent=False)
-        engine._places[task] = _Place(channel, HostPort("here", 1), 1, "here")
-    engine._begun, engine._expected = True, {}
-    engine._selector, engine._events = Mock(get_map=dict), Mock(ended=end)
+    for task, peer in peers.items():
+        engine._places[task] = _Place(peer, Mock(), HostPort("here", 1), 1, "here")
+        engine._tasks[peer] = task
+    engine._begun, engine._expected, engine._events = True, {}, Mock(ended=end)
     engine.signal([first, second], signal.SIGTERM)
-    engine._tell_addresses()
-    engine._take(second)  # its last message was ready before
+    for peer in peers.values():
+        peer.send.assert_called_once_with(m.SignalTask(int(signal.SIGTERM)))
+    engine._lost(peers[first], "the connection was closed")
+    engine.signal([second], signal.SIGTERM)
+    engine._take(peers[second], m.TaskEnded(1))  # its last message was under way
     assert ended == [first]
+    assert [call.args for call in peers[second].send.call_args_list[1:]] == [(m.LeaveRun(0),)]
+
+
+def test_a_stopped_launcher_loses_no_task(tmp_path: Path) -> None:
+    """It says nothing for longer than a peer may be silent that has to send heartbeats."""
+    script, go = tmp_path / "script.py", tmp_path / "go"
+    script.write_text(f"import os, time\nprint('begun', flush=True)\nwhile not os.path.exists({str(go)!r}):"
+                      " time.sleep(0.01)\nprint('done')\n")  # fmt: skip
+    argv = [sys.executable, "-m", "tests.engines.child_agents", "launch", "--on", "children", "--ps", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TFMINI_LOST_AFTER": "2"}
+    with subprocess.Popen([*argv, str(script)], stdout=subprocess.PIPE, env=environment, text=True) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "[worker/0] begun\n"
+        launcher.send_signal(signal.SIGSTOP)
+        time.sleep(3.5)
+        launcher.send_signal(signal.SIGCONT)
+        go.touch()
+        assert launcher.stdout.readline() == "[worker/0] done\n"
+        assert launcher.wait(60) == 0
 
 
 def test_a_launcher_with_agents_whose_output_nobody_reads_obeys_signals(tmp_path: Path) -> None:

@@ -510,7 +510,7 @@ def _configurations(folder: Path) -> Iterator[Format]:
     yield of_json("address book", entry, _read_book)
     yield of_text("host file", ["localhost slots=4\nother:2 # comment\n"], _read_hosts, click.UsageError)
     yield of_text("profile", [_PROFILE], lambda place: read_profile(place / "text"), ProfileError)
-    yield of_text("invitation", [Invitation((), b"secret").to_word()], _read_invitation, ValueError)
+    yield of_text("invitation", [Invitation((), b"0" * 40).to_word()], _read_invitation, ValueError)
     yield of_text("hyperparameters", ["a=1,b=[1.5,2],c=x,b[1]=3,d=true"], _read_hparams, ValueError)
     yield of_json("hyperparameters in JSON", {"a": 1, "b": [1.5], "c": "x", "d": True}, _read_hparams, ValueError)
     made = {

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
 from tests.ops.samples import notation
 from tests.ops.samples.builders import builder, without_constants
 from tests.ops.samples.notation import Row
 from tfmini.graph.graph_def import graph_def_to_nodes
 from tfmini.graph.node import Node
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS, load_ops
 
 # What such a row does depends on functions of Python or on other processes.
 _NOT_FUZZED = ("py_func", "PyFunc", "Abort", "Horovod", "Collective")
@@ -57,7 +56,7 @@ class Case(NamedTuple):
 @functools.cache
 def rows(pattern: str = "") -> list[Row]:
     """The rows that are fuzzed, several of each op: those whose text has the regular expression."""
-    import_all_ops()
+    load_ops()
     found = [row for room in notation.rooms() for row in notation.rows(room)]
     return [r for r in found if re.search(pattern, r.text) and not any(word in r.text for word in _NOT_FUZZED)]
 

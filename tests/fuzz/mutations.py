@@ -18,7 +18,8 @@ from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY, Field, FieldKind, Mes
 
 _CPU = "/job:ps/replica:0/task:0/device:CPU:0"
 _NAMES = ["", "x", "x:0", "ps", "\0", "../../etc/passwd", "/job:ps/replica:0/task:0", _CPU, "é" * 50, "%s{0}", "nan"]
-_OP_TYPES = ["Const", "Add", "_Send", "_Recv", "NoOp", "Enter", "Merge", "Switch", "VariableV2", "PyFunc", "Nothing"]
+_OP_TYPES = ["Const", "Add", "_Send", "_Recv", "_Arg", "_Retval", "NoOp", "Enter", "Merge", "Switch", "VariableV2",
+             "PyFunc", "Nothing"]  # fmt: skip
 
 
 class Messages:
@@ -71,7 +72,7 @@ class Messages:
         if field.kind is FieldKind.TENSORS:
             return tuple(self._tensor() for _ in range(pick.randrange(4)))
         if field.kind is FieldKind.STRUCTURE:
-            return pick.choice((self._graph, self._options, list, dict, lambda: None))()
+            return pick.choice((self._graph, self._task_graph, list, dict, lambda: None))()
         known = [h for h in self._handles() if type(h) is field.scalar]
         if known and pick.random() < 0.7:
             return pick.choice(known)
@@ -98,7 +99,7 @@ class Messages:
         for i in range(pick.randrange(1, 5)):
             attrs = {
                 name: pick.choice((1, -1, b"x", "x", None, dtypes.float32, [], [b"loc:@a"], 1.5, np.float32(1), {}))
-                for name in pick.sample(["T", "dtype", "value", "_group", "N", "tensor_name", "shape", "_class"], 3)
+                for name in pick.sample(["T", "dtype", "value", "tensor_type", "N", "shape", "_class"], 3)
             }
             sources = [f"n{pick.randrange(-1, i + 1)}" for _ in range(pick.randrange(3))]
             inputs = [(source, pick.choice((0, 0, 1, -1, 1 << 40))) for source in sources]
@@ -106,9 +107,18 @@ class Messages:
             nodes.append(Node(f"n{i}", pick.choice(_OP_TYPES), pick.choice((_CPU, "", "x")), inputs, controls, attrs))
         return [node.to_wire() for node in nodes]
 
-    def _options(self) -> dict[str, Any]:
+    def _task_graph(self) -> dict[str, Any]:
         pick = self.random
-        return {key: pick.choice(([], ["n0:0"], 1, "x", None)) for key in pick.sample(["feeds", "fetches", "trace"], 2)}
+        nodes = self._graph()
+        ends = [[node[0], "edge_0_x", 0, pick.choice((0, 1, -1, 1 << 40)), True, False] for node in nodes]
+        tables: dict[str, list[Any]] = {
+            "places": [["/job:ps/replica:0/task:0", _CPU, 5]],
+            "sends": [row for row, n in zip(ends, nodes) if n[1] == "_Send"],
+            "receives": [row for row, n in zip(ends, nodes) if n[1] == "_Recv"],
+            "feeds": [[n[0], "x", 0] for n in nodes if n[1] == "_Arg"],
+            "fetches": [[n[0], "y", 0] for n in nodes if n[1] == "_Retval"],
+        }  # fmt: skip
+        return {"nodes": nodes, **tables}
 
     # ---- damage -----------------------------------------------------------------------------
 

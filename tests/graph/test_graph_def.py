@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tfmini import dtypes, protos
-from tfmini.graph import building  # noqa: F401 - installs the calling of op handles
-from tfmini.graph.attr_values import from_proto, tensor_from_proto, tensor_proto, to_proto
+from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
 from tfmini.graph.graph import Graph
-from tfmini.graph.graph_def import graph_def_to_nodes, nodes_to_graph_def
+from tfmini.graph.graph_def import from_proto, graph_def_to_nodes, nodes_to_graph_def, to_proto
 from tfmini.graph.graph_util import extract_sub_graph, must_run_on_cpu, tensor_shape_from_node_def_name
 from tfmini.graph.node import Node
 from tfmini.ops.array import identity as array_identity

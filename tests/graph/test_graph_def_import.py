@@ -8,10 +8,10 @@ from google.protobuf import text_format
 import tfmini as tf
 from tfmini import protos
 from tfmini.errors import NotFoundError
-from tfmini.graph import building  # noqa: F401 - installs the calling of op handles
 from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.registry import OPS, op
+from tfmini.graph.op_types import OPS
+from tfmini.graph.registry import op
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import no_op
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tfmini import dtypes, protos
-from tfmini.graph import building
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import graph_def_to_nodes
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.ops import control
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.constant import constant
@@ -25,10 +25,10 @@ BUILT = [
 
 def our_arithmetic():
     x = array_identity.placeholder(dtypes.float32, [None, 4], name="x")
-    with building.get_default_graph().device("/job:ps/task:1/cpu:0"):
+    with get_default_graph().device("/job:ps/task:1/cpu:0"):
         w = constant(np.ones((4, 3), np.float32), name="w")
     product = math_matmul.matmul(x, w, name="product")
-    with building.get_default_graph().control_dependencies([product.op]):
+    with get_default_graph().control_dependencies([product.op]):
         array_identity.identity(product, name="after")
 
 
@@ -41,7 +41,7 @@ def our_constants():
 
 def our_colocation():
     a = constant(1.0, name="a")
-    with building.get_default_graph().colocate_with(a.op):
+    with get_default_graph().colocate_with(a.op):
         b = array_identity.identity(a, name="b")
     control.group(b.op, name="all")
 

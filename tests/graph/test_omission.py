@@ -10,8 +10,9 @@ import pytest
 
 import tfmini as tf
 from tfmini import errors
-from tfmini.graph.node import Nodes, nodes_of
+from tfmini.graph.node import Nodes
 from tfmini.graph.omission import omit
+from tfmini.graph.operation import nodes_of
 from tfmini.graph.prune import prune
 from tfmini.ops.array.constant_value import constant_value
 

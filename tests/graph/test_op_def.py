@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
-from tfmini.graph.registry import OPS, op
+from tfmini.graph.op_types import OPS, load_ops
+from tfmini.graph.registry import op
 
 
 @pytest.mark.parametrize(
@@ -34,15 +32,15 @@ from tfmini.graph.registry import OPS, op
         ("Foo() -> y: float; v: tensor = unit8[1]", "no default for attr 'v' of type tensor; did you mean 'uint8'?"),
     ],
 )
-def test_a_wrong_declaration_is_told_at_once_and_with_its_place(text: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=rf"declaration of Foo.* at {re.escape(__file__)}:\d+: ") as caught:
+def test_a_wrong_declaration_is_told_at_once(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match="declaration of Foo.*: ") as caught:
         op(text)
     assert complaint in str(caught.value)
     assert "Foo" not in OPS
 
 
 def test_all_of_tfminis_own_declarations_can_be_parsed() -> None:
-    import_all_ops()
+    load_ops()
     for handle in list(OPS.values()):
         assert handle.op_def.name == handle.name
 

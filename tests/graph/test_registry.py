@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
 from tfmini.graph.node import Node
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS, load_ops
 from tfmini.ops.math import broadcast, sums
 from tfmini.runtime.compiler.kernel_calls import make_callable, op_facts
 
@@ -52,7 +51,7 @@ def outcome(function: Any, *args: Any) -> Any:
         return type(error), str(error)
 
 
-import_all_ops()
+load_ops()
 WITH_RULE = sorted(name for name, handle in OPS.items() if handle.into_rule is not None)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import tfmini
-from tests.all_ops import import_all_ops
-from tfmini.graph.registry import OPS, op
+from tests.op_modules import op_modules
+from tfmini.graph.op_types import OPS
+from tfmini.graph.registry import op
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, FLOW_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS, ops_with, trait_of
 
 
@@ -44,9 +45,8 @@ def test_an_op_of_control_flow_and_its_reference_twin_play_the_same_part() -> No
 # ---------------------------------------------------------------- nobody keeps lists of op names
 
 
-import_all_ops()
 _TFMINI = Path(tfmini.__file__).parent
-_OP_NAMES = {name for name, op_ in OPS.items() if str(_TFMINI) in op_.site and "sample_ops" not in op_.site}
+_OP_NAMES = {name for name, module in op_modules().items() if "sample_ops" not in module}
 _LISTS_BY_INTENT = {
     "graph/graph_util.py": "must_run_on_cpu answers by TensorFlow's own list",
     "layers/contrib/summaries.py": "summarize_activation is defined for three ops",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
+from tfmini.graph.graph_def import from_proto, to_proto
 from tfmini.graph.node import FunctionBody, Node
 from tfmini.graph.op_def import AttrDef
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS, load_ops
 
 
 def received(op: str, inputs: int, **attrs: Any) -> Node:
@@ -76,13 +76,13 @@ def test_an_attr_is_among_the_allowed_values_and_not_below_its_minimum() -> None
 
 def test_so_it_is_inside_functions() -> None:
     body = FunctionBody("f", [Node("n", "AvgPool", "", [], [], {**POOL, "ksize": [1]})], [], [], [])
-    for back in (lambda: FunctionBody.from_wire(body.to_wire()), lambda: FunctionBody.from_proto(body.to_proto())):
+    for back in (lambda: FunctionBody.from_wire(body.to_wire()), lambda: from_proto(to_proto("func", body))):
         with pytest.raises(tf.errors.InvalidArgumentError, match="Attr 'ksize' of node 'n'"):
             back()
 
 
 def test_every_declared_limit_is_checked() -> None:
-    import_all_ops()
+    load_ops()
     limited = [
         (op, attr) for op in OPS for attr in OPS[op].op_def.attrs.values() if attr.allowed or (attr.minimum or 0) > 0
     ]

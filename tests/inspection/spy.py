@@ -16,6 +16,7 @@ import threading
 from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.worker.worker import Worker
 
@@ -28,10 +29,15 @@ def note(kind: str, record: dict[str, Any]) -> None:
         file.write(json.dumps({"kind": kind, **record}) + "\n")
 
 
-def row(node: Any) -> list[Any]:
-    """The parts in which two copies of a node must agree; the order of control inputs is irrelevant."""
-    rendezvous = [str(node.attrs.get(a)) for a in ("tensor_name", "send_device", "recv_device", "_group")]
-    return [node.name, node.op, node.device, [list(e) for e in node.inputs], sorted(node.controls), rendezvous]
+def rows(graph: TaskGraph) -> list[list[Any]]:
+    """Of each node, the parts in which two copies must agree; the order of control inputs is irrelevant."""
+    ends: dict[str, list[Any]] = {name: list(tensor) for name, tensor in (*graph.feeds, *graph.fetches)}
+    for name, end in (*graph.sends.items(), *graph.receives.items()):
+        ends[name] = [end.tensor, end.peer.device, str(end.group)]
+    return [
+        [node.name, node.op, node.device, [list(e) for e in node.inputs], sorted(node.controls), ends.get(name, [])]
+        for name, node in graph.nodes.items()
+    ]
 
 
 def spied_build(self: MasterSession, signature: Any, *options: Any) -> Any:
@@ -46,9 +52,9 @@ def spied_build(self: MasterSession, signature: Any, *options: Any) -> Any:
     return plan
 
 
-def spied_register(self: Worker, session_handle: str, nodes: Any, *options: Any) -> Any:
-    note("registered", {"task": self.task, "nodes": [row(node) for node in nodes]})
-    return REGISTER(self, session_handle, nodes, *options)
+def spied_register(self: Worker, session_handle: str, graph: TaskGraph, *options: Any) -> Any:
+    note("registered", {"task": self.task, "nodes": rows(graph)})
+    return REGISTER(self, session_handle, graph, *options)
 
 
 if __name__ == "__main__":

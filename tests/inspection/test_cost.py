@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import node_of
+from tfmini.graph.operation import node_of
 from tfmini.inspection.cost import flops
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.inspection.spy import row
+from tests.inspection.spy import rows
 from tfmini import protos
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNS = {
@@ -70,10 +70,9 @@ def test_servers_register_the_graphs_of_the_inspector(script: str, tmp_path: Pat
     shown: Counter[str] = Counter()
     for plan in plans:
         found = inspected(script, plan)
-        for task, nodes in found.layout.tasks.items():
-            shown[f"{task} {numbered(json.dumps([row(n) for n in nodes.values()]), plan['first_number'])}"] += 1
-        sends = [n for nodes in found.layout.tasks.values() for n in nodes.values() if n.op == "_Send"]
-        sent = sorted(n.name for n in sends if not n.attrs["client_terminated"])
+        for task, graph in found.partitions.tasks.items():
+            shown[f"{task} {numbered(json.dumps(rows(graph)), plan['first_number'])}"] += 1
+        sent = sorted(name for graph in found.partitions.tasks.values() for name in graph.sends)
         assert sent == sorted(t.send for t in found.transfers if t.route in (Route.SENT, Route.INNER))
     assert plans and registered
     assert ran == shown

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 import tfmini as tf
-from tests.inspection.spy import row
+from tests.inspection.spy import rows
 from tfmini.devices import device_name, task_of_device
 from tfmini.inspection.api import inspect
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.runtime.worker.worker import Worker
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
@@ -68,9 +68,9 @@ def registered(monkeypatch) -> dict[str, list]:
     noted: dict[str, list] = {}
     register = Worker.register_graph
 
-    def spied(self, session_handle, nodes, *options):
-        noted[self.task] = [row(node) for node in nodes]
-        return register(self, session_handle, nodes, *options)
+    def spied(self, session_handle, graph, *options):
+        noted[self.task] = rows(graph)
+        return register(self, session_handle, graph, *options)
 
     monkeypatch.setattr(Worker, "register_graph", spied)
     return noted
@@ -84,10 +84,9 @@ def test_inspection_equals_registration_on_random_graphs(servers, registered, se
     with tf.Session(servers[-1].target) as session:
         session._master.extend(list(found.nodes.values()))
         session._master.prepare((("x:0",), tuple(t.name for t in fetched), ()))
-    shown = {task: [row(node) for node in nodes.values()] for task, nodes in found.layout.tasks.items()}
+    shown = {task: rows(graph) for task, graph in found.partitions.tasks.items()}
     assert json.dumps(shown, sort_keys=True) == json.dumps(registered, sort_keys=True)
-    fetches = {str(tensor.name.encode()) for tensor in fetched}
-    sends = {n[0] for nodes in registered.values() for n in nodes if n[1] == "_Send" and n[5][0] not in fetches}
+    sends = {n[0] for nodes in registered.values() for n in nodes if n[1] == "_Send"}
     assert sends == {t.send for t in found.transfers if t.route is Route.SENT}
 
 
@@ -98,7 +97,7 @@ def test_a_live_session_is_inspected_on_its_own_devices(registered) -> None:
         session.run(tf.global_variables_initializer())
         session.run(train)
         found = inspect(session, fetches=train)
-    shown = {task: {n.name for n in nodes.values()} for task, nodes in found.layout.tasks.items()}
+    shown = {task: set(graph.nodes) for task, graph in found.partitions.tasks.items()}
     assert shown == {task: {n[0] for n in nodes} for task, nodes in registered.items()}
     assert found.transfers == [] and found.devices[0].variables == ("W",)
 
@@ -113,8 +112,9 @@ def test_a_live_session_of_a_cluster_shows_its_placement(servers, registered) ->
         session.run(train)
         found = inspect(session, fetches=train)
     assert {d.device for d in found.devices} == {device_name("ps", 0), device_name("ps", 1), device_name("worker", 0)}
-    assert {task: {n.op for n in nodes.values()} for task, nodes in found.layout.tasks.items()} == {
-        task: {n[1] for n in nodes} for task, nodes in registered.items() if task in found.layout.tasks
+    tasks = found.partitions.tasks
+    assert {task: {n.op for n in graph.nodes.values()} for task, graph in tasks.items()} == {
+        task: {n[1] for n in nodes} for task, nodes in registered.items() if task in tasks
     }
     assert ("gradient of W", device_name("ps", 1)) in {(t.role, t.dst) for t in found.transfers}
 

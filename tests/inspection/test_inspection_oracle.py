@@ -15,7 +15,7 @@ import pytest
 from tests.oracle import Oracle
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 
 pytestmark = pytest.mark.oracle
 MODELS = ["mlp", "cnn", "lstm", "embedding"]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tests.ops.fake_wait import FakeWait
-from tfmini.graph.node import node_of
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import Kernel, kernel_for
+from tfmini.graph.op_types import Kernel, kernel_for
+from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.runtime.compiler.kernel_checks import ResultCheck
 
 # Per graph: node name -> state object or kernel function, kept between calls like a session's.

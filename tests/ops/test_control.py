@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini.graph import scoping
 from tfmini.graph.conversion import IndexedSlices

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.all_ops import import_all_ops
-from tfmini.graph.registry import GRADIENTS, KERNELS, OPS
+from tests.op_modules import op_modules
+from tfmini.graph.op_types import GRADIENTS, KERNELS, OPS
 
-import_all_ops()
-# Tests may declare ops of their own, and sample_ops has the ops that exist to be built only.
+# sample_ops has the ops that exist to be built only.
 _FAMILIES = {
-    name: handle for name, handle in OPS.items() if "tfmini/ops/" in handle.site and "sample_ops" not in handle.site
+    name: OPS[name]
+    for name, module in op_modules().items()
+    if module.startswith("tfmini.ops.") and "sample_ops" not in module
 }
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tests.ops.session_run import run
 from tfmini import dtypes, errors

@@ -6,33 +6,25 @@ import functools
 import itertools
 import subprocess
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
+from tests.op_modules import op_modules, room_of
 from tests.ops.samples import frozen, notation, projection
 from tests.ops.samples.builders import builder, without_constants
 from tests.ops.samples.notation import Row
 from tests.oracle import Oracle
 from tfmini.data.function_graph import FunctionGraph
-from tfmini.graph.registry import GRADIENTS, KERNELS, OPS
+from tfmini.graph.op_types import GRADIENTS, KERNELS, OPS
 
-import_all_ops()
 ROWS = {room: list(notation.rows(room)) for room in notation.rooms()}
 GROUPS: dict[tuple[str, str], list[Row]] = defaultdict(list)
 for _room, _rows in ROWS.items():
     for _row in _rows:
         GROUPS[_room, _row.head].append(_row)
-
-
-def room_of(op: str) -> str:
-    """The room of the tables in which an op's sample belongs: its folder in tfmini/ops, or its package."""
-    package, folder = Path(OPS[op].site.split("/tfmini/")[-1]).parts[:2]
-    return package if package == "data" or ".py" in folder else folder
 
 
 by_head = pytest.mark.parametrize(
@@ -185,8 +177,7 @@ UNCHECKED = {
     "RandomGamma": "every run draws other numbers; RandomGammaGrad has samples",
     "SparseDenseCwiseAdd": "its gradient is an error, in TensorFlow too",
 }
-# Other tests declare ops of their own.
-DECLARED = [op for op, handle in OPS.items() if Path(handle.site).is_relative_to(Path(tf.__file__).parent)]
+DECLARED = list(op_modules())
 DIFFERENTIABLE = [op for op in DECLARED if GRADIENTS.get(op) is not None and (op, "CPU") in KERNELS]
 
 
@@ -224,8 +215,7 @@ def test_gradients(op: str, tmp_path_factory: pytest.TempPathFactory, monkeypatc
 # What has no sample, and why.
 WITHOUT_SAMPLE = {
     "Abort": "it ends the process",
-    **{op: "tests/compat/horovod runs it on ranks" for op, handle in OPS.items() if "/place_ops.py:" in handle.site},
-    **{op: "it exists to be built only" for op, handle in OPS.items() if "/sample_ops.py:" in handle.site},
+    **{op: "it exists to be built only" for op, module in op_modules().items() if module.endswith(".sample_ops")},
 }
 
 

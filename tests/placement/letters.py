@@ -5,9 +5,13 @@ world("A1=Const", "A2=Var", "B3=Add A1 A2", "B4=Add B3 A1:0 ^A2")
 
 from __future__ import annotations
 
+import itertools
+
 from tfmini import dtypes
 from tfmini.graph.node import Node, Nodes
+from tfmini.graph.prune import StepGraph
 from tfmini.graph.registry import op
+from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.placer import DeviceAttributes
 
 _ATTRS = {"T": dtypes.float32}
@@ -63,6 +67,11 @@ def world(*lines: str) -> tuple[Nodes, dict[str, str]]:
         kind, *inputs = rest.split()
         nodes.append(node(name, kind, *inputs))
     return graph(*nodes), {n.name: DEVICE[n.name[0]] for n in nodes}
+
+
+def cut(nodes: Nodes, placement: dict[str, str]) -> Partitions:
+    """The partitions of a step that runs all nodes."""
+    return partition(StepGraph(nodes), placement, incarnations=INCARNATIONS, name_counter=itertools.count())
 
 
 def cluster(*names: str) -> list[DeviceAttributes]:

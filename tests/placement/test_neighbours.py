@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
 from tfmini.placement.placer import DeviceAttributes, place
 

@@ -10,51 +10,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.placement.letters import DEVICE, INCARNATIONS, graph, node, world
+from tests.placement.letters import cut as cut_nodes
 from tfmini import dtypes
+from tfmini.devices import Place
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import in_topological_order, step_graph
-from tfmini.placement.partition import Partitions, partition, to_networkx
+from tfmini.placement.partition import Partitions, as_in_tensorflow, partition, to_networkx
+from tfmini.placement.task_graph import End
 
 A, B, C = (DEVICE[letter] for letter in "ABC")
 
 
-def cut(*lines, **options):
-    nodes, placement = world(*lines)
-    return partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count(), **options)
+def cut(*lines):
+    return cut_nodes(*world(*lines))
 
 
 def groups(parts, src, dst):
     """source tensor -> group, for one link."""
-    return {p.source[0]: parts.group_of(p) for p in parts.pairs if (p.src, p.dst) == (src, dst)}
+    return {p.source[0]: p.group for p in parts.pairs if (p.src.device, p.dst.device) == (src, dst)}
 
 
 def test_a_graph_on_one_device_is_not_changed():
     parts = cut("A1=Const", "A2=Add A1 A1 ^A1")
-    assert list(parts) == [A] and parts.pairs == []
-    assert parts[A]["A2"].inputs == (("A1", 0), ("A1", 0)) and parts[A]["A2"].device == A
+    assert list(parts.parts) == [A] and parts.pairs == []
+    assert parts.parts[A]["A2"].inputs == (("A1", 0), ("A1", 0)) and parts.parts[A]["A2"].device == A
 
 
 def test_a_tensor_crosses_once_per_device():
     parts = cut("A1=Const", "B1=Add A1 A1", "B2=Read A1", "C1=Read A1")
-    assert list(parts[A]) == ["A1", "A1_S0", "A1_S2"]
-    assert list(parts[B]) == ["A1_S1", "B1", "B2"]
-    assert parts[B]["B1"].inputs == (("A1_S1", 0), ("A1_S1", 0))
-    assert parts[C]["C1"].inputs == (("A1_S3", 0),)
+    assert list(parts.parts[A]) == ["A1", "A1_S0", "A1_S2"]
+    assert list(parts.parts[B]) == ["A1_S1", "B1", "B2"]
+    assert parts.parts[B]["B1"].inputs == (("A1_S1", 0), ("A1_S1", 0))
+    assert parts.parts[C]["C1"].inputs == (("A1_S3", 0),)
 
 
 def test_a_reference_is_sent_after_what_its_reader_waits_for():
     """An update beside the variable orders the send itself; what the reader's task waits for tells the other task."""
     world = ["A1=Var", "A2=Const", "A3=AssignAdd A1 A2"]
     parts = cut(*world, "B1=Read A1", "B2=Read A1 ^A3", "B3=Const", "B4=Add A1 B3")
-    sends = {p.recv: parts[A][p.send].controls for p in parts.pairs if p.source == ("A1", 0)}
-    early, late = (parts[B][name].inputs[0][0] for name in ("B1", "B2"))
+    sends = {p.recv: parts.parts[A][p.send].controls for p in parts.pairs if p.source == ("A1", 0)}
+    early, late = (parts.parts[B][name].inputs[0][0] for name in ("B1", "B2"))
     assert sends == {early: (), late: ("A3",)}
-    assert parts[B]["B4"].inputs[0][0] == early, "a constant comes before everything"
+    assert parts.parts[B]["B4"].inputs[0][0] == early, "a constant comes before everything"
     for waits in ("B1=Read A3", "B1=Dequeue"):
         parts = cut(*world, waits, "B2=Read A1 ^B1")
-        [back] = [p for p in parts.pairs if p.src == B]
-        [(_, wait)] = [(p, parts[A][p.send].controls) for p in parts.pairs if p.source == ("A1", 0)]
+        [back] = [p for p in parts.pairs if p.src.device == B]
+        [(_, wait)] = [(p, parts.parts[A][p.send].controls) for p in parts.pairs if p.source == ("A1", 0)]
         assert back.source == ("B1", -1) and wait == (back.carriers[1],)
 
 
@@ -65,30 +67,53 @@ def test_a_value_that_is_no_array_does_not_leave_its_task():
     assert caught.value.node_name == "A2"
 
 
-def test_send_and_recv_have_tensorflows_attrs():
+def test_a_pair_has_all_that_its_two_ends_need():
     parts = cut("A1=Var", "B1=Read A1")
-    send, recv = parts[A]["A1_S0"], parts[B]["A1_S1"]
-    shared = {
-        "tensor_name": b"edge_0_A1", "send_device": A.encode(), "send_device_incarnation": INCARNATIONS[A],
-        "recv_device": B.encode(), "client_terminated": False, "_group": 0,
-    }  # fmt: skip
-    assert (send.op, send.device, send.inputs, send.attrs) == (
-        "_Send",
-        A,
-        (("A1", 0),),
-        {"T": dtypes.float32, **shared},
-    )
-    assert (recv.op, recv.device, recv.inputs) == ("_Recv", B, ())
-    assert recv.attrs == {"tensor_type": dtypes.float32, **shared}
+    send, recv = parts.parts[A]["A1_S0"], parts.parts[B]["A1_S1"]
+    assert (send.op, send.device, send.inputs) == ("_Send", A, (("A1", 0),))
+    assert (recv.op, recv.device, recv.inputs, recv.attrs) == ("_Recv", B, (), {"tensor_type": dtypes.float32})
+    src, dst = Place("/job:worker/replica:0/task:0", A, 100), Place("/job:worker/replica:0/task:1", B, 101)
+    tasks = parts.tasks
+    assert tasks[src.task].sends == {"A1_S0": End("edge_0_A1", dst, 0)} and not tasks[src.task].receives
+    assert tasks[dst.task].receives == {"A1_S1": End("edge_0_A1", src, 0)} and not tasks[dst.task].sends
+    assert parts.pairs[0].key == f"{A};{100:016x};{B};edge_0_A1;0:0"
+
+
+def test_the_ends_of_pairs_and_of_the_clients_values_have_tensorflows_attrs_where_they_are_exported():
+    nodes, placement = world("A1=Const", "B1=Add A1 A1")
+    step = step_graph(nodes, [("B1", 0)], [], [("A1", 0)], A)
+    parts = partition(step, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+
+    def rendezvous(tensor: str, src: str, dst: str, is_client: bool) -> dict[str, object]:
+        return {
+            "tensor_name": tensor.encode(), "send_device": src.encode(), "recv_device": dst.encode(),
+            "send_device_incarnation": INCARNATIONS[src], "client_terminated": is_client,
+        }  # fmt: skip
+
+    shown = {n.name: (n.op, n.attrs) for device in (A, B) for n in as_in_tensorflow(parts, device)}
+    there, back = parts.pairs
+    dtype = {"_Send": {"T": dtypes.float32}, "_Recv": {"tensor_type": dtypes.float32}}
+    for name, op, end in [
+        ("_recv_A1_0", "_Recv", rendezvous("A1:0", A, A, True)),
+        (there.send, "_Send", rendezvous("edge_0__recv_A1_0", A, B, False)),
+        (there.recv, "_Recv", rendezvous("edge_0__recv_A1_0", A, B, False)),
+        (back.send, "_Send", rendezvous("edge_1_B1", B, A, False)),
+        (back.recv, "_Recv", rendezvous("edge_1_B1", B, A, False)),
+        ("_send_B1_0", "_Send", rendezvous("B1:0", A, A, True)),
+    ]:
+        assert shown.pop(name) == (op, {**dtype[op], **end}), name
+    assert list(shown) == ["B1"]
+    assert parts.tasks["/job:worker/replica:0/task:1"].feeds == ((there.recv, ("A1", 0)),)
+    assert parts.tasks["/job:worker/replica:0/task:1"].fetches == ((back.send, ("B1", 0)),)
 
 
 def test_control_edge_is_an_empty_tensor_beside_the_data():
     parts = cut("A1=Const", "B1=Const ^A1", "B2=Read A1 ^A1")
-    const, identity = parts[A]["A1_S0"], parts[B]["A1_S3"]
+    const, identity = parts.parts[A]["A1_S0"], parts.parts[B]["A1_S3"]
     assert (const.op, const.controls, const.attrs["value"].shape) == ("Const", ("A1",), (0,))
-    assert parts[A]["A1_S1"].inputs == (("A1_S0", 0),)
+    assert parts.parts[A]["A1_S1"].inputs == (("A1_S0", 0),)
     assert (identity.op, identity.inputs) == ("Identity", (("A1_S2", 0),))
-    assert parts[B]["B1"].controls == parts[B]["B2"].controls == ("A1_S3",)
+    assert parts.parts[B]["B1"].controls == parts.parts[B]["B2"].controls == ("A1_S3",)
     assert [p.is_control for p in parts.pairs] == [True, False]
 
 
@@ -102,18 +127,18 @@ def test_missing_inputs_and_devices_are_refused():
         cut("A1=Add A0 A9")
     assert caught.value.message == "Incomplete graph, missing 2 inputs for A1"
     with pytest.raises(InvalidArgumentError, match="'x' has no assigned device"):
-        partition(graph(node("x", "Const")), {}, incarnations={}, name_counter=itertools.count())
+        cut_nodes(graph(node("x", "Const")), {})
 
 
 def test_loop_across_devices_is_refused_by_name():
     nodes, placement = world("A1=Const", "B1=Enter A1", "B2=Read B1", "C1=Read B2", "A2=Exit C1")
     nodes["B1"].attrs["frame_name"] = b"wl/while_context"
     with pytest.raises(UnimplementedError, match="'wl/while_context' spans devices .* but has no LoopCond"):
-        partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+        cut_nodes(nodes, placement)
     placement["C1"] = B
     placement["A2"] = B
     assert (
-        len(partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count()).pairs) == 1
+        len(cut_nodes(nodes, placement).pairs) == 1
     )
 
 
@@ -136,13 +161,11 @@ def test_a_dequeue_delays_only_sends_that_depend_on_it():
     assert groups(parts, A, B) == {"A1": 0, "A3": 1}
 
 
-@pytest.mark.parametrize(("wait", "expected"), [(False, {0}), (True, {0, 1})])
-def test_feeds_arrive_together_except_in_a_partial_run(wait, expected):
+def test_feeds_arrive_together():
     nodes, placement = world("A1=Const", "A2=Const", "B1=Add A1 A2")
     step = step_graph(nodes, [("B1", 0)], [], [("A1", 0), ("A2", 0)], A)
-    options = {"incarnations": INCARNATIONS, "name_counter": itertools.count(), "feeds_may_wait": wait}
-    parts = partition(step, placement, **options)
-    assert set(groups(parts, A, B).values()) == expected
+    parts = partition(step, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    assert set(groups(parts, A, B).values()) == {0}
 
 
 def test_values_that_return_through_a_loop_are_dependencies():
@@ -191,7 +214,7 @@ def stitch(partitions: Partitions) -> Nodes:
 @given(worlds())
 def test_joined_partitions_are_the_graph_and_each_tensor_crosses_once(lines):
     nodes, placement = world(*lines)
-    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    parts = cut_nodes(nodes, placement)
     placed = {name: n.replace(device=placement[name]) for name, n in nodes.items()}
     assert networkx.utils.graphs_equal(to_networkx(stitch(parts)), to_networkx(placed))
     crossing = {(s, i, placement[n.name]) for n in nodes.values() for s, i in n.inputs if s[0] != n.name[0]}
@@ -214,6 +237,6 @@ def test_messages_never_wait_for_their_own_answer(lines):
             (s, name) for name, n in part.items() for s in [*(i[0] for i in n.inputs), *n.controls]
         )
     for pair in parts.pairs:
-        message = (pair.src, pair.dst, parts.group_of(pair))
+        message = (pair.src, pair.dst, pair.group)
         whole.add_edges_from([(pair.send, message), (message, pair.recv)])
     assert networkx.is_directed_acyclic_graph(whole)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.placement.plans import Plan, plan
+from tfmini.placement.plans import PlacementPlan, plan
 
 CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["c:1"]}
 
@@ -26,9 +26,9 @@ def model(tf: Any = tf) -> tuple[Any, Any]:
     return ids, tf.reduce_sum(tf.matmul(rows, weights) + bias, name="loss")
 
 
-def made(**changes: Any) -> Plan:
+def made(**changes: Any) -> PlacementPlan:
     placed = {"emb/part_0": 0, "emb/part_1": 1, "dense/w": 1, "dense/b": 0}
-    return Plan(**{"tasks": 2, "variables": placed, "partitions": {"emb": [2, 1]}, **changes})
+    return PlacementPlan(**{"tasks": 2, "variables": placed, "partitions": {"emb": [2, 1]}, **changes})
 
 
 def devices(graph: Any) -> dict[str, str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import tfmini as tf
-from tests.all_ops import import_all_ops
-from tests.placement.letters import DEVICE, INCARNATIONS, node, world
-from tfmini.graph.registry import KERNELS, OPS, may_wait
+from tests.placement.letters import DEVICE, cut, node, world
+from tfmini.graph.op_types import KERNELS, OPS, load_ops, may_wait
 from tfmini.ops.queues.staging import MapStagingArea
-from tfmini.placement.partition import partition
 
-import_all_ops()
+load_ops()
 _WAITING = sorted({op_type for (op_type, _), kernel in KERNELS.items() if kernel.is_async or kernel.may_block})
 
 
@@ -23,8 +20,8 @@ def _shares_a_message(op_type: str) -> bool:
     """Whether a value that needs an op of this type travels with one that does not."""
     nodes, placement = world("A1=Const", "A2=Const", "A3=Const ^A2", "B1=Gather A1 A3")
     nodes["A2"] = node("A2", op_type)
-    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
-    own = {p.source[0]: parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["B"]}
+    parts = cut(nodes, placement)
+    own = {p.source[0]: p.group for p in parts.pairs if p.dst.device == DEVICE["B"]}
     return own["A1"] == own["A3"]
 
 
@@ -117,14 +114,14 @@ def test_tensors_of_one_message_are_one_arrival() -> None:
     """A step that updates many variables of a ps sends their gradients in one message, as it got their values."""
     lines = [line for i in range(20) for line in (f"A{i}=Const", f"B{i}=Read A{i}", f"A{i + 50}=Read B{i}")]
     nodes, placement = world(*lines)
-    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
-    there = {parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["B"]}
-    back = {parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["A"]}
+    parts = cut(nodes, placement)
+    there = {p.group for p in parts.pairs if p.dst.device == DEVICE["B"]}
+    back = {p.group for p in parts.pairs if p.dst.device == DEVICE["A"]}
     assert there == back == {0}
 
 
 def test_tensors_of_several_messages_are_several_arrivals() -> None:
     """What needs the variables of one ps does not wait for those of the other."""
     nodes, placement = world("A1=Const", "C1=Const", "B1=Read A1", "B2=Add A1 C1", "A2=Read B1", "A3=Read B2")
-    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
-    assert len({parts.group_of(p) for p in parts.pairs if p.dst == DEVICE["A"]}) == 2
+    parts = cut(nodes, placement)
+    assert len({p.group for p in parts.pairs if p.dst.device == DEVICE["A"]}) == 2

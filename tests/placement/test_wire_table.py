@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from tests.placement.letters import DEVICE, INCARNATIONS, graph, node
+from tests.placement.letters import DEVICE, cut, graph, node
 from tfmini import dtypes
 from tfmini.graph.node import Node
-from tfmini.placement.partition import partition
 from tfmini.placement.wire_table import format_transfers, transfers
 
 PS, WORKER = DEVICE["A"], DEVICE["B"]
@@ -23,7 +20,8 @@ def table():
         node("global_step", "VariableV2"),
         node("y", "Add", "W/read", "global_step"),
         node("gradients/y_grad", "Read", "y", "^W"),
-        node("lr", "Const"),
+        node("rate", "Const"),
+        node("lr", "Read", "rate"),
         node("update", "ApplyGradientDescent", "W", "lr", "gradients/y_grad"),
         node("raw", "Read", "y"),
     )
@@ -31,7 +29,7 @@ def table():
         nodes[name].attrs["dtype"] = dtypes.float32
     on_ps = {"W", "W/read", "global_step", "update", "raw"}
     placement = {name: PS if name in on_ps else WORKER for name in nodes}
-    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    parts = cut(nodes, placement)
     return transfers(parts, {("W/read", 0): (784, 100), ("lr", 0): (), ("y", 0): (None, 3)})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.planning.scripts import LOOKUP, SYNC, mlp, models_of
 from tfmini.devices import parse
-from tfmini.placement.plans import Plan
+from tfmini.placement.plans import PlacementPlan
 from tfmini.planning.stand_ins import FIRST, Built, build
 
 
@@ -62,7 +62,7 @@ def test_what_the_script_places_itself_stays(tmp_path: Path) -> None:
 
 def test_a_plan_in_the_script_is_replaced(tmp_path: Path) -> None:
     names = ["global_step", *(f"dense{n}/{kind}" for n in ("", "_1", "_2") for kind in ("kernel", "bias"))]
-    Plan(2, dict.fromkeys(names, 1)).save(tmp_path / "old.json")
+    PlacementPlan(2, dict.fromkeys(names, 1)).save(tmp_path / "old.json")
     for scope in ("{}", "tf.train.replica_device_setter(ps_tasks=2, ps_strategy={})"):
         plan = f"__import__('tfmini').placement.plan({str(tmp_path / 'old.json')!r})"
         models = models_of(tmp_path, mlp(scope=scope.format(plan)))

@@ -16,7 +16,6 @@ from tfmini.rpc.addresses import parse_address
         ("zmq://10.0.0.1:0", "tcp://10.0.0.1:0"),
         ("tcp://[::1]:65535", "tcp://[::1]:65535"),
         ("ipc:///tmp/x", "ipc:///tmp/x"),
-        ("inproc://a", "inproc://a"),
     ],
 )
 def test_addresses_have_one_canonical_form(text: str, parsed: str) -> None:

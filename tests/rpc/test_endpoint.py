@@ -478,10 +478,3 @@ def test_unauthenticated_peers_are_refused(endpoints: Any, tmp_path: Path, addre
         with pytest.raises(errors.UnauthenticatedError):
             call(stranger.peer(bound), m.GetStatus(), wait_for_ready=True)
     assert call(endpoints(insecure=False).peer(bound), m.GetStatus()).incarnation == 42
-
-
-def test_in_process_addresses_connect(endpoints: Any) -> None:
-    server = endpoints(PS, 42)
-    server.serve({m.GetStatus: get_status})
-    peer = endpoints().peer(server.listen("inproc://*"), PS)
-    assert call(peer, m.GetStatus()).incarnation == 42

@@ -8,8 +8,9 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc import messages as m
+from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.link import Link
+from tfmini.rpc.link import _OF_HANDSHAKE, Link, Phase
 from tfmini.rpc.membership import WEDGED_AFTER_S, Backoff, Liveness, RecentIds, Verdict
 from tfmini.rpc.peer import State
 from tfmini.rpc.waiter import Waiter
@@ -190,7 +191,7 @@ def test_a_connection_that_was_given_up_replaces_no_newer_one() -> None:
             held.append((link, hello, request_id))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Link, "_on_hello", hold_first)
+        patch.setitem(_OF_HANDSHAKE[Phase.AWAITS_HELLO], Hello, hold_first)
         answers = world.call(m.GetStatus(), wait_for_ready=True)
         network.run(until=1.0)
         first: Any = world.peer.link

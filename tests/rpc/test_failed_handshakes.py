@@ -11,6 +11,7 @@ from tests.rpc.test_pending import assert_serves, is_closed, raw, server
 from tfmini.rpc import zmq_router
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.failed_handshakes import BURST, PER_SECOND, FailedHandshakes
+from tfmini.rpc.zmq_pump import KernelSocket
 
 __all__ = ["server"]
 STRANGER, OTHER = "203.0.113.7", "203.0.113.8"
@@ -53,9 +54,12 @@ def test_an_ipv6_network_counts_as_one_address_and_few_are_remembered() -> None:
 
 
 def test_further_connections_are_ended_at_once(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts: dict[int, str] = {}
-    monkeypatch.setattr(zmq_router, "_host", lambda fd: hosts.get(0, ""))
-    hosts[0] = STRANGER
+    class Elsewhere(KernelSocket):
+        def __init__(self, fd: int) -> None:
+            super().__init__(fd)
+            self.host = STRANGER
+
+    monkeypatch.setattr(zmq_router, "KernelSocket", Elsewhere)
     (listener,) = server._listeners
     any_listener: Any = listener
     first = raw(server)
@@ -67,5 +71,5 @@ def test_further_connections_are_ended_at_once(server: Endpoint, monkeypatch: py
     sock = raw(server)
     until(lambda: is_closed(sock), "the end")
     sock.close()
-    hosts.clear()
+    monkeypatch.undo()
     assert_serves(server)

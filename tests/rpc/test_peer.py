@@ -33,8 +33,7 @@ def test_a_call_that_is_sent_while_its_link_ends_waits_or_fails(parts: Any) -> N
     """It is in one of both lists, and waits only with its message."""
     host = SimulatedNetwork().host("w")
     peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
-    call = Losing(peer, m.GetStatus, 1, lambda answer: None, None)
-    call.parts = parts
+    call = Losing(peer, m.GetStatus, 1, lambda answer: None, None, parts)
     peer.calls[1] = call
     failed = peer._split_calls(permanent=False)
     waiting = list(peer._waiting.drain())

@@ -19,8 +19,8 @@ class Loop:
     def call_soon(self, call: Any, *args: Any) -> None:
         self.calls.append(lambda: call(*args))
 
-    def make(self, callback: Any) -> Source:
-        self.source = Source(0, callback, self)
+    def make(self, callback: Any, after: Any = None) -> Source:
+        self.source = Source(0, callback, self, after)
         return self.source
 
     def handle_again(self, fd: int) -> None:
@@ -98,8 +98,7 @@ def test_an_event_during_the_callback_does_not_wait_for_what_follows() -> None:
         order.append("after")
         loop.run()  # other threads run the loop meanwhile
 
-    source = loop.make(callback)
-    source.after = after
+    source = loop.make(callback, after)
     source.ready()
     assert order[:3] == ["callback", "after", "callback"]
     loop.run()

@@ -262,8 +262,7 @@ def test_the_environment_can_switch_streams_off(monkeypatch: Any) -> None:
 def test_idle_buffers_are_given_back(monkeypatch: Any) -> None:
     now, later = [100.0], []
     monkeypatch.setattr(receive_buffers, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    pool = ReceiveBuffers()
-    pool.call_later = lambda delay, call: later.append(call)
+    pool = ReceiveBuffers(call_later=lambda delay, call: later.append(call))
     held, _ = pool.take(1 << 20)
     pool.take(2 << 20)  # nothing keeps it
     assert pool.idle_bytes == 2 << 20 and len(later) == 1

@@ -13,7 +13,6 @@ import zmq
 from tests.rpc.conformance import End, LaneTransport, TransportConformance
 from tests.rpc.task_processes import until
 from tfmini import errors
-from tfmini.rpc.inproc_transport import InprocTransport
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.reactor import get_reactor
@@ -22,13 +21,6 @@ from tfmini.rpc.stream_lane import StreamListener
 from tfmini.rpc.transport import RefusedConnection, Transport
 from tfmini.rpc.zmq_transport import ZmqTransport
 from tfmini.testing.simulated import SimulatedNetwork
-
-
-class TestInproc(TransportConformance):
-    @pytest.fixture
-    def world(self) -> Any:
-        transport = InprocTransport(get_reactor())
-        return get_reactor(), transport, transport, "inproc://*"
 
 
 class TestTcp(TransportConformance):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import node_of
+from tfmini.graph.operation import node_of
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import admit, generate_keys, load_keys
@@ -21,6 +21,13 @@ from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime import session_owners
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.session_owners import SessionOwners
+
+NOTHING: dict[str, list[Any]] = {table: [] for table in ("nodes", "places", "sends", "receives", "feeds", "fetches")}
+
+
+def registration(session: str, nodes: Sequence[Any] = ()) -> m.RegisterGraph:
+    """Asks a worker to register a graph without sends and receives."""
+    return m.RegisterGraph(session, {**NOTHING, "nodes": list(nodes)}, True, False)
 
 
 class FakePeer:
@@ -109,7 +116,7 @@ def test_a_client_cannot_use_the_session_of_another(clients: list[Endpoint]) -> 
             m.RunStep(handle, (), (), run, (), b""),
             m.ListDevices(handle),
             m.DescribeWait(handle, (), run, ()),
-            m.RegisterGraph(handle, [], {}),
+            registration(handle),
             m.DeleteWorkerSession(handle),
             m.CreateWorkerSession(handle, False, {}, ""),
             m.CloseSession(handle),
@@ -124,7 +131,7 @@ def test_a_client_cannot_use_the_graph_of_another(clients: list[Endpoint]) -> No
     owner, stranger = clients
     with tf.train.Server.create_local_server() as server:
         ask(owner, server.target, m.CreateWorkerSession("s", False, {}, ""))
-        numbers = [ask(owner, server.target, m.RegisterGraph("s", [], {})).graph_handle for _ in range(20)]
+        numbers = [ask(owner, server.target, registration("s")).graph_handle for _ in range(20)]
         assert min(numbers) > 1 << 32 and len(set(numbers)) == 20  # the probability of a smaller one is 1e-8
         run = m.RunGraph(numbers[0], 5, ())
         for request in [run, m.DeregisterGraph(numbers[0]), m.DeleteWorkerSession("s")]:
@@ -144,7 +151,7 @@ def test_a_client_cannot_take_the_place_of_a_step_of_another(clients: list[Endpo
         graphs = []
         for client, handle in ((owner, "s"), (stranger, "t")):
             ask(client, server.target, m.CreateWorkerSession(handle, False, {}, ""))
-            graphs.append(ask(client, server.target, m.RegisterGraph(handle, nodes, {})).graph_handle)
+            graphs.append(ask(client, server.target, registration(handle, nodes)).graph_handle)
         peer = owner.peer(server.target.replace("grpc://", "tcp://"))
         answer: Answer[Any] = Answer(get_reactor())
         peer.call(m.RunGraph(graphs[0], 5, ()), answer.answered, timeout_s=30)
@@ -171,10 +178,10 @@ def test_a_large_graph_is_compiled_in_the_pool(clients: list[Endpoint], monkeypa
 
         monkeypatch.setattr(server.worker, "register_graph", register)
         ask(clients[0], server.target, m.CreateWorkerSession("s", False, {}, ""))
-        handle = ask(clients[0], server.target, m.RegisterGraph("s", nodes, {})).graph_handle
+        handle = ask(clients[0], server.target, registration("s", nodes)).graph_handle
         assert handle in server.worker.graphs and threads[0].startswith("tfmini-kernels")
-        with pytest.raises(tf.errors.InternalError, match="the graph cannot be registered"):
-            ask(clients[0], server.target, m.RegisterGraph("s", nodes, 3))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="The places of the graph have a malformed row"):
+            ask(clients[0], server.target, m.RegisterGraph("s", {"nodes": nodes}, True, False))
 
 
 def test_a_client_cannot_use_a_session_inside_the_server(clients: list[Endpoint]) -> None:

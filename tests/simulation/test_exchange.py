@@ -11,7 +11,7 @@ import pytest
 import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.simulation.cores import Events
 from tfmini.simulation.exchange import exchange
 from tfmini.simulation.links import Cluster, Nics

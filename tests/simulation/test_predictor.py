@@ -11,7 +11,7 @@ import tfmini as tf
 from tests.inspection.cluster_graphs import towers
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.simulation.event_graph import World
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Prediction

@@ -15,7 +15,7 @@ from tests.inspection.cluster_graphs import towers
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import predict_step, tasks_of

@@ -16,7 +16,7 @@ import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.simulation.cores import Cores
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.modelled_kernels import _TimedSegment

@@ -8,13 +8,14 @@ from typing import IO, Any
 
 from tfmini import errors
 from tfmini.compat.text import as_bytes, as_str_any, path_to_str
+from tfmini.core_types import PathLike
 from tfmini.export import export
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
 _READING, _WRITING = ("r", "r+", "w+", "a+"), ("w", "a", "r+", "w+", "a+")
 
 
-def local_path(path: Any) -> str:
+def local_path(path: PathLike) -> str:
     """The path as text, without ``file://``.
 
     Raises:
@@ -49,7 +50,7 @@ class GFile:
       OpError: when the file is first used, for an error of the operating system.
     """
 
-    def __init__(self, name: Any, mode: str = "r") -> None:
+    def __init__(self, name: str, mode: str = "r") -> None:
         self._name, self._mode = name, mode
         self._binary = "b" in mode
         self._plain = mode.replace("b", "")

@@ -28,7 +28,7 @@ _OLD_ARGUMENTS = {"flag_name": "name", "default_value": "default", "docstring": 
 
 def _with_old_arguments(define: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(define)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: Any) -> Any:
         return define(*args, **{_OLD_ARGUMENTS.get(name, name): value for name, value in kwargs.items()})
 
     return wrapper
@@ -52,7 +52,7 @@ class _SelfParsingFlags:
             flags(sys.argv)
         return getattr(flags, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self.__dict__["_flags"], name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -79,7 +79,7 @@ class _SelfParsingFlags:
     def __str__(self) -> str:
         return str(self.__dict__["_flags"])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: Any) -> Any:
         return self.__dict__["_flags"](*args, **kwargs)
 
 

@@ -13,8 +13,10 @@ from tfmini.graph.attr_values import tensor_proto
 from tfmini.graph.graph_util import extract_sub_graph
 from tfmini.graph.traits import ENTER_OPS, MERGE_OPS, SWITCH_OPS, VARIABLE_OPS
 
-# They forward the handle of a variable, into a conditional or a loop.
-_FORWARDING = {"Identity", *SWITCH_OPS, *ENTER_OPS}
+
+def _forwards_handle(op_type: str) -> bool:
+    """Whether ops of a type forward the handle of a variable, into a conditional or a loop."""
+    return op_type == "Identity" or op_type in SWITCH_OPS or op_type in ENTER_OPS
 
 
 def _node_name(input_name: str) -> str:
@@ -87,7 +89,7 @@ def _frozen(node: Any, by_name: dict[str, Any], constants: dict[str, Any]) -> An
     if node.op == "ResourceGather":
         _gather(made, node)
         return made
-    if node.op in _FORWARDING:
+    if _forwards_handle(node.op):
         made.CopyFrom(node)
         made.attr["T"].CopyFrom(by_name[source].attr["dtype"])
         return made
@@ -100,7 +102,7 @@ def _handle_of(node: Any, by_name: dict[str, Any]) -> str:
         node = by_name[_node_name(node.input[0])]
         if node.op == "VarHandleOp":
             return str(node.name)
-        if node.op not in _FORWARDING:
+        if not _forwards_handle(node.op):
             return ""
     return ""
 
@@ -119,7 +121,8 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     protected = set(protected_nodes or ())
     checked = _without(input_graph, lambda node: node.op == "CheckNumerics" and node.name not in protected)
     depended_on = {source.lstrip("^") for node in checked.node for source in node.input if source.startswith("^")}
-    several = {_node_name(s) for node in checked.node for s in node.input if node.op in SWITCH_OPS | MERGE_OPS}
+    flow = SWITCH_OPS | MERGE_OPS
+    several = {_node_name(s) for node in checked.node for s in node.input if node.op in flow}
 
     def plain_copy(node: Any) -> bool:
         return (

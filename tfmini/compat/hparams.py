@@ -88,7 +88,7 @@ def _add_clause(clause: re.Match[str], kind: Any, values: str, result: dict[str,
     elements[int(index)] = value
 
 
-def _fitted(name: str, kind: Any, value: Any) -> Any:
+def _fitted(name: str, kind: Any, value: object) -> Any:
     """Converts a value to the parameter's type; raises ValueError if that would lose information."""
     if type(value) is kind or kind is type(None):
         return value
@@ -166,7 +166,7 @@ class HParams:
             parsed = parse_values(values, types)
         return self.override_from_dict({name: self._whole(name, value) for name, value in parsed.items()})
 
-    def _whole(self, name: str, value: Any) -> Any:
+    def _whole(self, name: str, value: object) -> Any:
         """If ``value`` is {index: element}, returns the current list with these elements replaced."""
         if not isinstance(value, dict):
             return value

@@ -80,16 +80,16 @@ def GraphOrParentsInXlaContext(graph: Any) -> bool:
 
 
 @export("tf.python.client.device_lib.list_local_devices")
-def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
+def list_local_devices(session_config: object = None) -> list[DeviceAttributes]:
     """The devices of this process: the CPU (``tf.python.client.device_lib.list_local_devices``)."""
     return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
 
 
-def _undecorated(function: Any = None, *_: Any, **__: Any) -> Any:
+def _undecorated(function: Any = None, *_: object, **__: object) -> Any:
     return function
 
 
-def deprecated(*_: Any, **__: Any) -> Callable[[Any], Any]:
+def deprecated(*_: object, **__: object) -> Callable[[Any], Any]:
     """Returns a decorator that changes nothing."""
     return _undecorated
 
@@ -104,7 +104,7 @@ export_names(
 )
 
 
-def make_decorator(target: Any, decorator_func: Any, *_: Any, **__: Any) -> Any:
+def make_decorator(target: Any, decorator_func: Any, *_: object, **__: object) -> Any:
     """Returns ``decorator_func`` with the name and the docstring of ``target``."""
     return functools.wraps(target)(decorator_func)
 
@@ -131,12 +131,12 @@ export_names(
 )
 
 
-def is_resource_variable(value: Any) -> bool:
+def is_resource_variable(value: object) -> bool:
     """Whether ``value`` is a resource variable (``resource_variable_ops.is_resource_variable``)."""
     return isinstance(value, BaseResourceVariable)
 
 
-def is_ref_variable(value: Any) -> bool:
+def is_ref_variable(value: object) -> bool:
     """Whether ``value`` is a ref variable."""
     return isinstance(value, RefVariable)
 
@@ -188,7 +188,7 @@ def silence() -> AbstractContextManager[None]:
 
 
 @export("tensorflow.python.util.tf_export.keras_export")
-def keras_export(*_: str, **__: Any) -> Callable[[Any], Any]:
+def keras_export(*_: str, **__: object) -> Callable[[Any], Any]:
     """Returns a decorator that changes nothing."""
     return lambda decorated: decorated
 
@@ -202,13 +202,13 @@ def deprecated_argument_lookup(new_name: str, new_value: Any, old_name: str, old
     return old_value
 
 
-def make_all(module_name: str, doc_string_modules: Any = None) -> list[str]:
+def make_all(module_name: str, doc_string_modules: object = None) -> list[str]:
     """The public names of a module."""
     return [name for name in vars(sys.modules[module_name]) if not name.startswith("_")]
 
 
 def remove_undocumented(
-    module_name: str, allowed_exception_list: Any = None, doc_string_modules: Any = None
+    module_name: str, allowed_exception_list: object = None, doc_string_modules: object = None
 ) -> None:
     """Changes nothing: names stay visible."""
 
@@ -218,7 +218,7 @@ def keyword_args_only(func: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function that takes keyword arguments alone; others raise ValueError."""
 
     @functools.wraps(func)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: object, **kwargs: Any) -> Any:
         if args:
             raise ValueError(f"Must use keyword args to call {func.__name__}.")
         return func(**kwargs)

@@ -22,9 +22,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from tfmini.compat.exported_names import NAMES
 from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
-from tfmini.graph.registry import OPS, op_names
-from tfmini.public_names import INTERNAL_NAMES
+from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
 _made: dict[str, ModuleType] = {}
@@ -51,7 +51,7 @@ def module(dotted: str) -> ModuleType | None:
         return _made[dotted]
     if dotted.startswith("core.") and dotted.endswith("_pb2"):
         return _proto_module(dotted.rpartition(".")[2])
-    if dotted not in PATHS and dotted not in INTERNAL_NAMES and dotted not in _packages():
+    if dotted not in PATHS and dotted not in NAMES and dotted not in _packages():
         return None
     return _made.setdefault(dotted, _build(dotted, PATHS.get(dotted, "").split()))
 
@@ -59,7 +59,7 @@ def module(dotted: str) -> ModuleType | None:
 @cache
 def _packages() -> frozenset[str]:
     """All paths that have modules below them."""
-    paths = [*PATHS, *INTERNAL_NAMES, *PACKAGES]
+    paths = [*PATHS, *NAMES, *PACKAGES]
     return frozenset(p[:i] for p in paths for i, c in enumerate(p) if c == ".") | {*PACKAGES}
 
 
@@ -92,7 +92,7 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
 
 def _exported(dotted: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """The names that are exported to a path: (name, (module, its attribute))."""
-    for home, names in INTERNAL_NAMES.get(dotted, {}).items():
+    for home, names in NAMES.get(dotted, {}).items():
         for entry in names.split():
             name, _, attribute = entry.partition("=")
             yield name, (f"{_ROOT}.{home}", attribute or name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -161,8 +162,9 @@ def _aggregate_variable(v: Any, collections: Any) -> Tensor:
 
 
 def _confusion_matrix_at_thresholds(
-    labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any = None, includes: Any = None
-) -> tuple[Any, Any]:
+    labels: TensorLike, predictions: TensorLike, thresholds: Sequence[float], weights: TensorLike | None = None,
+    includes: Sequence[str] | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """Variables and update ops ``[thresholds]`` for the counts "tp", "fn", "tn" and "fp", or those of ``includes``.
 
     Raises:

@@ -111,7 +111,7 @@ class VocabularyProcessor:
         self.vocabulary_ = vocabulary if vocabulary is not None else CategoricalVocabulary()
         self._tokenizer = tokenizer_fn or tokenizer
 
-    def fit(self, raw_documents: Iterable[str], unused_y: Any = None) -> VocabularyProcessor:
+    def fit(self, raw_documents: Iterable[str], unused_y: object = None) -> VocabularyProcessor:
         """Learns the words of the texts."""
         for words in self._tokenizer(raw_documents):
             for word in words:
@@ -121,7 +121,7 @@ class VocabularyProcessor:
         self.vocabulary_.freeze()
         return self
 
-    def fit_transform(self, raw_documents: Any, unused_y: Any = None) -> Iterator[np.ndarray]:
+    def fit_transform(self, raw_documents: Any, unused_y: object = None) -> Iterator[np.ndarray]:
         """`fit`, then `transform`."""
         self.fit(raw_documents)
         return self.transform(raw_documents)
@@ -171,7 +171,7 @@ class ByteProcessor:
     def __init__(self, max_document_length: int) -> None:
         self.max_document_length = max_document_length
 
-    def fit(self, x: Any) -> ByteProcessor:
+    def fit(self, x: object) -> ByteProcessor:
         """Does nothing."""
         return self
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
@@ -27,7 +27,7 @@ IMAGE_SIZE = 28
 IMAGE_PIXELS = IMAGE_SIZE * IMAGE_SIZE
 
 
-def _layer(inputs: Any, width: int, units: int, name: str) -> Tensor:
+def _layer(inputs: TensorLike, width: int, units: int, name: str) -> Tensor:
     with name_scope(name):
         deviation = 1.0 / math.sqrt(float(width))
         weights = Variable(truncated_normal([width, units], stddev=deviation), name="weights")
@@ -36,7 +36,7 @@ def _layer(inputs: Any, width: int, units: int, name: str) -> Tensor:
 
 
 @export("tf.examples.tutorials.mnist.mnist.inference")
-def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Tensor:
+def inference(images: TensorLike, hidden1_units: int, hidden2_units: int) -> Tensor:
     """Logits ``[batch, 10]`` of images ``[batch, 784]`` (``tf.examples.tutorials.mnist.mnist.inference``)."""
     hidden1 = relu(_layer(images, IMAGE_PIXELS, hidden1_units, "hidden1"))
     hidden2 = relu(_layer(hidden1, hidden1_units, hidden2_units, "hidden2"))
@@ -44,13 +44,13 @@ def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Tensor:
 
 
 @export("tf.examples.tutorials.mnist.mnist.loss")
-def loss(logits: Any, labels: Any) -> Tensor:
+def loss(logits: TensorLike, labels: TensorLike) -> Tensor:
     """The mean cross entropy of int labels ``[batch]`` (``tf.examples.tutorials.mnist.mnist.loss``)."""
     return sparse_softmax_cross_entropy(labels=cast(labels, dtypes.int64), logits=logits)
 
 
 @export("tf.examples.tutorials.mnist.mnist.training")
-def training(loss: Any, learning_rate: Any) -> Operation:
+def training(loss: TensorLike, learning_rate: TensorLike) -> Operation:
     """Makes an op for a step of gradient descent that also increments a new variable ``global_step``."""
     scalar("loss", loss)
     global_step = Variable(0, name="global_step", trainable=False)
@@ -58,7 +58,7 @@ def training(loss: Any, learning_rate: Any) -> Operation:
 
 
 @export("tf.examples.tutorials.mnist.mnist.evaluation")
-def evaluation(logits: Any, labels: Any) -> Tensor:
+def evaluation(logits: TensorLike, labels: TensorLike) -> Tensor:
     """The number of correct predictions in a batch, int32 (``tf.examples.tutorials.mnist.mnist.evaluation``)."""
     return reduce_sum(cast(in_top_k(logits, labels, 1), dtypes.int32))
 

@@ -13,7 +13,7 @@ is_sequence_or_composite = nest.is_nested_or_composite
 _sequence_like = nest._like
 
 
-def _is_mapping(value: Any) -> bool:
+def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 

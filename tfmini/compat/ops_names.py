@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DimensionLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
@@ -36,19 +37,19 @@ export_names("tensorflow.python.framework.tensor_shape", "as_dimension matrix ve
 export_names("tensorflow.python.framework.common_shapes", "broadcast_shape")
 
 
-def as_dimension(value: Any) -> Any:
+def as_dimension(value: object) -> Any:
     """A Dimension."""
     from tfmini.dimension import Dimension
 
     return value if isinstance(value, Dimension) else Dimension(value)
 
 
-def vector(length: Any) -> TensorShape:
+def vector(length: DimensionLike) -> TensorShape:
     """The shape of a vector."""
     return TensorShape([length])
 
 
-def matrix(rows: Any, cols: Any) -> TensorShape:
+def matrix(rows: DimensionLike, cols: DimensionLike) -> TensorShape:
     """The shape of a matrix."""
     return TensorShape([rows, cols])
 
@@ -66,7 +67,7 @@ export_names(
 )
 
 
-def _pure_variable_scope(name_or_scope: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
+def _pure_variable_scope(name_or_scope: Any, *args: object, **kwargs: Any) -> AbstractContextManager[Any]:
     """A variable scope that opens no name scope."""
     for name, value in zip(("reuse", "initializer", "regularizer", "caching_device", "partitioner"), args):
         kwargs[name] = value
@@ -129,7 +130,7 @@ def inside_function() -> bool:
 
 def internal_convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False, preferred_dtype: Any = None,
-    ctx: Any = None, accept_symbolic_tensors: bool = True, accept_composite_tensors: bool = True,
+    ctx: object = None, accept_symbolic_tensors: bool = True, accept_composite_tensors: bool = True,
 ) -> Tensor:  # fmt: skip
     """``tf.convert_to_tensor``; with ``as_ref``, a variable gives its reference."""
     if preferred_dtype is not None and dtype is None:
@@ -142,7 +143,7 @@ def register_dense_tensor_like_type(tensor_type: type) -> None:
 
 
 @export("tensorflow.python.ops.math_ops._bucketize")
-def _bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) -> Tensor:
+def _bucketize(input: TensorLike, boundaries: Sequence[float], name: str | None = None) -> Tensor:
     """For each value the number of boundaries that are not greater, int32."""
     return bucketize_op(convert_to_tensor(input), boundaries=list(boundaries), name=name)
 
@@ -154,13 +155,13 @@ def shape_internal(input: Any, name: str | None = None, optimize: bool = True, o
 
 
 @export("tensorflow.python.ops.array_ops.rank_internal")
-def rank_internal(input: Any, name: str | None = None, optimize: bool = True) -> Tensor:
+def rank_internal(input: TensorLike, name: str | None = None, optimize: bool = True) -> Tensor:
     """``tf.rank``."""
     return rank(input, name=name)
 
 
 @export("tensorflow.python.framework.sparse_tensor.is_sparse")
-def is_sparse(x: Any) -> bool:
+def is_sparse(x: object) -> bool:
     """Whether ``x`` is a sparse tensor or the value of one."""
     return isinstance(x, (SparseTensor, SparseTensorValue))
 

@@ -62,7 +62,7 @@ class EagerFunction:
             return graph.values_of(wanted)
 
 
-def _result(value: Any, dtype: dtypes.DType) -> Tensor:
+def _result(value: object, dtype: dtypes.DType) -> Tensor:
     if isinstance(value, Variable):
         raise RuntimeError(
             "Attempting to return a variable from an eagerly executed py_func. Return a tensor or an array instead,"

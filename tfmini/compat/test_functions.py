@@ -12,20 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tfmini.cluster import ClusterSpec
-from tfmini.compat.test_case import Benchmark, TestCase
+from tfmini.compat.test_case import TestCase
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import device as device_scope
 from tfmini.runtime.server import Server
-
-__all__ = [
-    "assert_equal_graph_def", "assert_ops_in_graph", "benchmark_config", "build_as_function_and_v1_graph",
-    "create_local_cluster", "deprecated_graph_mode_only", "device", "force_cpu", "force_gpu", "gpu_device_name",
-    "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm", "is_gpu_available",
-    "run_all_in_graph_and_eager_modes", "run_deprecated_v1", "run_in_graph_and_eager_modes", "run_v1_only",
-    "run_v2_only", "test_src_dir_path", "use_gpu", "TensorFlowTestCase", "Benchmark", "run_cuda_only", "run_gpu_only",
-]  # fmt: skip
 
 TensorFlowTestCase = TestCase
 
@@ -147,19 +139,19 @@ def force_cpu() -> Any:
 
 def _in_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(self: Any, *args: object, **kwargs: Any) -> Any:
         with self.test_session(graph=get_default_graph()):
             return function(self, *args, **kwargs)
 
     return run
 
 
-def run_in_graph_and_eager_modes(func: Any = None, *_: Any, **__: Any) -> Any:
+def run_in_graph_and_eager_modes(func: Any = None, *_: object, **__: object) -> Any:
     """Runs a test in a session of the default graph; there is no eager mode."""
     return _in_graph if func is None else _in_graph(func)
 
 
-def _undecorated(func: Any = None, *_: Any, **__: Any) -> Any:
+def _undecorated(func: Any = None, *_: object, **__: object) -> Any:
     return func if callable(func) else _undecorated
 
 
@@ -172,7 +164,7 @@ def run_v1_only(reason: str, func: Any = None) -> Any:
 
 
 def _skipped(reason: str) -> Callable[..., Any]:
-    def decorator(func: Any = None, *_: Any, **__: Any) -> Any:
+    def decorator(func: Any = None, *_: object, **__: object) -> Any:
         return unittest.skip(reason)(func) if callable(func) else decorator
 
     return decorator

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import PathLike
 from tfmini.export import export, export_names
 
 bytes_or_text_types = (bytes, str)
@@ -40,13 +41,13 @@ as_str = as_text
 
 
 @export("tf.compat.as_str_any")
-def as_str_any(value: Any) -> str:
+def as_str_any(value: object) -> str:
     """``tf.compat.as_str_any``: decodes bytes, converts other values by ``str``."""
     return as_text(value) if isinstance(value, bytes) else str(value)
 
 
 @export("tf.compat.path_to_str")
-def path_to_str(path: Any) -> Any:
+def path_to_str(path: PathLike) -> Any:
     """``tf.compat.path_to_str``: converts a path object to text, returns other values unchanged."""
     return as_str_any(os.fspath(path)) if hasattr(path, "__fspath__") else path
 

@@ -6,18 +6,12 @@ import logging
 import sys
 import traceback
 from collections import Counter
-from logging import DEBUG, ERROR, FATAL, INFO, WARN
+from logging import DEBUG, ERROR, FATAL, INFO, WARN  # noqa: F401 - names of tf.logging
 from types import FrameType
 from typing import Any
 
 from tfmini.export import export, export_names
 from tfmini.library_log import library_logger, set_level
-
-__all__ = [
-    "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "TaskLevelStatusMessage", "debug", "error", "fatal", "flush",
-    "get_logger", "get_verbosity", "info", "log", "log_every_n", "log_first_n", "log_if", "set_verbosity", "vlog",
-    "warn", "warning",
-]  # fmt: skip
 
 _calls: Counter[tuple[str, int]] = Counter()
 
@@ -47,7 +41,7 @@ def _find_caller(stack_info: bool = False, stacklevel: int = 1) -> tuple[str, in
 
 
 @export("tf.logging.log")
-def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+def log(level: int, msg: object, *args: object, **kwargs: Any) -> None:
     """Logs ``msg % args`` at ``level`` (``tf.logging.log``)."""
     get_logger().log(level, msg, *args, **kwargs)
 
@@ -56,19 +50,19 @@ vlog = log
 
 
 @export("tf.logging.debug")
-def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
+def debug(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level debug (``tf.logging.debug``)."""
     get_logger().debug(msg, *args, **kwargs)
 
 
 @export("tf.logging.info")
-def info(msg: Any, *args: Any, **kwargs: Any) -> None:
+def info(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level info (``tf.logging.info``)."""
     get_logger().info(msg, *args, **kwargs)
 
 
 @export("tf.logging.warning")
-def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
+def warning(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level warning (``tf.logging.warning``)."""
     get_logger().warning(msg, *args, **kwargs)
 
@@ -77,38 +71,38 @@ warn = warning
 
 
 @export("tf.logging.error")
-def error(msg: Any, *args: Any, **kwargs: Any) -> None:
+def error(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level error (``tf.logging.error``)."""
     get_logger().error(msg, *args, **kwargs)
 
 
 @export("tf.logging.fatal")
-def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
+def fatal(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the highest level; the program continues, as in TensorFlow (``tf.logging.fatal``)."""
     get_logger().fatal(msg, *args, **kwargs)
 
 
 @export("tf.logging.TaskLevelStatusMessage")
-def TaskLevelStatusMessage(msg: Any) -> None:
+def TaskLevelStatusMessage(msg: object) -> None:
     """Logs as an error (``tf.logging.TaskLevelStatusMessage``)."""
     error(msg)
 
 
 @export("tf.logging.log_if")
-def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
+def log_if(level: int, msg: object, condition: object, *args: object) -> None:
     """Logs if ``condition`` is true (``tf.logging.log_if``)."""
     if condition:
         log(level, msg, *args)
 
 
 @export("tf.logging.log_every_n")
-def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
+def log_every_n(level: int, msg: object, n: int, *args: object) -> None:
     """Logs every n-th call from the same line, beginning with the first (``tf.logging.log_every_n``)."""
     log_if(level, msg, _earlier_calls() % n == 0, *args)
 
 
 @export("tf.logging.log_first_n")
-def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
+def log_first_n(level: int, msg: object, n: int, *args: object) -> None:
     """Logs the first n calls from the same line (``tf.logging.log_first_n``)."""
     log_if(level, msg, _earlier_calls() < n, *args)
 

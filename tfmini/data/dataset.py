@@ -20,12 +20,11 @@ from tfmini.data.dataset_arguments import (
 from tfmini.data.file_patterns import matching_files
 from tfmini.data.function_graph import Traced, ancestors_body, trace
 from tfmini.data.generators import element_reader
-from tfmini.data.iterator import Iterator, initializable, one_shot
+from tfmini.data.iterator import IteratedSource, Iterator, initializable, one_shot
 from tfmini.data.options import Options
 from tfmini.data.structure import (
     Leaf,
     Structure,
-    Structured,
     given_structure,
     normalize,
     structure_of,
@@ -45,7 +44,7 @@ _INT64_MAX = 2**63 - 1
 
 
 @export("tf.data.Dataset", "tf.contrib.data.Dataset")
-class Dataset(Structured):
+class Dataset(IteratedSource):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 
     Args:

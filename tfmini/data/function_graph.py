@@ -16,8 +16,8 @@ from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.flow_checks import is_within
 from tfmini.graph.graph import Graph
-from tfmini.graph.node import DEFINED_AT, FunctionBody, Node, node_of
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.node import DEFINED_AT, FunctionBody, Node
+from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.graph.scopes import ControlScope
 from tfmini.graph.traits import ENTER_OPS, MERGE_OPS, PLACEHOLDER_OPS, SWITCH_OPS, ops_with
 from tfmini.ops.array.constant import const

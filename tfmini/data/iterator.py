@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfmini import dtypes
 from tfmini.data.components import element_of
@@ -23,8 +23,19 @@ from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with
 
-if TYPE_CHECKING:
-    from tfmini.data.dataset import Dataset
+
+class IteratedSource(Structured):
+    """A `Dataset` as its iterators see it."""
+
+    _variant_tensor: Tensor
+
+    def make_one_shot_iterator(self) -> Iterator:
+        """Makes an iterator that reads the dataset once."""
+        raise NotImplementedError
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
+        """Makes an iterator that starts from the beginning whenever its ``initializer`` runs."""
+        raise NotImplementedError
 
 
 @export("tf.data.Iterator", "tf.contrib.data.Iterator")
@@ -88,7 +99,7 @@ class Iterator(Structured):
             raise ValueError("Iterator does not have an initializer.")
         return self._initializer
 
-    def make_initializer(self, dataset: Dataset, name: str | None = None) -> Operation:
+    def make_initializer(self, dataset: IteratedSource, name: str | None = None) -> Operation:
         """An op that starts the iterator at the beginning of ``dataset``.
 
         Raises:
@@ -136,7 +147,7 @@ def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
     )
 
 
-def initializable(dataset: Dataset, shared_name: str | None) -> Iterator:
+def initializable(dataset: IteratedSource, shared_name: str | None) -> Iterator:
     """An iterator of ``dataset`` with an initializer."""
     resource = _iterator(dataset._structure, shared_name)
     with colocate_with(resource):
@@ -153,13 +164,13 @@ def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
 
 
 @export("tf.data.make_one_shot_iterator")
-def make_one_shot_iterator(dataset: Dataset) -> Iterator:
+def make_one_shot_iterator(dataset: IteratedSource) -> Iterator:
     """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
     return dataset.make_one_shot_iterator()
 
 
 @export("tf.data.make_initializable_iterator")
-def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
+def make_initializable_iterator(dataset: IteratedSource, shared_name: str | None = None) -> Iterator:
     """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
     return dataset.make_initializable_iterator(shared_name)
 

@@ -19,6 +19,7 @@ from tfmini.data.reading import FunctionCall, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
 from tfmini.ops.kept_values import own_all
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import Resources
@@ -163,12 +164,8 @@ def _is_seeded(body: FunctionBody) -> bool:
 def _compile(body: FunctionBody, resources: Resources) -> RegisteredGraph:
     nodes = {node.name: node for node in body.nodes}
     feeds = [(name, 0) for name in body.parameters]
-    cut = step_graph(nodes, body.results, body.targets, feeds, "/device:CPU:0")
-    program = compile_program(
-        list(cut.values()), task_of=lambda device: "", resources=resources,
-        feeds=[f"{name}:0" for name in body.parameters],
-        fetches=[f"{name}:{index}" for name, index in body.results],
-    )  # fmt: skip
+    step = step_graph(nodes, body.results, body.targets, feeds, "/device:CPU:0")
+    program = compile_program(TaskGraph.of_step(step), resources=resources)
     if not program.is_simple:
         waiting = ", ".join(node.name for node in program.waits.values())
         raise errors.UnimplementedError.of(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.conversion import SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, TensorShape, as_raw
@@ -101,7 +101,7 @@ def normalize(value: Any) -> Any:
     """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
     if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
         return value
-    if type(value).__name__ == "SparseTensorValue":
+    if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
     if isinstance(value, (tuple, dict)):
         items = nest._items(value)

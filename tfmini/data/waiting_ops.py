@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tfmini.graph import registry
+from tfmini.graph import op_types
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 
 
 def node_may_wait(op_type: str, attrs: Mapping[str, Any]) -> bool:
     """Whether an op may wait, or one in the functions that it calls."""
-    if registry.may_wait(op_type):
+    if op_types.may_wait(op_type):
         return True
     bodies = [value for value in attrs.values() if isinstance(value, FunctionBody)]
     return any(node_may_wait(node.op, node.attrs) for body in bodies for node in body.nodes)

@@ -23,180 +23,204 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.engines.channel import Channel, ChannelError
+from tfmini.cluster import HostPort
 from tfmini.engines.held_key import held_key
-from tfmini.engines.invitation import Invitation, connect, take_invitation
-from tfmini.engines.local import TaskReports, task_argv, task_environment, usable_cpus
+from tfmini.engines.invitation import LAUNCHER, Invitation, endpoint_of_run, take_invitation
+from tfmini.engines.local import LocalTask, TaskReports, usable_cpus
+from tfmini.engines.loop_calls import LoopCalls
 from tfmini.engines.places import listen_at
 from tfmini.printable import printable_lines
+from tfmini.rpc import launcher_messages as m
 from tfmini.rpc.address_book import ADDRESSES_ENV, AddressBook, Entry
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import KEYS_ENV
+from tfmini.rpc.peer import Peer
+from tfmini.rpc.reach import source_towards
+from tfmini.rpc.records import Message
 from tfmini.tools.cluster_run import received_signals
 from tfmini.tools.engine import TaskCommand
-from tfmini.tools.processes import Guardian, TaskProcess
-from tfmini.tools.supervision import TaskId
+from tfmini.tools.processes import Guardian
 
 ALIVE_ENV = "TFMINI_AGENT_LIFELINE"
 """The descriptor of a pipe that ends when the process does that has started the agent; the agent's task ends then."""
 _FULL = 1 << 20  # bytes of output that may wait for the launcher before the task must wait
+_LOOK_S = 0.05  # between two looks whether the launcher has read them
 STOP_SERVICE = signal.SIGHUP
 """Ends a service, which ignores SIGTERM. A service has no state that it could save."""
 
 
 class Agent:
-    """Runs the task that the launcher assigns. Call `run` once, in the main thread."""
+    """Runs the task that the launcher assigns. Call `run` once, in the main thread.
 
-    def __init__(self, channel: Channel, number: int) -> None:
-        self._channel = channel
+    All of its state belongs to that thread. Messages come in threads of rpc, which put them into the loop's calls.
+
+    Args:
+      number: of this agent in the run.
+    """
+
+    def __init__(self, invitation: Invitation, number: int) -> None:
         self._selector = selectors.DefaultSelector()
+        self._calls = LoopCalls(self._selector)
+        self._invitation = invitation
         self._number = number
+        self._untried = list(invitation.addresses)
+        self._failures: list[str] = []
+        self._endpoint: Endpoint | None = None
+        self._launcher: Peer | None = None
         self._listener: socket.socket | None = None
-        self._process: TaskProcess | None = None
+        self._task: LocalTask | None = None
         self._reports: TaskReports | None = None
         self._guardian: Guardian | None = None
         self._serves = False
-        self._writes = True  # its output is open
         self._asked = False  # to end, by SIGTERM
         self._book: tempfile.TemporaryDirectory[str] | None = None
         self._grace_s = 5.0
         self._kill_at: float | None = None
-        self._returncode: int | None = None
+        self._entered = False  # the launcher has been reached
         self._alone = False  # the launcher has gone
         self._held = False  # it wants no output now
         self._exit_code: int | None = None
 
     def run(self) -> int:
-        """Serves the launcher until it says goodbye or has gone. Returns the exit code of this process."""
+        """Serves the launcher until it lets the agent go or has gone. Returns the exit code of this process.
+
+        Raises:
+          OSError: the launcher cannot be reached; the text names each of its addresses with the reason.
+          errors.OpError: the launcher has no task for this agent.
+        """
         with received_signals() as signals, self._selector:
             self._selector.register(signals, selectors.EVENT_READ, lambda: self._take_signals(signals))
-            self._selector.register(self._channel, selectors.EVENT_READ, self._take_messages)
             lifeline = os.environ.pop(ALIVE_ENV, "")
             if lifeline.isdecimal():
                 self._selector.register(int(lifeline), selectors.EVENT_READ, lambda: self._take_end(int(lifeline)))
             try:
-                self._say_hello()
+                self._endpoint = endpoint_of_run("", self._invitation.keys)
+                self._endpoint.serve(dict.fromkeys(_HANDLERS, self._on_message))
+                self._endpoint.on_peer_ready(lambda peer: self._calls.put(self._has_entered))
+                self._try_next()
                 while self._exit_code is None:
                     self._wait()
                 return self._exit_code
             finally:
                 self._close()
 
-    def _say_hello(self) -> None:
-        host = self._channel.own_host()
+    # ---------------------------------------------------------------- the launcher
+
+    def _try_next(self) -> None:
+        """Asks for a task at the next address of the launcher, and reserves a port on the way that leads there."""
+        if not self._untried:
+            raise OSError(f"cannot connect to the launcher at {', '.join(self._failures)}")
+        assert self._endpoint is not None
+        address = self._untried.pop(0)
+        host = source_towards(address.host)
+        if not host:
+            self._failures.append(f"{address} (no route)")
+            self._try_next()
+            return
+        if self._listener is not None:
+            self._listener.close()
         self._listener = listen_at(host)
         port = self._listener.getsockname()[1]
-        self._tell("hello", self._number, host, port, usable_cpus(), socket.gethostname())
+        self._launcher = self._endpoint.peer(str(address), LAUNCHER)
+        self._launcher.on_lost(lambda peer, reason: self._calls.put(self._launcher_has_gone))
+        self._launcher.call(
+            m.EnterRun(self._number, host, port, usable_cpus(), socket.gethostname()),
+            lambda answer: self._calls.put(self._take_answer, address, answer),
+        )
 
-    def _wait(self) -> None:
-        self._listen_to_output()
-        timeout = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
-        for key, mask in self._selector.select(timeout):
-            if key.fileobj is self._channel and mask & selectors.EVENT_WRITE:
-                self._try(self._channel.flush)
-            if mask & selectors.EVENT_READ:
-                key.data()
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._kill_at = None
-            self._signal(signal.SIGKILL)
-        if self._alone and self._returncode is not None:
-            self._exit_code = 1
+    def _on_message(self, peer: Peer, message: Message, respond: None) -> None:
+        """Runs in a thread of rpc."""
+        self._calls.put(lambda: _HANDLERS[type(message)](self, message))
 
-    def _listen_to_output(self) -> None:
-        """Chooses what to wait for: a launcher that reads slowly, or wants no output, makes the task wait."""
-        unsent = 0 if self._alone else self._channel.unsent
-        if not self._alone:
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if unsent else 0)
-            self._selector.modify(self._channel, wanted, self._take_messages)
-        if self._process is None or self._returncode is not None:
-            return
-        listens = self._process.output in self._selector.get_map()
-        is_held = not self._alone and (self._held or unsent > _FULL)
-        if listens and is_held:
-            self._selector.unregister(self._process.output)
-        elif not listens and not is_held and self._writes:
-            self._selector.register(self._process.output, selectors.EVENT_READ, self._take_output)
+    def _has_entered(self) -> None:
+        self._entered = True
 
-    def _tell(self, *message: Any) -> None:
-        if not self._alone:
-            self._try(lambda: self._channel.send(*message))
-
-    def _try(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except ChannelError:
+    def _take_answer(self, address: HostPort, answer: Outcome[m.TaskOrder]) -> None:
+        if not isinstance(answer, errors.OpError):
+            self._start(answer)
+        elif not self._entered:
+            self._failures.append(f"{address} ({answer.message.rstrip('.')})")
+            self._try_next()
+        elif isinstance(answer, (errors.UnavailableError, errors.CancelledError)):
             self._launcher_has_gone()
+        else:
+            raise answer
+
+    def _tell(self, message: Message) -> None:
+        if not self._alone and self._launcher is not None:
+            self._launcher.send(message)
 
     def _launcher_has_gone(self) -> None:
-        if self._alone:
+        if self._alone or self._exit_code is not None:
             return
         self._alone = True
-        self._selector.unregister(self._channel)
-        if self._process is None:
+        if self._task is None:
             self._exit_code = 1
         else:
             self._forward(signal.SIGTERM)
             self._kill_at = time.monotonic() + self._grace_s
 
+    # ---------------------------------------------------------------- the loop
+
+    def _wait(self) -> None:
+        # A launcher that reads slowly, or wants no output, makes the task wait.
+        is_full = not self._alone and self._launcher is not None and self._launcher.backlog > _FULL
+        if self._task is not None and self._task.returncode is None:
+            self._task.listen(self._alone or not (self._held or is_full))
+        timeout = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        if is_full:
+            timeout = _LOOK_S if timeout is None else min(timeout, _LOOK_S)
+        for key, _ in self._selector.select(timeout):
+            key.data()
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            self._signal(signal.SIGKILL)
+        if self._alone and self._task is not None and self._task.returncode is not None:
+            self._exit_code = 1
+
     # ---------------------------------------------------------------- events
 
-    def _take_messages(self) -> None:
-        try:
-            messages = self._channel.receive()
-        except ChannelError:
-            self._launcher_has_gone()
-            return
-        for kind, *values in messages:
-            match kind:
-                case "addresses":
-                    self._write_addresses(values[0])
-                case "start":
-                    self._start(*values)
-                case "signal":
-                    self._forward(values[0])
-                case "hold":
-                    self._held = bool(values[0])
-                case "goodbye":
-                    self._exit_code = int(values[0])
-
-    def _write_addresses(self, addresses: dict[str, str]) -> None:
+    def _write_addresses(self, message: m.TaskAddresses) -> None:
         """Writes where all tasks are, into a copy of the address book that is this task's alone."""
         self._book = self._book or tempfile.TemporaryDirectory(prefix="tfmini-addresses-")
         book = AddressBook(self._book.name)
-        for task, address in addresses.items():
+        for task, address in message.tasks.items():
             job, _, index = task.rpartition("/")
             # The launcher does not know incarnations. They matter for addresses that are used again, and the port of
             # a place is new.
             book.publish(f"/job:{job}/replica:0/task:{index}", Entry((address,), 0))
 
-    def _start(self, fields: dict[str, Any], key: bytes, grace_s: float) -> None:
-        command = TaskCommand(**fields)
-        self._grace_s, self._serves = grace_s, command.serves
+    def _start(self, order: m.TaskOrder) -> None:
+        self._grace_s, self._serves = order.grace_s, order.serves
         assert self._listener is not None
-        self._reports = TaskReports(self._joined, self._selector, lambda task, words: self._tell("progress", words))
+        self._reports = TaskReports(
+            lambda task, joined: self._tell(m.TaskJoined(joined)), self._selector,
+            lambda task, words: self._tell(m.TaskProgress(words)),
+        )  # fmt: skip
         self._guardian = Guardian()
-        environment = task_environment(command, self._listener.fileno(), self._reports)
-        if self._book is not None and not environment.get(ADDRESSES_ENV):
-            environment[ADDRESSES_ENV] = self._book.name
-        if key:
-            environment[KEYS_ENV] = held_key(key)
+        role = dict(order.role)
+        if self._book is not None and not os.environ.get(ADDRESSES_ENV):
+            role[ADDRESSES_ENV] = self._book.name
+        if order.key:
+            role[KEYS_ENV] = held_key(order.key)
+        command = TaskCommand(list(order.arguments), order.defaults, role)
         try:
-            fds = [self._listener.fileno(), self._reports.write]
-            ignored = [signal.SIGTERM] if self._serves else []
-            self._process = TaskProcess(task_argv(command), environment, self._guardian, fds, ignored)
+            self._task = LocalTask(
+                command, self._listener, self._reports, self._guardian, self._selector,
+                lambda data: self._tell(m.TaskOutput(data)), [signal.SIGTERM] if self._serves else [],
+            )  # fmt: skip
         except OSError as error:
-            self._tell("failed", f"{socket.gethostname()}: {error}")
+            self._tell(m.TaskFailed(f"{socket.gethostname()}: {error}"))
             self._exit_code = 1
-            return
-        self._listener.close()
-        self._tell("started", self._process.pid)
 
     def _take_signals(self, signals: socket.socket) -> None:
         for signum in signals.recv(4096):
             if signum == signal.SIGCHLD:
                 self._reap()
                 continue
-            self._tell("told", signum)
-            if self._process is None:
+            self._tell(m.AgentSignalled(signum))
+            if self._task is None:
                 self._exit_code = 128 + signum
             elif not self._serves:
                 self._forward(signum)
@@ -206,35 +230,15 @@ class Agent:
         if os.read(lifeline, 1):
             return
         self._selector.unregister(lifeline)
-        if self._process is None:
+        if self._task is None:
             self._exit_code = 1
-        elif self._returncode is None:
+        elif self._task.returncode is None:
             self._forward(signal.SIGTERM)
             self._kill_at = time.monotonic() + self._grace_s
 
     def _reap(self) -> None:
-        if self._process is None or self._returncode is not None:
-            return
-        returncode = self._process.poll()
-        if returncode is None:
-            return
-        while self._take_output():
-            pass
-        if self._process.output in self._selector.get_map():
-            self._selector.unregister(self._process.output)
-        self._returncode = returncode
-        self._tell("ended", returncode)
-
-    def _take_output(self) -> bool:
-        assert self._process is not None
-        data = self._process.read()
-        if data == b"":
-            self._writes = False
-            if self._process.output in self._selector.get_map():
-                self._selector.unregister(self._process.output)
-        elif data:
-            self._tell("output", data)
-        return bool(data)
+        if self._task is not None and self._task.has_ended() and self._task.returncode is not None:
+            self._tell(m.TaskEnded(self._task.returncode))
 
     def _forward(self, signum: int) -> None:
         if signum == signal.SIGTERM:
@@ -244,15 +248,18 @@ class Agent:
         self._signal(STOP_SERVICE if self._serves and signum == signal.SIGTERM else signum)
 
     def _signal(self, signum: int) -> None:
-        if self._process is not None:
-            self._process.signal_group(signum)
+        if self._task is not None:
+            self._task.signal(signum)
 
-    def _joined(self, task: TaskId, joined: bool) -> None:
-        self._tell("joined", joined)
+    def _hold(self, message: m.HoldOutput) -> None:
+        self._held = message.is_held
+
+    def _leave(self, message: m.LeaveRun) -> None:
+        self._exit_code = message.exit_code
 
     def _close(self) -> None:
-        if self._process is not None:
-            self._process.close()
+        if self._task is not None:
+            self._task.close()
         for held in (self._guardian and self._guardian.__exit__, self._reports and self._reports.close):
             if held:
                 held()
@@ -260,7 +267,18 @@ class Agent:
             self._listener.close()
         if self._book is not None:
             self._book.cleanup()
-        self._channel.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self._calls.close()
+
+
+_HANDLERS: dict[type[Message], Callable[[Agent, Any], None]] = {
+    m.TaskAddresses: Agent._write_addresses,
+    m.SignalTask: lambda agent, message: agent._forward(message.signum),
+    m.HoldOutput: Agent._hold,
+    m.LeaveRun: Agent._leave,
+}
+"""What the launcher tells an agent, and what it does then. rpc refuses every other message with a reason."""
 
 
 def _number(arguments: list[str]) -> int:
@@ -273,9 +291,9 @@ def serve(invitation: Invitation, number: int) -> int:
     """Connects to a launcher and runs the task that it assigns. Returns the exit code.
 
     Raises:
-      OSError: the launcher cannot be reached.
+      OSError, errors.OpError: as `Agent.run`.
     """
-    return Agent(Channel(connect(invitation), invitation.secret, is_hub=False), number).run()
+    return Agent(invitation, number).run()
 
 
 def main(arguments: list[str]) -> int:

@@ -7,34 +7,41 @@ describes the agents.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import os
 import selectors
 import signal
-import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfmini import errors
 from tfmini.cluster import HostPort
-from tfmini.engines.channel import SECRET_BYTES, Channel, ChannelError
-from tfmini.engines.invitation import Invitation, hosts_of_this_machine
-from tfmini.engines.places import listen_at
+from tfmini.engines.invitation import LAUNCHER, Invitation, endpoint_of_run, hosts_of_this_machine
+from tfmini.engines.loop_calls import LoopCalls
+from tfmini.rpc import launcher_messages as m
 from tfmini.rpc.address_book import ADDRESSES_ENV
+from tfmini.rpc.calls import Responder
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.interfaces import allowed_ports, bind_to_port
+from tfmini.rpc.keys import new_keys
+from tfmini.rpc.peer import Peer
+from tfmini.rpc.records import Message
 from tfmini.tools.engine import EngineError, EngineOptions, Events, TaskCommand, TaskRequest
 from tfmini.tools.supervision import TaskId
-
-_MOST_UNKNOWN = 64  # connections that have not shown that they hold the secret
 
 
 @dataclass
 class _Place:
-    """Where a task runs, by its agent's hello."""
+    """Where a task runs, by what its agent has said when it entered the run.
 
-    channel: Channel
+    Attributes:
+      order: tells the agent what to run, once.
+    """
+
+    peer: Peer
+    order: Responder
     address: HostPort
     cpus: int
     host: str
@@ -44,7 +51,8 @@ class _Place:
 class AgentEngine(ABC):
     """An engine that runs tasks through agents. Its subclasses have them started, one per request.
 
-    Agents have numbers: first those of the requests, and further ones for tasks that are added.
+    Agents have numbers: first those of the requests, and further ones for tasks that are added. Their messages come in
+    threads of rpc; all of them, and the losses of agents, are handled in the launcher's thread.
     """
 
     adds_tasks = False
@@ -55,9 +63,9 @@ class AgentEngine(ABC):
         self._places: dict[TaskId, _Place] = {}
         self._expected: dict[int, TaskId] = {}  # number of an agent that has not come yet -> its task
         self._numbers = 0
-        self._unknown: dict[Channel, None] = {}
-        self._secret = os.urandom(SECRET_BYTES)
-        self._listener: socket.socket | None = None
+        self._tasks: dict[Peer, TaskId] = {}  # of the agents that have entered the run
+        self._keys = new_keys()
+        self._endpoint: Endpoint | None = None
         self._begun = False
         self._told: set[int] = set()
         self._holds = False
@@ -92,14 +100,28 @@ class AgentEngine(ABC):
         self._expected = {number: request.task for number, request in enumerate(requests)}
         self._numbers = len(requests)
         try:
-            self._listener = listen_at("")
+            port = self._listen()
         except (OSError, errors.OpError) as error:
             raise EngineError(f"The launcher has no port at which agents could reach it: {error}.") from None
-        selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        port = self._listener.getsockname()[1]
         addresses = tuple(HostPort(host, port) for host in hosts_of_this_machine() if ":" not in host)
-        self._invitation = Invitation(addresses, self._secret)
+        self._invitation = Invitation(addresses, self._keys.secret)
         self.start_agents(requests, self._invitation)
+
+    def _listen(self) -> int:
+        """Opens a port for the agents; returns its number."""
+        self._endpoint = endpoint = endpoint_of_run(LAUNCHER, self._keys)
+        self._calls = LoopCalls(self._selector)
+        endpoint.serve({m.EnterRun: self._on_agent, **dict.fromkeys(_HANDLERS, self._on_message)})
+        found: list[str] = []
+
+        def listen(port: int) -> None:
+            try:
+                found.append(endpoint.listen(f"*:{port}"))
+            except errors.UnknownError as error:  # in use
+                raise OSError(error.message) from None
+
+        bind_to_port(listen, allowed_ports())
+        return int(found[0].rpartition(":")[2])
 
     def add(self, requests: Sequence[TaskRequest]) -> None:
         """Has an agent started for each; see `Engine.add`."""
@@ -112,51 +134,52 @@ class AgentEngine(ABC):
     def withdraw(self, task: TaskId) -> None:
         """Lets the agent of a task go, or waits for it no longer."""
         self._expected = {number: other for number, other in self._expected.items() if other != task}
-        if task in self._places:
-            self._tell(task, "goodbye", 0)
-            self._forget(self._places.pop(task).channel)
+        place = self._places.pop(task, None)
+        if place is not None:
+            place.peer.send(m.LeaveRun(0))
+            self._tasks.pop(place.peer, None)
+            place.peer.close("the run needs its agent no longer")
 
     def start(self, commands: Mapping[TaskId, TaskCommand]) -> None:
         """Sends each agent its command; see `Engine.start`."""
         self._begun = True
-        if self.adds_tasks and not os.environ.get(ADDRESSES_ENV):
-            self._tell_addresses()
+        if self.adds_tasks and not os.environ.get(ADDRESSES_ENV):  # each agent has a copy of the book for its task
+            book = {str(task): str(place.address) for task, place in self._places.items()}
+            self._tell(self._places, m.TaskAddresses(book))
         for task, command in commands.items():
+            place = self._places.get(task)
+            if place is None:  # lost, also by what became of another task
+                continue
             key = Path(command.key_file).read_bytes() if command.key_file else b""
-            fields = dataclasses.asdict(command) | {"key_file": ""}
-            self._tell(task, "start", fields, key, self._options.grace_s)
+            place.order(
+                m.TaskOrder(
+                    tuple(command.arguments), command.defaults, command.role, key, command.serves, self._options.grace_s
+                )
+            )
             if self._holds:
-                self._tell(task, "hold", True)
+                place.peer.send(m.HoldOutput(True))
 
     def hold_output(self, is_held: bool) -> None:
         """Tells the agents to read no output of their tasks; see `Engine.hold_output`."""
         self._holds = is_held
-        for task in list(self._places):
-            self._tell(task, "hold", is_held)
-
-    def _tell_addresses(self) -> None:
-        """Tells all agents where the tasks are; each has a copy of the address book for its task."""
-        book = {str(task): str(place.address) for task, place in self._places.items()}
-        for task in list(self._places):
-            self._tell(task, "addresses", book)
+        self._tell(self._places, m.HoldOutput(is_held))
 
     def signal(self, tasks: Sequence[TaskId], signum: int) -> None:
         """Asks the agents to signal their tasks."""
+        self._tell(tasks, m.SignalTask(int(signum)))
+
+    def _tell(self, tasks: Iterable[TaskId], message: Message) -> None:
+        """Tells the agents of tasks, as far as they are there. What it leads to comes later, as calls of the loop."""
         for task in tasks:
             if task in self._places:
-                self._tell(task, "signal", int(signum))
+                self._places[task].peer.send(message)
 
     def close(self, exit_code: int) -> None:
         """Lets the agents end; see `Engine.close`."""
-        for task in self._places:
-            self._tell(task, "goodbye", exit_code)
-        for place in self._places.values():
-            self._forget(place.channel)
-        for channel in list(self._unknown):
-            self._forget(channel)
-        if self._listener is not None:
-            self._selector.unregister(self._listener)
-            self._listener.close()
+        self._tell(self._places, m.LeaveRun(exit_code))
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._calls.close()
         self.end_agents()
 
     @property
@@ -174,43 +197,30 @@ class AgentEngine(ABC):
             self.withdraw(task)
             self._events.ended(task, -signal.SIGKILL)
 
-    # ---------------------------------------------------------------- connections
+    # ---------------------------------------------------------------- in threads of rpc
 
-    def _accept(self) -> None:
-        assert self._listener is not None
-        try:
-            connection, _ = self._listener.accept()
-            channel = Channel(connection, self._secret, is_hub=True)
-        except (OSError, ChannelError):
-            return
-        while len(self._unknown) >= _MOST_UNKNOWN:
-            self._forget(next(iter(self._unknown)))
-        self._unknown[channel] = None
-        self._selector.register(channel, selectors.EVENT_READ, lambda: self._take_hello(channel))
+    def _on_agent(self, peer: Peer, message: m.EnterRun, order: Responder) -> None:
+        peer.on_lost(lambda peer, reason: self._calls.put(self._lost, peer, reason))
+        self._calls.put(self._enter, peer, message, order)
 
-    def _take_hello(self, channel: Channel) -> None:
-        try:
-            messages = channel.receive()
-        except ChannelError:
-            self._forget(channel)
+    def _on_message(self, peer: Peer, message: Message, order: None) -> None:
+        self._calls.put(self._take, peer, message)
+
+    # ---------------------------------------------------------------- in the launcher's thread
+
+    def _enter(self, peer: Peer, hello: m.EnterRun, order: Responder) -> None:
+        if order.cancelled:  # it has gone already
             return
-        if not messages:
-            return
-        kind, *values = messages[0]
-        says_hello = kind == "hello" and len(values) == 5 and isinstance(values[0], int)
-        task = self._expected.pop(values[0], None) if says_hello else None
+        task = self._expected.pop(hello.number, None)
         if task is None:
-            self._forget(channel)
+            order(errors.FailedPreconditionError.of(f"This run waits for no agent of the number {hello.number}."))
             return
-        del self._unknown[channel]
-        _, host, port, cpus, name = values
-        self._places[task] = _Place(channel, HostPort(host, port), cpus, name)
-        self._selector.modify(channel, selectors.EVENT_READ, lambda: self._take(task))
-        self._events.placed(task, str(self._places[task].address), cpus)
+        address = HostPort(hello.host, hello.port)
+        self._places[task] = _Place(peer, order, address, hello.cpus, hello.machine)
+        self._tasks[peer] = task
+        self._events.placed(task, str(address), hello.cpus)
         if self.is_complete and not self._begun:
             self._share_cores()
-        for message in messages[1:]:
-            self._handle(task, message)
 
     def _share_cores(self) -> None:
         """Divides the cores of a host among its tasks, where the scheduler has not done so."""
@@ -218,62 +228,30 @@ class AgentEngine(ABC):
         for task, place in self._places.items():
             self._events.placed(task, str(place.address), max(1, place.cpus // per_host[place.host]))
 
-    def _forget(self, channel: Channel) -> None:
-        self._unknown.pop(channel, None)
-        if channel.fileno() >= 0 and channel in self._selector.get_map():
-            self._selector.unregister(channel)
-        channel.close()
+    def _take(self, peer: Peer, message: Message) -> None:
+        task = self._tasks.get(peer)
+        if task is not None:  # else its end may have made it be started again
+            _HANDLERS[type(message)](self, task, message)
 
-    # ---------------------------------------------------------------- messages
+    def _take_end(self, task: TaskId, message: m.TaskEnded) -> None:
+        self._places[task].returncode = message.returncode
+        self._events.ended(task, message.returncode)
 
-    def _tell(self, task: TaskId, *message: Any) -> None:
-        place = self._places.get(task)
-        if place is None or place.channel.fileno() < 0:  # it has ended, also by what was told to another task
-            return
-        try:
-            place.channel.send(*message)
-            while place.channel.unsent:  # commands are small: they fit into the socket's buffer but for a wedged host
-                _wait_until_writable(place.channel)
-                place.channel.flush()
-        except ChannelError as error:
-            self._lost(task, str(error))
+    def _take_failure(self, task: TaskId, message: m.TaskFailed) -> None:
+        self._events.note(f"{task} could not be started on {self._places[task].host}: {message.reason}")
 
-    def _take(self, task: TaskId) -> None:
-        place = self._places.get(task)
-        if place is None:
-            return
-        try:
-            messages = place.channel.receive()
-        except ChannelError as error:
-            self._lost(task, str(error))
-            return
-        for message in messages:
-            if task in self._places:  # its end may have made it be started again
-                self._handle(task, message)
+    def _take_signal(self, task: TaskId, message: m.AgentSignalled) -> None:
+        if message.signum not in self._told:
+            self._told.add(message.signum)
+            name = signal.Signals(message.signum).name
+            self._events.note(f"{task} on {self._places[task].host} has received {name} from the engine.")
 
-    def _handle(self, task: TaskId, message: list[Any]) -> None:
-        place = self._places[task]
-        match message:
-            case ["output", bytes(data)]:
-                self._events.output(task, data)
-            case ["joined", bool(joined)]:
-                self._events.joined(task, joined)
-            case ["progress", str(words)]:
-                self._events.progress(task, words)
-            case ["ended", int(returncode)]:
-                place.returncode = returncode
-                self._events.ended(task, returncode)
-            case ["failed", str(reason)]:
-                self._events.note(f"{task} could not be started on {place.host}: {reason}")
-            case ["told", int(signum)] if signum not in self._told:
-                self._told.add(signum)
-                name = signal.Signals(signum).name
-                self._events.note(f"{task} on {place.host} has received {name} from the engine.")
-
-    def _lost(self, task: TaskId, reason: str) -> None:
+    def _lost(self, peer: Peer, reason: str) -> None:
         """The agent has gone. Its task ends with it, so it counts as killed."""
+        task = self._tasks.pop(peer, None)
+        if task is None:
+            return
         place = self._places[task]
-        self._forget(place.channel)
         if not self._begun:
             self._events.broken(f"The agent of {task} on {place.host} has ended: {reason}.")
         elif place.returncode is None:
@@ -282,8 +260,12 @@ class AgentEngine(ABC):
             self._events.ended(task, -signal.SIGKILL)
 
 
-def _wait_until_writable(channel: Channel, limit_s: float = 10.0) -> None:
-    with selectors.DefaultSelector() as selector:
-        selector.register(channel, selectors.EVENT_WRITE)
-        if not selector.select(limit_s):
-            raise ChannelError(f"its host has taken no message for {limit_s:g} s")
+_HANDLERS: dict[type[Message], Callable[[AgentEngine, TaskId, Any], None]] = {
+    m.TaskOutput: lambda engine, task, message: engine._events.output(task, message.data),
+    m.TaskJoined: lambda engine, task, message: engine._events.joined(task, message.joined),
+    m.TaskProgress: lambda engine, task, message: engine._events.progress(task, message.words),
+    m.TaskEnded: AgentEngine._take_end,
+    m.TaskFailed: AgentEngine._take_failure,
+    m.AgentSignalled: AgentEngine._take_signal,
+}
+"""What an agent tells of its task, and what the launcher does then. rpc refuses every other message with a reason."""

@@ -13,7 +13,6 @@ import os
 import queue
 import selectors
 import signal
-import socket
 import threading
 import time
 from collections import Counter
@@ -23,6 +22,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.engines.kubernetes_api import ApiError, Cluster, create_all
+from tfmini.engines.loop_calls import LoopCalls
 from tfmini.engines.manifest import Deployment, Object, jobset, name_of
 from tfmini.engines.pods import Ended, Follow, Placed, PodBook, Told, is_over
 from tfmini.rpc.keys import KEYS_ENV, keys_in_memory
@@ -49,8 +49,7 @@ class KubernetesEngine:
         self._stamps: dict[str, str] = {}  # pod -> the timestamp of its last line that was read
         self._lines: dict[str, list[bytes]] = {}
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._wakes: tuple[socket.socket, socket.socket] | None = None
+        self._calls: LoopCalls | None = None
         self._threads: list[threading.Thread] = []
         self._begun = False
         self._held: list[Ended] = []  # ends before the run has begun
@@ -61,7 +60,7 @@ class KubernetesEngine:
 
     def reserve(self, requests: Sequence[TaskRequest], events: Events, selector: selectors.BaseSelector) -> None:
         """Submits the JobSet; see `Engine.reserve`."""
-        self._events, self._selector = events, selector
+        self._events = events
         self._requests = {request.task: request for request in requests}
         self._alive = set(self._requests)
         self._book = PodBook(list(self._requests), self._options.restarts)
@@ -72,10 +71,7 @@ class KubernetesEngine:
         create_all(self._cluster, objects)
         self._objects = objects
         events.note(f"submitted the JobSet {deployment.name} in the namespace {self._cluster.namespace}.")
-        self._wakes = socket.socketpair()
-        for end in self._wakes:  # also the sending end: in `close` nobody receives, and a full buffer wakes as well
-            end.setblocking(False)
-        selector.register(self._wakes[0], selectors.EVENT_READ, self._take)
+        self._calls = LoopCalls(selector)
         self._run(self._poll)
 
     def add(self, requests: Sequence[TaskRequest]) -> None:
@@ -128,19 +124,10 @@ class KubernetesEngine:
         until = time.monotonic() + _END_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
-        if self._wakes is not None:
-            self._selector.unregister(self._wakes[0])
-            for end in self._wakes:
-                end.close()
+        if self._calls is not None:
+            self._calls.close()
 
     # ---------------------------------------------------------------- the engine's thread
-
-    def _take(self) -> None:
-        assert self._wakes is not None
-        with contextlib.suppress(BlockingIOError):
-            self._wakes[0].recv(4096)
-        while not self._news.empty():
-            self._news.get()()
 
     def _look(self, pods: Sequence[Object], over: bool) -> None:
         """Takes what the API server has said."""
@@ -190,10 +177,8 @@ class KubernetesEngine:
 
     def _tell(self, news: Callable[..., None], *values: Any) -> None:
         """Has the engine's thread call something."""
-        assert self._wakes is not None
-        self._news.put(functools.partial(news, *values))
-        with contextlib.suppress(OSError):  # the run is over, or enough unread wakes are there
-            self._wakes[1].send(b"x")
+        assert self._calls is not None
+        self._calls.put(news, *values)
 
     def _poll(self) -> None:
         """Asks for the pods, and carries out orders, until the order to end."""

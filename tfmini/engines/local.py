@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import selectors
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tfmini.launch_report import REPORT_ENV, parse_progress, parse_report, report_variable
 from tfmini.listen_fd import LISTEN_FD_ENV
@@ -17,11 +19,82 @@ from tfmini.tools.processes import Guardian, TaskProcess
 from tfmini.tools.supervision import SERVICE_JOBS, TaskId
 
 
-@dataclass
-class _Child:
-    process: TaskProcess
-    ended: bool = False
-    writes: bool = True  # its output is open
+class LocalTask:
+    """The process of a task on this machine, and what comes of it.
+
+    Args:
+      command: what it runs.
+      listener: the socket of its address. From now on only the task holds it: otherwise peers of a dead task would wait
+        in the backlog.
+      on_output: gets its output, as it comes.
+      ignored: signals that it ignores.
+
+    Raises:
+      OSError: it could not be started.
+    """
+
+    def __init__(
+        self,
+        command: TaskCommand,
+        listener: socket.socket,
+        reports: TaskReports,
+        guardian: Guardian,
+        selector: selectors.BaseSelector,
+        on_output: Callable[[bytes], None],
+        ignored: Sequence[int] = (),
+    ) -> None:
+        self._selector, self._on_output = selector, on_output
+        self._writes = True  # its output is open
+        self.returncode: int | None = None
+        inherited = {LISTEN_FD_ENV: str(listener.fileno()), REPORT_ENV: report_variable(reports.write)}
+        environment = {**command.defaults, **os.environ, **command.role, **inherited}
+        fds = [listener.fileno(), reports.write]
+        self._process = TaskProcess(task_argv(command), environment, guardian, fds, ignored)
+        listener.close()
+
+    def listen(self, is_wanted: bool) -> None:
+        """Reads the output as it comes, or lets the task wait as soon as it has written more than a pipe holds."""
+        output = self._process.output
+        listens = output in self._selector.get_map()
+        if listens and not is_wanted:
+            self._selector.unregister(output)
+        elif not listens and is_wanted and self._writes:
+            self._selector.register(output, selectors.EVENT_READ, self._take_output)
+
+    def _take_output(self) -> bool:
+        """Passes on the available output; returns whether there may be more."""
+        data = self._process.read()
+        if data == b"":  # a task may close its output before it ends
+            self._end_output()
+        elif data:
+            self._on_output(data)
+        return bool(data)
+
+    def _end_output(self) -> None:
+        self._writes = False
+        self.listen(False)
+
+    def has_ended(self) -> bool:
+        """Whether it has ended since the last question. Then its output has been passed on, and `returncode` is set."""
+        if self.returncode is not None:
+            return False
+        returncode = self._process.poll()
+        if returncode is None:
+            return False
+        while self._take_output():
+            pass
+        self._end_output()
+        self.returncode = returncode
+        return True
+
+    def signal(self, signum: int) -> None:
+        """Sends a signal to its process group."""
+        self._process.signal_group(signum)
+
+    def close(self) -> None:
+        """Kills the process if it runs, and releases its output."""
+        self._end_output()
+        self._process.close()
 
 
 class LocalEngine:
@@ -35,7 +108,7 @@ class LocalEngine:
 
     def __init__(self, options: EngineOptions) -> None:
         self._port_base = options.port_base
-        self._children: dict[TaskId, _Child] = {}
+        self._children: dict[TaskId, LocalTask] = {}
         self._clusters: dict[TaskId, ReservedCluster] = {}  # a task that joins later has one of its own
         self._guardian: Guardian | None = None
         self._reports: TaskReports | None = None
@@ -78,82 +151,50 @@ class LocalEngine:
         """Releases what an ended task has left, but for its port."""
         child = self._children.pop(task, None)
         if child is not None:
-            self._end_output(child)
-            child.process.close()
+            child.close()
 
     def start(self, commands: Mapping[TaskId, TaskCommand]) -> None:
         """Starts the processes; see `Engine.start`."""
         assert self._reports is not None
         self._guardian = self._guardian or Guardian()
         for task, command in commands.items():
-            listener = self._clusters[task].listeners[task]
-            environment = task_environment(command, listener.fileno(), self._reports)
             if command.key_file:
-                environment[KEYS_ENV] = command.key_file
-            fds = [listener.fileno(), self._reports.write]
-            process = TaskProcess(task_argv(command), environment, self._guardian, fds)
-            # From now on only the task holds its port: otherwise peers of a dead task would wait in the backlog.
-            listener.close()
-            self._children[task] = _Child(process)
-            if not self._holds:
-                self._listen_to(task)
-
-    def _listen_to(self, task: TaskId) -> None:
-        child = self._children[task]
-        self._selector.register(child.process.output, selectors.EVENT_READ, lambda: self._take_output(task, child))
+                command = dataclasses.replace(command, role=command.role | {KEYS_ENV: command.key_file})
+            listener = self._clusters[task].listeners[task]
+            on_output = functools.partial(self._events.output, task)
+            child = LocalTask(command, listener, self._reports, self._guardian, self._selector, on_output)
+            self._children[task] = child
+            child.listen(not self._holds)
 
     def hold_output(self, is_held: bool) -> None:
         """Reads no output, so that the tasks wait when their pipes are full; see `Engine.hold_output`."""
         self._holds = is_held
-        for task, child in self._children.items():
-            if is_held:
-                self._end_output(child)
-            elif child.writes:
-                self._listen_to(task)
+        for child in self._children.values():
+            child.listen(not is_held)
 
     def signal(self, tasks: Sequence[TaskId], signum: int) -> None:
         """Signals the process groups of tasks."""
         for task in tasks:
-            self._children[task].process.signal_group(signum)
+            self._children[task].signal(signum)
 
     def reap(self) -> None:
         """Reports the tasks that have ended."""
         # If several tasks ended, services come first: their failure may be the cause of their workers' failure.
         for task in sorted(self._children, key=lambda task: task.job not in SERVICE_JOBS):
             child = self._children[task]
-            returncode = None if child.ended else child.process.poll()
-            if returncode is not None:
-                child.ended = True
-                while self._take_output(task, child):
-                    pass
-                child.writes = False
-                self._end_output(child)
-                self._events.ended(task, returncode)
+            if child.has_ended() and child.returncode is not None:
+                self._events.ended(task, child.returncode)
 
     def close(self, exit_code: int) -> None:
         """Kills the processes that still run, and releases the ports."""
         for child in self._children.values():
-            child.process.close()
+            child.close()
         if self._guardian is not None:
             self._guardian.__exit__()
         for reserved in self._clusters.values():
             reserved.close()
         if self._reports is not None:
             self._reports.close()
-
-    def _take_output(self, task: TaskId, child: _Child) -> bool:
-        """Passes on the available output; returns whether there may be more."""
-        data = child.process.read()
-        if data == b"":  # a task may close its output before it ends
-            child.writes = False
-            self._end_output(child)
-        elif data:
-            self._events.output(task, data)
-        return bool(data)
-
-    def _end_output(self, child: _Child) -> None:
-        if child.process.output in self._selector.get_map():
-            self._selector.unregister(child.process.output)
 
 
 class TaskReports:
@@ -194,12 +235,6 @@ class TaskReports:
 def task_argv(command: TaskCommand) -> list[str]:
     """The command line of a task on this machine."""
     return [sys.executable, "-m", "tfmini", *command.arguments]
-
-
-def task_environment(command: TaskCommand, listen_fd: int, reports: TaskReports) -> dict[str, str]:
-    """The environment of a task on this machine, without its key."""
-    inherited = {LISTEN_FD_ENV: str(listen_fd), REPORT_ENV: report_variable(reports.write)}
-    return {**command.defaults, **os.environ, **command.role, **inherited}
 
 
 def usable_cpus() -> int:

@@ -1,18 +1,24 @@
-"""Manifests of Kubernetes for a cluster: a JobSet with stable host names, or a TFJob of Kubeflow. No I/O."""
+"""Manifests of Kubernetes for a cluster: a JobSet with stable host names, or a TFJob of Kubeflow; `tfmini manifest`."""
 
 from __future__ import annotations
 
 import base64
+import collections
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
+import click
+
 from tfmini.cluster import ClusterSpec
+from tfmini.rpc.keys import keys_in_memory
 from tfmini.tools.engine import Resources
+from tfmini.tools.launch_options import LaunchOptions, manifest_options
 from tfmini.tools.supervision import SERVICE_JOBS
+from tfmini.tools.usage import Command
 
 Object = dict[str, Any]
 JOB_ENV = "TFMINI_JOB"
@@ -24,6 +30,7 @@ _GRACE_S = 60  # a worker finishes its step and saves
 # Seconds for which a ps goes on when it is told to end: Kubernetes tells all pods at once, and a chief saves then.
 _SERVES_ON_S = 30
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_OF_TASKS = ("ps", "workers", "chief", "ps_cpus", "worker_cpus", "worker_memory", "worker_gpus")
 _LABEL_LENGTH = 63
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -264,3 +271,39 @@ def _lines(value: Any) -> Iterator[str]:
         else:
             yield head
             yield from (f"  {line}" for line in inner)
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@manifest_options
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def manifest(script: str, args: tuple[str, ...], **values: Any) -> None:
+    """Print the YAML of a JobSet (or a TFJob) that runs SCRIPT ARGS... as every task of a cluster.
+
+    SCRIPT is a path in the image. The manifest holds a Secret with a new key for the cluster, unless --secret names one
+    that exists; do not commit that key to a repository.
+    """
+    options = LaunchOptions(**{name: values[name] for name in _OF_TASKS})
+    key = b""
+    if not values["secret"]:
+        with keys_in_memory() as path:
+            key = Path(path).read_bytes()
+    deployment = Deployment(
+        name=values["name"] or name_of(script),
+        namespace=values["namespace"] or "",
+        image=values["image"],
+        jobs=collections.Counter(task.job for task in options.tasks()),
+        resources={request.task.job: request.resources for request in options.requests()},
+        script=[script, *args],
+        secret=values["secret"] or "",
+        key=key,
+        port=values["port"],
+        restarts=values["restarts"],
+        pack=values["pack"],
+    )
+    try:
+        deployment.check()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    objects = {"jobset": jobset, "tfjob": tfjob}[values["kind"]](deployment)
+    click.echo(to_yaml(objects), nl=False)

@@ -190,5 +190,5 @@ class Member:
             return None
         try:
             return agent.serve(parse_invitation(word), self.rank)
-        except (ValueError, OSError):
+        except (ValueError, OSError, errors.OpError):
             return None

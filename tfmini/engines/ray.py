@@ -11,9 +11,7 @@ import functools
 import importlib
 import json
 import os
-import selectors
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -59,18 +57,12 @@ class RayEngine(AgentEngine):
         self._actors: dict[TaskId, Any] = {}
         self._bundles: dict[TaskId, int] = {}
         self._connected = False
-        self._wakes: tuple[socket.socket, socket.socket] | None = None
-        self._ended: list[tuple[TaskId, Any, concurrent.futures.Future[str]]] = []
 
     def start_agents(self, requests: Sequence[TaskRequest], invitation: Invitation) -> None:
         """Asks for a placement group; the actors start when Ray has it. See `AgentEngine.start_agents`."""
         ray = _ray()
         self._connected = not ray.is_initialized()
         _connect(ray, self._options.address)
-        self._wakes = socket.socketpair()
-        read = self._wakes[0]
-        read.setblocking(False)
-        self._selector.register(read, selectors.EVENT_READ, self._take_ends)
         self._group = placement_group(ray, [request.resources for request in requests], self._options.pack)
         self._bundles = {request.task: number for number, request in enumerate(requests)}
         for number, request in enumerate(requests):
@@ -88,7 +80,8 @@ class RayEngine(AgentEngine):
             where = scheduling(self._group, bundle, request.resources)
         actor = self._actors[request.task] = _ray().remote(_Agent).options(**where).remote()
         future = actor.run.remote(invitation.to_word(), number, os.getcwd(), environment()).future()
-        future.add_done_callback(functools.partial(self._note_end, request.task, actor))
+        # Ray calls back in a thread of its own.
+        future.add_done_callback(functools.partial(self._calls.put, self._take_end_of_agent, request.task, actor))
 
     def withdraw(self, task: TaskId) -> None:
         """Lets the agent go, and frees its place."""
@@ -107,30 +100,15 @@ class RayEngine(AgentEngine):
             ray.kill(actor)
         if self._group is not None:
             importlib.import_module("ray.util").remove_placement_group(self._group)
-        if self._wakes is not None:
-            self._selector.unregister(self._wakes[0])
-            for end in self._wakes:
-                end.close()
         if self._connected:
             ray.shutdown()
 
-    def _note_end(self, task: TaskId, actor: Any, future: concurrent.futures.Future[str]) -> None:
-        """Runs in a thread of Ray."""
-        assert self._wakes is not None
-        self._ended.append((task, actor, future))
-        with contextlib.suppress(OSError):  # the run is over
-            self._wakes[1].send(b"x")
-
-    def _take_ends(self) -> None:
-        assert self._wakes is not None
-        self._wakes[0].recv(4096)
-        ended, self._ended = self._ended, []
-        for task, actor, future in ended:
-            if self.is_complete or actor is not self._actors.get(task):
-                continue
-            error = future.exception()
-            said = str(error).strip().splitlines()[-1] if error is not None else future.result()
-            self.no_agent(f"Ray could not run the agent of {task}: {said or 'it ended'}", [task])
+    def _take_end_of_agent(self, task: TaskId, actor: Any, future: concurrent.futures.Future[str]) -> None:
+        if self.is_complete or actor is not self._actors.get(task):
+            return
+        error = future.exception()
+        said = str(error).strip().splitlines()[-1] if error is not None else future.result()
+        self.no_agent(f"Ray could not run the agent of {task}: {said or 'it ended'}", [task])
 
 
 class _Agent:

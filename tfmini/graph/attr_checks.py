@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.graph.attr_values import tensor_from_proto
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_def import AttrDef
 from tfmini.shapes import as_raw
@@ -77,8 +78,6 @@ def _to_bytes(name: str, value: Any) -> bytes:
 
 def _to_tensor_value(name: str, value: Any) -> Any:
     if hasattr(value, "tensor_shape"):  # a TensorProto
-        from tfmini.graph.attr_values import tensor_from_proto
-
         return tensor_from_proto(value)
     return np.asarray(value) if isinstance(value, np.ndarray) else value
 

@@ -1,14 +1,11 @@
-"""Conversion of attr values between their plain Python form and their proto form.
+"""Conversion between arrays and TensorProtos, and of shapes to TensorShapeProtos.
 
-Inside tfmini an attr is a plain value (see `Operation.attrs`); in a GraphDef it is an AttrValue. Only this module
-converts between the two, and between arrays and TensorProtos. Protobuf is imported when the first message is made
-or read.
+Protobuf is imported when the first message is made or read.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
@@ -17,7 +14,6 @@ import numpy as np
 
 from tfmini import dtypes, protos
 from tfmini.checkpoint import varint
-from tfmini.graph.node import FunctionBody
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # A serialized message has at most 2 GiB; the nodes and names around the tensor take some of it.
@@ -55,138 +51,14 @@ _TYPED_FIELDS: dict[str, tuple[str, Any]] = {
 }
 
 
-# ---- attrs ----------------------------------------------------------------------------------
-
-
-def to_proto(kind: str, value: Any) -> Any:
-    """Converts a plain attr value to an AttrValue.
-
-    Args:
-      kind: TensorFlow's attr type (``int``, ``list(shape)``, …); "" where no declaration gives it: the value
-        then decides.
-      value: the plain value.
-
-    Raises:
-      TypeError: no AttrValue can hold the value.
-    """
-    if isinstance(value, protos.AttrValue):
-        return value
-    kind = kind or _kind_of(value)
-    attr = protos.AttrValue()
-    if kind.startswith("list("):
-        _fill_list(attr.list, kind[5:-1], value)
-    elif kind == "func":
-        attr.func.CopyFrom(_func_proto(value))
-    else:
-        field, convert = _SINGLE[kind]
-        converted = convert(value)
-        if kind in ("shape", "tensor"):
-            getattr(attr, field).CopyFrom(converted)
-        else:
-            setattr(attr, field, converted)
-    return attr
-
-
-def _fill_list(target: Any, kind: str, values: Any) -> None:
-    # An empty list must still choose the oneof: an AttrValue without a value is no attr.
-    target.SetInParent()
-    if kind == "func":
-        target.func.extend(_func_proto(v) for v in values)
-    elif kind:
-        field, convert = _SINGLE[kind]
-        getattr(target, field).extend(convert(v) for v in values)
-
-
-def _func_proto(value: Any) -> Any:
-    if isinstance(value, FunctionBody):
-        return value.to_proto()
-    return protos.NameAttrList(name=value) if isinstance(value, str) else value
-
-
-def _as_bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
-
-
-def _kind_of(value: Any) -> str:
-    """Guesses the attr type of a value that no declaration describes."""
-    if value is None or isinstance(value, (tuple, TensorShape)):
-        return "shape"
-    if isinstance(value, list):
-        return f"list({_kind_of(value[0])})" if value else "list()"
-    for types, kind in _KIND_BY_TYPE:
-        if isinstance(value, types):
-            return kind
-    if isinstance(value, protos.NameAttrList):
-        return "func"
-    raise TypeError(f"a value of type {type(value).__name__} cannot be stored in a GraphDef: {value!r}")
-
-
-# bool before int: a bool is an int, too.
-_KIND_BY_TYPE: tuple[tuple[Any, str], ...] = (
-    ((bool, np.bool_), "bool"),
-    ((int, np.integer), "int"),
-    ((float, np.floating), "float"),
-    ((str, bytes), "string"),
-    (dtypes.DType, "type"),
-    (np.ndarray, "tensor"),
-)
-
-
-def from_proto(attr: Any) -> Any:
-    """Converts an AttrValue to its plain value. A function without attrs of its own becomes its name.
-
-    Raises:
-      ValueError: no value is set, or a tensor in it is malformed.
-      TypeError: tfmini does not have the element type.
-    """
-    field = attr.WhichOneof("value")
-    if field is None:
-        raise ValueError("AttrValue has no value")
-    value = getattr(attr, field)
-    return _list_from_proto(value) if field == "list" else _PLAIN[field](value)
-
-
-def _list_from_proto(values: Any) -> list[Any]:
-    for descriptor, items in values.ListFields():
-        return [_PLAIN[descriptor.name](item) for item in items]
-    return []
-
-
 def shape_proto(raw: RawShape) -> Any:
     """Converts an internal shape to a TensorShapeProto."""
     return TensorShape(raw).as_proto()
 
 
-_SINGLE: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "string": ("s", _as_bytes),
-    "int": ("i", int),
-    "float": ("f", float),
-    "bool": ("b", bool),
-    "type": ("type", lambda value: dtypes.as_dtype(value).as_datatype_enum),
-    "shape": ("shape", shape_proto),
-    "tensor": ("tensor", lambda value: tensor_proto(value)),
-}
-
-_PLAIN: dict[str, Callable[[Any], Any]] = {
-    "s": bytes,
-    "i": int,
-    "f": float,
-    "b": bool,
-    "type": lambda value: dtypes.as_dtype(int(value)),
-    "shape": as_raw,
-    "tensor": lambda value: tensor_from_proto(value),
-    "func": lambda value: _function(value),
-    "placeholder": str,
-}
-
-
-def _function(value: Any) -> Any:
-    if "tfmini_body" in value.attr:
-        return FunctionBody.from_proto(value)
-    return value if value.attr else value.name
-
-
-# ---- tensors --------------------------------------------------------------------------------
+def as_bytes(value: Any) -> bytes:
+    """Converts a string attr or an element of a string tensor to its bytes."""
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
@@ -240,7 +112,7 @@ def fill_typed_field(proto: Any, array: np.ndarray[Any, Any]) -> None:
     """
     dtype = dtypes.as_dtype(array.dtype)
     if dtype is dtypes.string:
-        proto.string_val.extend(_as_bytes(item) for item in array.ravel())
+        proto.string_val.extend(as_bytes(item) for item in array.ravel())
     elif dtype.name in _TYPED_FIELDS:
         field, item_type = _TYPED_FIELDS[dtype.name]
         getattr(proto, field).extend(_items(array, dtype, item_type).tolist())

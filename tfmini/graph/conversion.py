@@ -169,6 +169,14 @@ class IndexedSlices:
     def consumers(self) -> list[Operation]:
         return self._values.consumers()
 
+    @property
+    def _parent_op(self) -> Operation:
+        return self._values.op  # for which control dependencies on the slices wait
+
+    def _fetch_parts(self) -> tuple[list[Tensor], Callable[[list[Any]], IndexedSlicesValue]]:
+        parts = [self._values, self._indices, *([] if self._dense_shape is None else [self._dense_shape])]
+        return parts, lambda values: IndexedSlicesValue(*values, *[None] * (3 - len(values)))
+
     def __neg__(self) -> IndexedSlices:
         return IndexedSlices(-self._values, self._indices, self._dense_shape)
 
@@ -185,6 +193,57 @@ class IndexedSlicesValue(NamedTuple):
     dense_shape: Any
 
 
+@export("tf.SparseTensorValue")
+class SparseTensorValue(NamedTuple):
+    """The value of a sparse tensor: three arrays (``tf.SparseTensorValue``)."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+class SparseComponents:
+    """The three tensors of a ``tf.SparseTensor``, which is this class with conversions and a shape (`ops.sparse`)."""
+
+    def __init__(self, indices: Tensor, values: Tensor, dense_shape: Tensor) -> None:
+        self._indices, self._values, self._dense_shape = indices, values, dense_shape
+
+    @property
+    def indices(self) -> Tensor:
+        return self._indices
+
+    @property
+    def values(self) -> Tensor:
+        return self._values
+
+    @property
+    def dense_shape(self) -> Tensor:
+        return self._dense_shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return self._values.dtype
+
+    @property
+    def op(self) -> Operation:
+        """The operation that computes the values."""
+        return self._values.op
+
+    @property
+    def name(self) -> str:
+        return self._values.name
+
+    @property
+    def graph(self) -> Any:
+        return self._indices.graph
+
+    def _fetch_parts(self) -> tuple[list[Tensor], Callable[[list[Any]], SparseTensorValue]]:
+        return [self._indices, self._values, self._dense_shape], lambda values: SparseTensorValue(*values)
+
+    def __repr__(self) -> str:
+        return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+
+
 @export("tf.convert_to_tensor_or_indexed_slices")
 def convert_to_tensor_or_indexed_slices(
     value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False
@@ -194,7 +253,7 @@ def convert_to_tensor_or_indexed_slices(
     Raises:
       ValueError: it has another dtype than ``dtype``.
     """
-    if isinstance(value, (Tensor, IndexedSlices)) or type(value).__name__ == "SparseTensor":
+    if isinstance(value, (Tensor, IndexedSlices, SparseComponents)):
         if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
             raise ValueError(
                 f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for Tensor with dtype"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import FETCH
 from tfmini.graph.omission import is_update
 from tfmini.graph.prune import in_topological_order
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, FLOW_OPS
@@ -86,7 +87,7 @@ def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
                 within, path = within or name, path[: path.index(frame)]
             path = (*path, frame)
         if path:
-            if node.op == "_Send" and node.attrs.get("client_terminated"):
+            if node.op == FETCH:
                 raise _fetched_inside(node, path)
             paths[name] = path
     if within is not None:  # only now: an op with inputs of two frames says better what is wrong

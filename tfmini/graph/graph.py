@@ -6,18 +6,21 @@ import logging
 import threading
 from _thread import get_ident
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from tfmini import dtypes
+from tfmini import dtypes, protos
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
-from tfmini.graph import default_graph, default_session
+from tfmini.graph import default_session
+from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.creation_stack import capture_stack
 from tfmini.graph.flow_checks import check_inputs
+from tfmini.graph.graph_def import fill_node_def, plain_attr
 from tfmini.graph.graph_scopes import GraphScopes
-from tfmini.graph.operation import Operation, Tensor, op_of
-from tfmini.graph.registry import OPS, OpHandle, R
+from tfmini.graph.op_def import infer_attrs_from_inputs, output_dtypes
+from tfmini.graph.op_types import OPS, OpType
+from tfmini.graph.operation import Operation, Tensor, node_of, op_of
 from tfmini.shapes import RawShape, format_raw
 
 _log = logging.getLogger("tensorflow")
@@ -56,15 +59,23 @@ class Graph(GraphScopes):
         # Objects that live as long as the graph (py_func tokens, the variable store, …), by a key of their module.
         self.attachments: dict[Any, Any] = {}
 
-    def as_default(self) -> AbstractContextManager[Graph]:
-        """Makes this graph the default graph of the thread for a ``with`` block."""
-        return default_graph.as_default(self)
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Makes this graph, or that of the function being traced inside it, the thread's default for a block."""
+        graph = innermost(self)
+        default_stack.graphs.append(graph)
+        try:
+            yield graph
+        finally:
+            if default_stack.graphs[-1] is not graph:
+                raise AssertionError(f"Nesting violated for default stack of {Graph} objects")
+            default_stack.graphs.pop()
 
     # ---- ops --------------------------------------------------------------------------------
 
     def add_op(
         self,
-        handle: OpHandle,
+        handle: OpType,
         name: str,
         inputs: list[Tensor],
         attrs: dict[str, Any],
@@ -203,9 +214,25 @@ class Graph(GraphScopes):
           ValueError: the op type is unknown, or the name is not valid.
           TypeError: an input is no tensor.
         """
-        from tfmini.graph.building import create_raw
+        handle, tensors = handle_of(op_type), self._own(list(inputs))
+        values = handle.plan.defaults.copy()
+        values.update((attr, plain_attr(value)) for attr, value in dict(attrs or {}).items())
+        infer_attrs_from_inputs(handle.op_def, tensors, values)
+        for attr in handle.plan.required:
+            if attr not in values:
+                raise ValueError(f"NodeDef missing attr '{attr}' from Op<name={op_type}>")
+        return self.add_op(
+            handle, self._full_name(name, op_type), tensors, values, output_dtypes(handle.op_def, values)
+        )
 
-        return create_raw(self, op_type, list(inputs), name, dict(attrs or {}))
+    def _own(self, inputs: list[Any]) -> list[Tensor]:
+        """Returns tensors of this graph for some inputs; the graph of a function captures those of others."""
+        for index, tensor in enumerate(inputs):
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"Input #{index} is not a tensor: {tensor}")
+            if self.outer is None:
+                self._check_same(tensor, str(tensor))
+        return [tensor if tensor.op.graph is self else self.capture(tensor) for tensor in inputs]
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -261,10 +288,25 @@ class Graph(GraphScopes):
         return op_of(tensor_or_op) not in self._unfetchable
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
-        """Converts the graph, or only the ops after the first ``from_version``, to a GraphDef proto."""
-        from tfmini.graph.graph_def import graph_to_graph_def
+        """Converts the graph to a GraphDef.
 
-        return graph_to_graph_def(self, from_version, add_shapes)
+        Args:
+          from_version: leave out the first ``from_version`` ops.
+          add_shapes: store the static shapes of each op's outputs in its attr ``_output_shapes``.
+
+        Raises:
+          ValueError: the message would be larger than 2 GiB.
+        """
+        graph_def = protos.GraphDef(versions=self.graph_def_versions)
+        for op in self._order[from_version or 0 :]:
+            node_def = graph_def.node.add()
+            fill_node_def(node_def, node_of(op))
+            if add_shapes and op.outputs:
+                shapes = node_def.attr["_output_shapes"].list.shape
+                shapes.extend(shape_proto(tensor.raw_shape) for tensor in op.outputs)
+        if graph_def.ByteSize() >= 2**31:
+            raise ValueError("GraphDef cannot be larger than 2GB.")
+        return graph_def
 
     def _note_input_type(self, op: Operation, index: int, dtype: dtypes.DType) -> None:
         """Remembers the dtype that the op was built for if an update of its input has changed it."""
@@ -338,7 +380,25 @@ class Graph(GraphScopes):
         return f"<tf.Graph of {len(self._order)} ops at {id(self):#x}>"
 
 
-def _infer_shapes(op: Operation, handle: OpHandle, outputs: int) -> list[RawShape]:
+class _DefaultStack(threading.local):
+    """The default graphs of a thread's ``with`` blocks, innermost last."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+
+
+default_stack = _DefaultStack()
+
+
+def innermost(graph: Graph) -> Graph:
+    """Returns the graph for new ops on tensors of ``graph``: that of a function being traced inside it, or itself."""
+    graphs = default_stack.graphs
+    if graphs and graphs[-1].outer is not None and graphs[-1].is_inside(graph):
+        return graphs[-1]
+    return graph
+
+
+def _infer_shapes(op: Operation, handle: OpType, outputs: int) -> list[RawShape]:
     if handle.shape_function is None:
         return [None] * outputs
     try:
@@ -354,7 +414,7 @@ def _infer_shapes(op: Operation, handle: OpHandle, outputs: int) -> list[RawShap
     return shapes
 
 
-def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
+def _check_shapes(handle: OpType, shapes: Any, outputs: int) -> None:
     """Checks the first result of a shape function, and later ones of another length.
 
     Raises:
@@ -371,8 +431,8 @@ def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
     handle.shapes_checked = True
 
 
-def handle_of(op_type: str) -> OpHandle[R]:
-    """Returns the handle of an op type.
+def handle_of(op_type: str) -> OpType:
+    """Returns the op type of a name.
 
     Raises:
       ValueError: tfmini has no such op.

@@ -1,18 +1,24 @@
-"""Conversion of operations and plain nodes to GraphDef messages, and of messages to plain nodes."""
+"""Conversion of nodes to GraphDef messages, and of messages to nodes; of attrs to AttrValues and back.
+
+Inside tfmini an attr is a plain value (see `Operation.attrs`); in a GraphDef it is an AttrValue. Only this module
+converts between the two. Protobuf is imported when the first message is made or read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tfmini import protos
+import numpy as np
+
+from tfmini import dtypes, protos
 from tfmini.export import export_names
-from tfmini.graph.attr_values import from_proto, shape_proto, to_proto
-from tfmini.graph.graph import Graph
-from tfmini.graph.node import Endpoint, Node, Nodes, node_of
+from tfmini.graph.attr_values import as_bytes, shape_proto, tensor_from_proto, tensor_proto
+from tfmini.graph.node import Endpoint, FunctionBody, Node, Nodes
 from tfmini.graph.op_def import OpDef
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
+from tfmini.graph.wire_checks import check_node
+from tfmini.shapes import TensorShape, as_raw
 
 # TensorFlow 1.15's numbers.
 GRAPH_DEF_VERSION = 134
@@ -20,44 +26,20 @@ GRAPH_DEF_VERSION_MIN_PRODUCER = 0
 GRAPH_DEF_VERSION_MIN_CONSUMER = 0
 
 
-def operation_to_node_def(op: Operation) -> Any:
-    """Converts an operation to a NodeDef."""
-    node_def = protos.NodeDef()
-    _fill(node_def, node_of(op))
-    return node_def
-
-
-def graph_to_graph_def(graph: Graph, from_version: int | None = None, add_shapes: bool = False) -> Any:
-    """Converts a graph to a GraphDef.
-
-    Args:
-      from_version: leave out the first ``from_version`` ops.
-      add_shapes: store the static shapes of each op's outputs in its attr ``_output_shapes``.
-
-    Raises:
-      ValueError: the message would be larger than 2 GiB.
-    """
-    graph_def = protos.GraphDef(versions=graph.graph_def_versions)
-    for op in graph.get_operations()[from_version or 0 :]:
-        node_def = graph_def.node.add()
-        _fill(node_def, node_of(op))
-        if add_shapes and op.outputs:
-            shapes = node_def.attr["_output_shapes"].list.shape
-            shapes.extend(shape_proto(tensor.raw_shape) for tensor in op.outputs)
-    if graph_def.ByteSize() >= 2**31:
-        raise ValueError("GraphDef cannot be larger than 2GB.")
-    return graph_def
-
-
 def nodes_to_graph_def(nodes: Iterable[Node]) -> Any:
     """Converts plain nodes to a GraphDef, in their order."""
     graph_def = protos.GraphDef(versions=protos.VersionDef(producer=GRAPH_DEF_VERSION))
     for node in nodes:
-        _fill(graph_def.node.add(), node)
+        fill_node_def(graph_def.node.add(), node)
     return graph_def
 
 
-def _fill(node_def: Any, node: Node) -> None:
+def fill_node_def(node_def: Any, node: Node) -> None:
+    """Writes a node into an empty NodeDef.
+
+    Raises:
+      TypeError: an attr has a value that no message can hold.
+    """
     node_def.name, node_def.op, node_def.device = node.name, node.op, node.device
     node_def.input.extend(endpoint_text(endpoint) for endpoint in node.inputs)
     # Sorted, as TensorFlow does, so that equal graphs have equal messages.
@@ -131,6 +113,161 @@ def _plain_attr(node_def: Any, name: str, value: Any) -> Any:
 def default_attrs(op_def: OpDef) -> dict[str, Any]:
     """Returns the attrs of an op that have a default, with their default."""
     return {attr.name: attr.default for attr in op_def.attrs.values() if attr.has_default}
+
+
+# ---- attrs ----------------------------------------------------------------------------------
+
+
+def to_proto(kind: str, value: Any) -> Any:
+    """Converts a plain attr value to an AttrValue.
+
+    Args:
+      kind: TensorFlow's attr type (``int``, ``list(shape)``, …); "" where no declaration gives it: the value
+        then decides.
+      value: the plain value.
+
+    Raises:
+      TypeError: no AttrValue can hold the value.
+    """
+    if isinstance(value, protos.AttrValue):
+        return value
+    kind = kind or _kind_of(value)
+    attr = protos.AttrValue()
+    if kind.startswith("list("):
+        _fill_list(attr.list, kind[5:-1], value)
+    elif kind == "func":
+        attr.func.CopyFrom(_func_proto(value))
+    else:
+        field, convert = _SINGLE[kind]
+        converted = convert(value)
+        if kind in ("shape", "tensor"):
+            getattr(attr, field).CopyFrom(converted)
+        else:
+            setattr(attr, field, converted)
+    return attr
+
+
+def _fill_list(target: Any, kind: str, values: Any) -> None:
+    # An empty list must still choose the oneof: an AttrValue without a value is no attr.
+    target.SetInParent()
+    if kind == "func":
+        target.func.extend(_func_proto(v) for v in values)
+    elif kind:
+        field, convert = _SINGLE[kind]
+        getattr(target, field).extend(convert(v) for v in values)
+
+
+def _func_proto(value: Any) -> Any:
+    if isinstance(value, FunctionBody):
+        return _function_proto(value)
+    return protos.NameAttrList(name=value) if isinstance(value, str) else value
+
+
+def _kind_of(value: Any) -> str:
+    """Guesses the attr type of a value that no declaration describes."""
+    if value is None or isinstance(value, (tuple, TensorShape)):
+        return "shape"
+    if isinstance(value, list):
+        return f"list({_kind_of(value[0])})" if value else "list()"
+    for types, kind in _KIND_BY_TYPE:
+        if isinstance(value, types):
+            return kind
+    if isinstance(value, protos.NameAttrList):
+        return "func"
+    raise TypeError(f"a value of type {type(value).__name__} cannot be stored in a GraphDef: {value!r}")
+
+
+# bool before int: a bool is an int, too.
+_KIND_BY_TYPE: tuple[tuple[Any, str], ...] = (
+    ((bool, np.bool_), "bool"),
+    ((int, np.integer), "int"),
+    ((float, np.floating), "float"),
+    ((str, bytes), "string"),
+    (dtypes.DType, "type"),
+    (np.ndarray, "tensor"),
+)
+
+
+def from_proto(attr: Any) -> Any:
+    """Converts an AttrValue to its plain value. A function without attrs of its own becomes its name.
+
+    Raises:
+      ValueError: no value is set, or a tensor in it is malformed.
+      TypeError: tfmini does not have the element type.
+    """
+    field = attr.WhichOneof("value")
+    if field is None:
+        raise ValueError("AttrValue has no value")
+    value = getattr(attr, field)
+    return _list_from_proto(value) if field == "list" else _PLAIN[field](value)
+
+
+def plain_attr(value: Any) -> Any:
+    """Converts an attr, a plain value or an AttrValue, to a plain value."""
+    return from_proto(value) if hasattr(value, "WhichOneof") else value
+
+
+def _list_from_proto(values: Any) -> list[Any]:
+    for descriptor, items in values.ListFields():
+        return [_PLAIN[descriptor.name](item) for item in items]
+    return []
+
+
+_SINGLE: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "string": ("s", as_bytes),
+    "int": ("i", int),
+    "float": ("f", float),
+    "bool": ("b", bool),
+    "type": ("type", lambda value: dtypes.as_dtype(value).as_datatype_enum),
+    "shape": ("shape", shape_proto),
+    "tensor": ("tensor", lambda value: tensor_proto(value)),
+}
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "s": bytes,
+    "i": int,
+    "f": float,
+    "b": bool,
+    "type": lambda value: dtypes.as_dtype(int(value)),
+    "shape": as_raw,
+    "tensor": tensor_from_proto,
+    "func": lambda value: _function(value),
+    "placeholder": str,
+}
+
+
+def _function(value: Any) -> Any:
+    if "tfmini_body" in value.attr:
+        return _function_body(value)
+    return value if value.attr else value.name
+
+
+def _function_proto(body: FunctionBody) -> Any:
+    """Converts a function to a NameAttrList, whose attrs hold the graph as a serialized GraphDef."""
+    made = protos.NameAttrList(name=body.name)
+    made.attr["tfmini_body"].s = nodes_to_graph_def(body.nodes).SerializeToString()
+    lists = {
+        "parameters": body.parameters,
+        "results": [endpoint_text(result) for result in body.results],
+        "targets": body.targets,
+    }
+    for name, texts in lists.items():
+        made.attr[name].list.SetInParent()
+        made.attr[name].list.s.extend(text.encode() for text in texts)
+    return made
+
+
+def _function_body(proto: Any) -> FunctionBody:
+    """Converts a NameAttrList from `_function_proto` back to a function."""
+    graph_def = protos.GraphDef.FromString(proto.attr["tfmini_body"].s)
+    nodes = list(graph_def_to_nodes(graph_def).values())
+    for node in nodes:
+        check_node(node.name, node.op, node.device, node.inputs, list(node.controls), node.attrs)
+    lists = {
+        name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")
+    }
+    results = [parse_endpoint(text) for text in lists["results"]]
+    return FunctionBody(proto.name, nodes, lists["parameters"], results, lists["targets"])
 
 
 export_names("tf tf.version", "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER")

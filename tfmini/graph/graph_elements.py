@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini import protos
 from tfmini.graph.collections import CollectionStore
 from tfmini.graph.operation import Operation, Tensor
 
@@ -23,8 +24,6 @@ class GraphElements(CollectionStore):
 
     @property
     def graph_def_versions(self) -> Any:
-        from tfmini import protos
-
         return protos.VersionDef(producer=134, min_consumer=0)
 
     def get_operations(self) -> list[Operation]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from tfmini.graph.graph_def import plain_attr
 from tfmini.graph.graph_elements import GraphElements
 from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.graph.scope_sites import ScopeSite, colocation_site, device_site
@@ -173,8 +174,7 @@ class GraphScopes(GraphElements):
             return ControlScope(self.scopes, None)
         needed: list[Operation] = []
         for item in control_inputs:
-            item = getattr(item, "values", item) if type(item).__name__ == "IndexedSlices" else item
-            item = getattr(item, "_parent_op", item)  # the assignment itself, not a read of its result
+            item = getattr(item, "_parent_op", item)  # an assignment itself, not a read of its result
             op = self.as_graph_element(getattr(item, "_as_graph_element", lambda item=item: item)())
             op = op.op if isinstance(op, Tensor) else op
             if op not in needed:
@@ -211,7 +211,7 @@ class GraphScopes(GraphElements):
     @contextmanager
     def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
         state = self.scopes
-        given = {name: _attr_value(value) for name, value in attr_map.items()}
+        given = {name: plain_attr(value) for name, value in attr_map.items()}
         merged = {**state.attr_scope, **given}
         kept = {name: value for name, value in merged.items() if value is not None}
         saved, state.attr_scope = state.attr_scope, kept
@@ -244,12 +244,3 @@ class GraphScopes(GraphElements):
         if not _VALID_OP_NAME.match(name):
             raise ValueError(f"'{name}' is not a valid node name")
         return self.unique_name(name)
-
-
-def _attr_value(value: Any) -> Any:
-    """Converts an attr of `Graph._attr_scope`, a plain value or an AttrValue, to a plain value."""
-    if not hasattr(value, "WhichOneof"):
-        return value
-    from tfmini.graph.attr_values import from_proto
-
-    return from_proto(value)

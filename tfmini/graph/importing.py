@@ -22,8 +22,8 @@ from tfmini.graph.graph_def import endpoint_text, graph_def_to_nodes, parse_endp
 from tfmini.graph.later_attrs import drop_later_attrs
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
+from tfmini.graph.op_types import OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
-from tfmini.graph.registry import OPS
 from tfmini.graph.traits import MERGE_OPS, NEXT_OPS
 from tfmini.shapes import RawShape, as_raw, merge_raw
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.graph.traits import trait_of
 
 _EMPTY: dict[str, Any] = {"b": False, "i": 0, "f": 0.0, "s": b""}

@@ -6,17 +6,14 @@ graph pass is a function from such a dictionary to a new one. It does not change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from tfmini.collector import collector_at_rest
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.registry import OPS, OpHandle
+from tfmini.graph.node_types import by_name, check_edges
+from tfmini.graph.op_types import OPS, OpType
 from tfmini.graph.wire_checks import check_node
 from tfmini.shapes import TensorShape
-
-if TYPE_CHECKING:
-    from tfmini.graph.operation import Operation
 
 Endpoint = tuple[str, int]
 Nodes = dict[str, "Node"]
@@ -57,7 +54,7 @@ class Node:
         return Node(**values)
 
     @property
-    def handle(self) -> OpHandle | None:
+    def handle(self) -> OpType | None:
         """The op's handle, or None if tfmini does not have the op type."""
         return OPS.get(self.op)
 
@@ -125,45 +122,10 @@ class FunctionBody:
 
     @classmethod
     def from_wire(cls, fields: dict[str, Any]) -> FunctionBody:
-        from tfmini.graph.node_types import by_name, check_edges  # which needs `Node`
-
         nodes = [Node.from_wire(node) for node in fields["nodes"]]
         check_edges(nodes, by_name(nodes))
         results = [(name, index) for name, index in fields["results"]]
         return cls(fields["name"], nodes, list(fields["parameters"]), results, list(fields["targets"]))
-
-    def to_proto(self) -> Any:
-        """Converts the body to a NameAttrList, whose attrs hold the graph as a serialized GraphDef."""
-        from tfmini import protos  # protobuf is slow to import
-        from tfmini.graph.graph_def import endpoint_text, nodes_to_graph_def
-
-        made = protos.NameAttrList(name=self.name)
-        made.attr["tfmini_body"].s = nodes_to_graph_def(self.nodes).SerializeToString()
-        lists = {
-            "parameters": self.parameters,
-            "results": [endpoint_text(result) for result in self.results],
-            "targets": self.targets,
-        }
-        for name, texts in lists.items():
-            made.attr[name].list.SetInParent()
-            made.attr[name].list.s.extend(text.encode() for text in texts)
-        return made
-
-    @classmethod
-    def from_proto(cls, proto: Any) -> FunctionBody:
-        """Converts a NameAttrList from `to_proto` back to a body."""
-        from tfmini import protos
-        from tfmini.graph.graph_def import graph_def_to_nodes, parse_endpoint
-
-        graph_def = protos.GraphDef.FromString(proto.attr["tfmini_body"].s)
-        nodes = list(graph_def_to_nodes(graph_def).values())
-        for node in nodes:
-            check_node(node.name, node.op, node.device, node.inputs, list(node.controls), node.attrs)
-        lists = {
-            name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")
-        }
-        results = [parse_endpoint(text) for text in lists["results"]]
-        return cls(proto.name, nodes, lists["parameters"], results, lists["targets"])
 
 
 def _attr_to_wire(value: Any) -> Any:
@@ -181,21 +143,3 @@ def _attr_from_wire(value: Any) -> Any:
     if type(value) is dict:
         return FunctionBody.from_wire(value)
     return [_attr_from_wire(v) for v in value] if type(value) is list else value
-
-
-def node_of(operation: Operation) -> Node:
-    """Converts a client's operation to a node."""
-    return Node(
-        operation.name,
-        operation.type,
-        operation._device,
-        [(t.op.name, t.value_index) for t in operation.inputs],
-        [op.name for op in operation._control_inputs],
-        operation.attrs,
-    )
-
-
-def nodes_of(operations: Iterable[Operation], convert: Callable[[Operation], Node] = node_of) -> list[Node]:
-    """Converts many operations."""
-    with collector_at_rest():
-        return [convert(operation) for operation in operations]

@@ -11,7 +11,7 @@ from tfmini.dtypes import DType
 from tfmini.errors import NotFoundError
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_PRODUCER
 from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
-from tfmini.graph.registry import OPS, OpHandle
+from tfmini.graph.op_types import OPS, OpType
 from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*\Z")
@@ -46,7 +46,7 @@ def check_name(node_def: Any) -> None:
         raise ValueError(f"Node '{node_def.name}' does not specify an operation")
 
 
-def known_op(node_def: Any) -> OpHandle:
+def known_op(node_def: Any) -> OpType:
     """Returns the handle of a node's op type; raises NotFoundError if there is none."""
     handle = OPS.get(node_def.op)
     if handle is None:

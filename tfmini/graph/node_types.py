@@ -7,21 +7,40 @@ be placed and cut, but not run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError
-from tfmini.graph.node import Node
 from tfmini.graph.op_def import ArgDef, OpDef
+from tfmini.graph.op_types import OpType
 from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
-# Ops that only graph passes make, with the attrs that hold their output types. No kernel exists for them.
-MADE_BY_PASSES: dict[str, tuple[str, ...]] = {"_Send": (), "_Recv": ("tensor_type",)}
+# Ops that only graph passes make: where a value comes from the client and goes to it, and where one goes to another
+# device and comes from it. Tables beside the nodes say which value it is (`placement.task_graph`).
+FEED, FETCH, SEND, RECEIVE = "_Arg", "_Retval", "_Send", "_Recv"
+# With the attrs that hold their output types. No kernel exists for them.
+MADE_BY_PASSES: dict[str, tuple[str, ...]] = {FEED: ("T",), FETCH: (), SEND: (), RECEIVE: ("tensor_type",)}
 
 INPUT_TYPES = "_input_types"
 OUTPUT_TYPES = "_output_types"
 
 
-def output_dtypes(node: Node) -> list[dtypes.DType]:
+class TypedNode(Protocol):
+    """What these functions read of a `Node`, whose own methods use them."""
+
+    name: str
+    op: str
+    inputs: tuple[tuple[str, int], ...]
+    attrs: dict[str, Any]
+
+    @property
+    def handle(self) -> OpType | None: ...
+
+
+N = TypeVar("N", bound=TypedNode)
+
+
+def output_dtypes(node: TypedNode) -> list[dtypes.DType]:
     """Returns the dtype of each output; of a reference the ``_ref`` type.
 
     Raises:
@@ -36,7 +55,7 @@ def output_dtypes(node: Node) -> list[dtypes.DType]:
     return [dtype for arg in _op_def(node).outputs for dtype in _arg_dtypes(arg, node)]
 
 
-def input_dtypes(node: Node) -> list[dtypes.DType]:
+def input_dtypes(node: TypedNode) -> list[dtypes.DType]:
     """Returns the dtype that each data input expects; for a ``Ref`` argument the ``_ref`` type.
 
     Raises: as `output_dtypes`.
@@ -46,12 +65,12 @@ def input_dtypes(node: Node) -> list[dtypes.DType]:
     return [dtype for arg in _op_def(node).inputs for dtype in _arg_dtypes(arg, node)]
 
 
-def output_count(node: Node) -> int:
+def output_count(node: TypedNode) -> int:
     """Returns the number of outputs. Raises as `output_dtypes`."""
     return len(output_dtypes(node))
 
 
-def by_name(nodes: Sequence[Node]) -> dict[str, Node]:
+def by_name(nodes: Sequence[N]) -> dict[str, N]:
     """The nodes of a graph of another process by name.
 
     Raises:
@@ -64,7 +83,7 @@ def by_name(nodes: Sequence[Node]) -> dict[str, Node]:
     return named
 
 
-def check_edges(nodes: Iterable[Node], sources: Mapping[str, Node]) -> None:
+def check_edges(nodes: Iterable[N], sources: Mapping[str, N]) -> None:
     """Compares the type of each input with that of the output that it comes from, in a graph of another process.
 
     Kernels rely on the types that attrs name. A source that is not in ``sources``, or a node of an op that this process
@@ -95,7 +114,7 @@ def check_edges(nodes: Iterable[Node], sources: Mapping[str, Node]) -> None:
                 )
 
 
-def _op_def(node: Node) -> OpDef:
+def _op_def(node: TypedNode) -> OpDef:
     handle = node.handle
     if handle is None:
         message = (
@@ -107,7 +126,7 @@ def _op_def(node: Node) -> OpDef:
     return handle.op_def
 
 
-def _arg_dtypes(arg: ArgDef, node: Node) -> list[dtypes.DType]:
+def _arg_dtypes(arg: ArgDef, node: TypedNode) -> list[dtypes.DType]:
     if arg.type_list_attr is not None:
         found = list(node.attrs[arg.type_list_attr])
     else:

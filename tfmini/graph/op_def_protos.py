@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import dtypes, protos
-from tfmini.graph.attr_values import to_proto
+from tfmini.graph.graph_def import to_proto
 from tfmini.graph.op_def import ArgDef, AttrDef, OpDef
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 
 
 def op_def_proto(op_def: OpDef) -> Any:

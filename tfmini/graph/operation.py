@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfmini import dtypes
+from tfmini import dtypes, protos
+from tfmini.collector import collector_at_rest
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
 from tfmini.export import export
+from tfmini.graph.attr_values import shape_proto, tensor_proto
 from tfmini.graph.creation_stack import frames_of, user_frames
+from tfmini.graph.graph_def import fill_node_def, plain_attr
+from tfmini.graph.node import Node
 from tfmini.graph.object_reference import ObjectReference
+from tfmini.graph.op_def import OpDef
+from tfmini.graph.op_types import OpType
+from tfmini.graph.scope_sites import ScopeSite
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
 
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
-    from tfmini.graph.op_def import OpDef
-    from tfmini.graph.registry import OpHandle
-    from tfmini.graph.scope_sites import ScopeSite
 
 
 @export("tf.Operation")
@@ -36,7 +40,7 @@ class Operation:
         "_stack", "_sites", "_control_flow_context", "_original_op", "_dependents", "__weakref__", "__dict__",
     )  # fmt: skip  # the dictionary, made on first use, is for attributes that libraries set, such as slim's aliases
 
-    def __init__(self, graph: Graph, handle: OpHandle, name: str, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
+    def __init__(self, graph: Graph, handle: OpType, name: str, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
         self.graph = graph
         self.handle = handle
         self.type = handle.name
@@ -128,9 +132,7 @@ class Operation:
         self.graph._note_mutation(self, "setting the device")
 
     def _set_attr(self, name: str, value: Any) -> None:
-        from tfmini.graph.attr_values import from_proto
-
-        self.attrs[name] = from_proto(value) if hasattr(value, "WhichOneof") else value
+        self.attrs[name] = plain_attr(value)
         self.graph._note_mutation(self, f"setting attribute '{name}'")
 
     def _clear_attr(self, name: str) -> None:
@@ -196,9 +198,9 @@ class Operation:
     @property
     def node_def(self) -> Any:
         """The operation as a NodeDef proto."""
-        from tfmini.graph.graph_def import operation_to_node_def
-
-        return operation_to_node_def(self)
+        node_def = protos.NodeDef()
+        fill_node_def(node_def, node_of(self))
+        return node_def
 
     @property
     def _node_def(self) -> Any:
@@ -215,11 +217,9 @@ class Operation:
 
 
 def _public_attr(kind: str, value: Any) -> Any:
-    if kind == "shape" or kind == "tensor" or kind == "list(shape)":
-        from tfmini.graph.attr_values import shape_proto, tensor_proto
-
-        if kind == "list(shape)":
-            return [shape_proto(s) for s in value]
+    if kind == "list(shape)":
+        return [shape_proto(s) for s in value]
+    if kind in ("shape", "tensor"):
         return shape_proto(value) if kind == "shape" else tensor_proto(value)
     return list(value) if isinstance(value, (list, tuple)) else value
 
@@ -410,3 +410,21 @@ def op_of(op_or_tensor: Any) -> Operation | None:
     if op_or_tensor is None or isinstance(op_or_tensor, Operation):
         return op_or_tensor
     return op_or_tensor.op  # type: ignore[no-any-return]
+
+
+def node_of(operation: Operation) -> Node:
+    """Converts a client's operation to a node."""
+    return Node(
+        operation.name,
+        operation.type,
+        operation._device,
+        [(t.op.name, t.value_index) for t in operation.inputs],
+        [op.name for op in operation._control_inputs],
+        operation.attrs,
+    )
+
+
+def nodes_of(operations: Iterable[Operation], convert: Callable[[Operation], Node] = node_of) -> list[Node]:
+    """Converts many operations."""
+    with collector_at_rest():
+        return [convert(operation) for operation in operations]

@@ -1,4 +1,4 @@
-"""Pruning: reduces a graph to the nodes that one step needs, and adds nodes for its feeds and fetches.
+"""Pruning: reduces a graph to the nodes that one step needs (`StepGraph`), and adds nodes for its feeds and fetches.
 
 The result is in topological order. Among the nodes that may come next, the oldest comes first. A client's graph usually
 is in this order already: one pass over the nodes checks that.
@@ -8,14 +8,31 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.node_types import output_count, output_dtypes
+from tfmini.graph.node_types import FEED, FETCH, output_count, output_dtypes
 from tfmini.graph.traits import NEXT_OPS, PLACEHOLDER_OPS
 
 DtypeOf = Callable[[Endpoint], DType]
+ClientValue = tuple[str, Endpoint]
+"""The node that gives a fed value or takes a fetched one, and the tensor that the client names."""
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """The graph of one step, which the partitioner cuts.
+
+    Attributes:
+      nodes: in topological order, the `FEED` nodes first and the `FETCH` nodes last.
+      feeds, fetches: in the order in which the client gives the values and gets them.
+    """
+
+    nodes: Nodes
+    feeds: tuple[ClientValue, ...] = ()
+    fetches: tuple[ClientValue, ...] = ()
 
 
 def endpoint_name(endpoint: Endpoint) -> str:
@@ -52,13 +69,10 @@ def step_graph(
     targets: Sequence[str],
     feeds: Collection[Endpoint],
     client_device: str,
-    incarnation: int = 0,
-) -> Nodes:
+) -> StepGraph:
     """Returns the graph of one step, ready to be partitioned: `prune`, then `rewrite_feeds_and_fetches`."""
     kept = prune(nodes, fetches, targets, feeds)
-    return rewrite_feeds_and_fetches(
-        kept, feeds, fetches, client_device, incarnation=incarnation, dtype_of=dtype_reader(nodes)
-    )
+    return rewrite_feeds_and_fetches(kept, feeds, fetches, client_device, dtype_reader(nodes))
 
 
 def _check_request(
@@ -227,52 +241,45 @@ def rewrite_feeds_and_fetches(
     feeds: Collection[Endpoint],
     fetches: Sequence[Endpoint],
     client_device: str,
-    *,
-    incarnation: int = 0,
     dtype_of: DtypeOf | None = None,
-) -> Nodes:
-    """Replaces each feed by a ``_Recv`` and gives each fetch a ``_Send``, all on the client's device.
+) -> StepGraph:
+    """Replaces each feed by a `FEED` node and gives each fetch a `FETCH` node, all on the client's device.
 
-    The node ``_recv_x_0`` replaces the feed ``x:0``, and the node ``_send_z_0`` sends the fetch ``z:0``. All consumers
-    of a fed output read the new node; control edges from a fed Placeholder start there, too. The result is in
-    topological order, with the receives first and the sends last.
+    The node ``_recv_x_0`` replaces the feed ``x:0``, and the node ``_send_z_0`` takes the fetch ``z:0``; these are the
+    names that TensorFlow gives. All consumers of a fed output read the new node; control edges from a fed Placeholder
+    start there, too.
 
     Args:
       nodes: the pruned graph. If it lacks the producer of a feed, ``dtype_of`` must know the type.
       client_device: full name of the master's ``CPU:0``.
-      incarnation: the incarnation of that device.
       dtype_of: endpoint -> dtype; default: `dtype_reader` of ``nodes``.
     """
     dtype_of = dtype_of or dtype_reader(nodes)
     result: Nodes = {}
     for feed in sorted(feeds):
-        recv = _terminal("_Recv", feed, client_device, incarnation, tensor_type=dtype_of(feed))
-        result[recv.name] = recv
+        name = _feed_name(feed)
+        result[name] = Node(name, FEED, client_device, attrs={"T": dtype_of(feed)})
     result.update(_with_feeds(nodes, feeds) if feeds else nodes)
     for fetch in dict.fromkeys(fetches):
-        send = _terminal("_Send", fetch, client_device, incarnation, T=dtype_of(fetch))
-        send.inputs = (fetch,)
-        result[send.name] = send
-    return result
+        name = _fetch_name(fetch)
+        result[name] = Node(name, FETCH, client_device, (fetch,))
+    fed = tuple((_feed_name(feed), feed) for feed in feeds)
+    return StepGraph(result, fed, tuple((_fetch_name(fetch), fetch) for fetch in fetches))
 
 
-def _terminal(op: str, endpoint: Endpoint, device: str, incarnation: int, **type_attr: DType) -> Node:
-    attrs = {
-        **type_attr,
-        "tensor_name": endpoint_name(endpoint).encode(),
-        "send_device": device.encode(),
-        "recv_device": device.encode(),
-        "send_device_incarnation": incarnation,
-        "client_terminated": True,
-    }
-    return Node(f"{op.lower()}_{endpoint[0]}_{endpoint[1]}", op, device, attrs=attrs)
+def _feed_name(feed: Endpoint) -> str:
+    return f"_recv_{feed[0]}_{feed[1]}"
+
+
+def _fetch_name(fetch: Endpoint) -> str:
+    return f"_send_{fetch[0]}_{fetch[1]}"
 
 
 def _with_feeds(nodes: Nodes, feeds: Collection[Endpoint]) -> Nodes:
-    moved = {feed: (f"_recv_{feed[0]}_{feed[1]}", 0) for feed in feeds}
+    moved = {feed: (_feed_name(feed), 0) for feed in feeds}
     # The op type of a pruned node is not known, but a pruned Placeholder has no control edges to other nodes either.
     controls = {
-        name: f"_recv_{name}_0" for name, _ in feeds if name not in nodes or nodes[name].op in PLACEHOLDER_OPS
+        name: _feed_name((name, 0)) for name, _ in feeds if name not in nodes or nodes[name].op in PLACEHOLDER_OPS
     }
     result: Nodes = {}
     for name, node in nodes.items():

@@ -1,4 +1,4 @@
-"""The registry of ops: one handle per op type, to which its rules are attached.
+"""The declaration of ops: one handle per op type, to which its rules are attached; and its call, which adds a node.
 
 A family file in ``tfmini/ops`` declares an op and attaches its rules to the handle::
 
@@ -14,191 +14,48 @@ A family file in ``tfmini/ops`` declares an op and attaches its rules to the han
     @matmul.kernel("CPU")
     def _cpu(a, b, *, transpose_a, transpose_b): ...   # numpy values -> numpy value(s)
 
-Each decorator writes into the table of its reader: the graph reads `OPS` and the shape functions, `gradients` reads
-`GRADIENTS`, the worker reads `KERNELS`. A second registration raises an error.
+A call of the handle converts the inputs, infers attrs, checks both and adds a node to the graph of its inputs, or to
+the default graph. Another family calls the op as ``raw_ops.MatMul(a, b)`` (`tfmini.graph.raw_ops`). Each decorator
+writes into the table of its reader; `tfmini.graph.op_types` has the tables and describes kernels.
 
-Kernels
--------
-A kernel takes the values of the op's inputs in order (a list for an ``N * T`` or
-``list(type)`` input, a `Variable`-like reference for a ``Ref`` or resource input) and returns
-the value of the only output, or a flat tuple of all outputs. Values are numpy arrays or numpy
-scalars (rank 0); strings are object arrays of ``bytes``, or ``bytes`` for rank 0. Inputs are
-read-only: they may be shared with variables, constants and other steps.
-
-The compiler binds keyword-only parameters to the attrs of the same name. Two more names are special: ``node`` (the
-`Node`) and ``resources`` (the worker's resource manager for the node's device). A first parameter named ``step``
-receives the context of the running step. A *kernel factory* takes the node and returns the function to call; use it
-for a kernel that specialises on attrs or keeps state between steps (generators). A *state kernel* returns the object
-behind a reference or handle, such as a `VariableState`. An *async kernel* receives a `waiting.Wait` before the inputs
-and returns nothing; it answers through the `Wait`, at once or later.
-
-A large result that only goes to another task can be computed where the connection wants it, which saves a copy. A rule
-attached with ``into`` says how (see `OpHandle.into`); a kernel without one is called as always.
-
-Traits
-------
 Other facts about an op that placer, compiler or inspector need (it may wait, it is a variable, it enters a loop) are
-traits: arguments of `op`, which `tfmini.graph.traits` describes. No other module decides by a list of op names;
-`op_homes.py` only says where each op is declared.
+traits: arguments of `op`, which `tfmini.graph.traits` describes. No module decides by a list of op names.
 """
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from tfmini.graph.op_def import OpDef, parse_op_def
-from tfmini.graph.traits import Traits, add_traits, ops_with
-from tfmini.op_homes import HOMES
-from tfmini.shapes import RawShape
+from tfmini import dtypes
+from tfmini.graph.attr_checks import check_attr
+from tfmini.graph.conversion import internal_convert
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph, innermost
+from tfmini.graph.op_def import ArgDef, CallPlan, output_dtypes
+from tfmini.graph.op_types import F, OpType, S, ShapeRule, declare
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.traits import Traits
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    from tfmini.graph.operation import Tensor
-
     R = DefaultTypeVar("R", default=Tensor)
 else:
     R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
-# Operation -> one raw shape per output, or these shapes where they are always the same.
-ShapeRule = Callable[[Any], list[RawShape]] | Sequence[RawShape]
-S = TypeVar("S", bound=ShapeRule)
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """How an op is computed on a device type.
-
-    ``bound`` lists the keyword-only parameters. ``may_block``: the kernel calls a function of the user, which may wait
-    for another one in the same step; therefore each runs in a thread of its own.
-    """
-
-    function: Callable[..., Any]
-    bound: tuple[str, ...]
-    wants_step: bool
-    is_factory: bool = False
-    makes_state: bool = False
-    is_async: bool = False
-    may_block: bool = False
-
-
-class OpHandle(Generic[R]):
-    """An op type with its rules. A call adds a node to the default graph (see `building`).
+class OpHandle(OpType, Generic[R]):
+    """An op type with its rules. A call adds a node to the graph of its inputs or to the default graph.
 
     A call returns the output: a `Tensor`, unless the handle is annotated otherwise where it is declared
     (``OpHandle[Operation]`` for an op without outputs, ``OpHandle[Any]`` for several outputs or a list).
     """
 
-    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "into_rule", "plan",
-                 "site", "shapes_checked")  # fmt: skip
-
-    def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
-        self.name = text.partition("(")[0].strip()
-        self._text = text
-        self._flags = flags
-        self._op_def: OpDef | None = None
-        self.shape_function: Callable[[Any], list[Any]] | None = None
-        self.inline_expression: Callable[[Any], str | None] | None = None
-        self.into_rule: Callable[[Any], Callable[..., Any] | None] | None = None
-        self.plan: Any = None  # filled by `building` at the first call
-        self.site = site
-        self.shapes_checked = False  # whether `Graph` has looked at a result of the shape function
-
-    @property
-    def op_def(self) -> OpDef:
-        """The parsed declaration. It is parsed at first use, so that import stays fast."""
-        if self._op_def is None:
-            try:
-                self._op_def = parse_op_def(self._text, **self._flags)
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"declaration of {self.name} at {self.site}: {error}") from None
-        return self._op_def
+    __slots__ = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        return apply(self, args, kwargs)  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        return f"<op {self.name}>"
-
-    def shape(self, rule: S) -> S:
-        """Attaches the shape function, or the shapes of the outputs where they are always the same."""
-        if not _is_from_one_line("shape", self.name):
-            _refuse_second(self.shape_function, f"shape function of {self.name}")
-        shapes: Any = rule
-        self.shape_function = shapes if callable(shapes) else lambda node: shapes
-        return rule
-
-    def gradient(self, function: F) -> F:
-        """Attaches the gradient: (Operation, *gradients of outputs) -> gradients of inputs."""
-        if _is_from_one_line("gradient", self.name):
-            GRADIENTS.pop(self.name, None)
-        register_gradient(self.name, function)
-        return function
-
-    def not_differentiable(self) -> None:
-        """Declares that the op has no gradient: backpropagation stops here without an error."""
-        if _is_from_one_line("gradient", self.name):
-            GRADIENTS.pop(self.name, None)
-        register_gradient(self.name, None)
-
-    def kernel(self, device_type: str) -> Callable[[F], F]:
-        """Attaches the function that computes the op on a device type."""
-        return self._kernel_decorator(device_type, is_factory=False)
-
-    def kernel_factory(self, device_type: str, may_block: bool = False) -> Callable[[F], F]:
-        """Attaches a function Node -> kernel function (``may_block``: see `Kernel`)."""
-        return self._kernel_decorator(device_type, is_factory=True, may_block=may_block)
-
-    def state_kernel(self, device_type: str) -> Callable[[F], F]:
-        """Attaches ``function(resources, *, attrs…)`` -> the state object behind a ref or handle output.
-
-        It runs when a program is bound to the task's resources, not in every step.
-        """
-        return self._kernel_decorator(device_type, is_factory=False, makes_state=True)
-
-    def async_kernel(self, device_type: str) -> Callable[[F], F]:
-        """Attaches ``function(wait, *inputs, *, attrs…)``, which answers through the `Wait` (see `waiting`)."""
-        return self._kernel_decorator(device_type, is_factory=False, is_async=True)
-
-    def inline(self, function: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
-        """Attaches a rule Node -> Python expression over ``{0}``, ``{1}``, … or None.
-
-        The compiler writes the expression into the program in place of a call, which saves
-        a Python call per element-wise op. It must compute exactly what the kernel does.
-        """
-        self.inline_expression = function
-        return function
-
-    def into(self, rule: Callable[[Any], Callable[..., Any] | None]) -> Callable[[Any], Callable[..., Any] | None]:
-        """Attaches a rule Node -> ``function(new, *inputs)`` or None, for an op with one output.
-
-        The function computes exactly what the kernel does, for the same inputs. It gets the array for its result (in
-        C order, not initialised) from ``new(shape, dtype)``, which it may call once or not at all, and must not write
-        into it when it has returned. Below `INTO_FROM` bytes it need not call it. It takes attrs from the node.
-        The compiler calls it in place of the kernel where only a message to another task takes the result.
-        """
-        self.into_rule = rule
-        return rule
-
-    def _kernel_decorator(
-        self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False,
-        may_block: bool = False,
-    ) -> Callable[[F], F]:  # fmt: skip
-        def attach(function: F) -> F:
-            key = (self.name, device_type)
-            if not _is_from_one_line("kernel", *key):
-                _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
-            KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async, may_block)
-            if is_async or may_block:
-                add_traits(self.name, {"waits": True})
-            return function
-
-        return attach
+        return _apply(self, args, kwargs)  # type: ignore[no-any-return]
 
 
 class all_of:  # noqa: N801 - it reads as words: ``@all_of(equal_op, not_equal_op).shape``
@@ -240,52 +97,6 @@ class all_of:  # noqa: N801 - it reads as words: ``@all_of(equal_op, not_equal_o
         return function
 
 
-class _Ops(dict[str, OpHandle[Any]]):
-    """Op type -> handle. The first lookup of an op of `HOMES` imports its module; iteration sees what was looked up.
-
-    A handle enters the table when the import of its module has ended, since another thread may look it up before
-    its kernel is attached.
-    """
-
-    def __missing__(self, name: str) -> OpHandle[Any]:
-        home = HOMES[name]
-        import_module(home)  # waits while another thread imports it
-        if name not in _DECLARED:
-            raise RuntimeError(f"tfmini/op_homes.py says that {home} declares the op {name}, but it does not.")
-        handle = self[name] = _DECLARED[name]
-        return handle
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Returns the handle of an op, ``default`` if there is no such op."""
-        handle = dict.get(self, name)
-        if handle is None and name in HOMES:
-            handle = self[name]
-        return default if handle is None else handle
-
-    def __contains__(self, name: object) -> bool:
-        return dict.__contains__(self, name) or name in HOMES
-
-
-def op_names() -> set[str]:
-    """The names of all ops, without importing their modules."""
-    return {*OPS, *HOMES}
-
-
-INTO_FROM = 1 << 20
-"""Bytes of a result that can be computed where the connection wants it. Smaller ones are still in the cache when they
-are copied, those of a message into one block."""
-
-_HOME = __file__.rsplit("/", 2)[0] + "/"
-_LISTED = (f"{_HOME}ops/", f"{_HOME}data/")  # whose ops are in `HOMES`
-OPS: dict[str, OpHandle[Any]] = _Ops()
-# The ops of `HOMES` whose modules are imported or being imported.
-_DECLARED: dict[str, OpHandle[Any]] = {}
-KERNELS: dict[tuple[str, str], Kernel] = {}
-_LINES: dict[tuple[str, ...], tuple[str, int]] = {}
-# None: not differentiable. Absent: backpropagation through the op is an error.
-GRADIENTS: dict[str, Callable[..., Any] | None] = {}
-
-
 def op(
     text: str, *, stateful: bool = False, uninit_ok: bool = False, shape: ShapeRule | None = None,
     differentiable: bool = True, **traits: Unpack[Traits],
@@ -304,90 +115,295 @@ def op(
       ValueError: the name is taken, a trait does not exist, or the text does not follow the grammar. (tfmini's own
         declarations are parsed at first use, and by a test.)
     """
-    frame = inspect.currentframe()
-    caller = frame.f_back if frame else None
-    site = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller else "?"
-    handle: OpHandle[R] = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, site)
-    is_own = site.startswith(_LISTED)
-    if is_own and handle.name not in HOMES:
-        raise ValueError(
-            f"op {handle.name} at {site} is missing in tfmini/op_homes.py. Add it to the row of its module, by which "
-            "other processes find it."
-        )
-    table: dict[str, OpHandle[Any]] = _DECLARED if is_own else OPS
-    first = table.get(handle.name)
-    if first is not None and not (is_own and first.site == site):  # see `_is_from_one_line`
-        raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
-    if not site.startswith(_HOME) or not handle.name.isidentifier():
-        handle.op_def  # noqa: B018 - reports a mistake at the declaration
-    if traits:
-        add_traits(handle.name, traits)
-    table[handle.name] = handle
+    handle: OpHandle[R] = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, traits)
+    unknown = next((trait for trait in traits if trait not in Traits.__annotations__), None)
+    if unknown is not None:
+        raise ValueError(f"op {handle.name} is declared with {unknown}={traits[unknown]!r}; "  # type: ignore[literal-required]
+                         "tfmini.graph.traits has no such trait")  # fmt: skip
     if shape is not None:
         handle.shape(shape)
     if not differentiable:
         handle.not_differentiable()
+    declare(handle)
     return handle
 
 
-def apply(handle: OpHandle[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Adds a node. The first call imports `building`, which replaces this function: it needs `Graph`, which needs this
-    module.
-    """
-    return import_module("tfmini.graph.building").apply(handle, args, kwargs)
+# ---- the call of a handle ------------------------------------------------------------------
 
 
-def kernel_for(op_type: str, device_type: str) -> Kernel | None:
-    """Returns the kernel of an op on a device type, or None."""
-    kernel = KERNELS.get((op_type, device_type))
-    if kernel is None and OPS.get(op_type) is not None:  # which imports the op's module, if nothing has done so
-        kernel = KERNELS.get((op_type, device_type))
-    return kernel
-
-
-_WAITS = ops_with("waits")
-
-
-def may_wait(op_type: str) -> bool:
-    """Whether an op may wait for other steps or tasks. An op that is not declared here may: its task declares it."""
-    return OPS.get(op_type) is None or op_type in _WAITS  # in this order: the lookup may import the op's traits
-
-
-def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None:
-    """Registers a gradient function under an op type or an override name.
+def _apply(handle: OpType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Adds a node for ``handle(*inputs, name=…, **attrs)`` and returns its output(s), or the op if it has none.
 
     Raises:
-      KeyError: the name is taken.
+      TypeError: an argument is missing or unexpected, or an input has the wrong type.
+      ValueError: an attr has a value that is not allowed, or the shape function refuses the inputs.
     """
-    if op_type in GRADIENTS:
-        raise KeyError(f"Registering two gradient with name '{op_type}'!")
-    GRADIENTS[op_type] = function
+    plan = handle.plan
+    name = kwargs.pop("name", None)
+    if len(args) != len(plan.names):
+        args = _bind(plan, args, kwargs)
+    graph = _graph_for(args)
+    full_name = graph._full_name(name, handle.name)
+    attrs = plan.defaults.copy()
+    if kwargs:
+        _set_attrs(plan, attrs, kwargs)
+    if plan.simple:
+        inputs = _simple_inputs(plan, graph, full_name, args, attrs, kwargs)
+    else:
+        inputs = _general_inputs(plan, graph, full_name, args, attrs, kwargs)
+    for attr in plan.required:
+        if attr not in attrs:
+            raise TypeError(f"Op '{handle.name}' needs a value for its attr '{attr}'.")
+    for attr, allowed in plan.type_checks.items():
+        if attrs[attr] not in allowed:
+            raise _not_allowed(plan, attr, attrs[attr])
+    op = graph.add_op(handle, full_name, inputs, attrs, output_dtypes(plan.op_def, attrs))
+    return _results(plan, op)
 
 
-def _describe_kernel(
-    function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool, may_block: bool
-) -> Kernel:
-    # inspect.signature is too slow for hundreds of kernels at import.
-    code = getattr(function, "__code__", None)
-    if code is None or is_factory:
-        return Kernel(function, (), False, is_factory, may_block=may_block)
-    positional = code.co_varnames[: code.co_argcount]
-    keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    wants_step = bool(positional) and positional[0] == "step"
-    return Kernel(function, keyword_only, wants_step, makes_state=makes_state, is_async=is_async)
+def _bind(plan: CallPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Returns all inputs in order, from positional and keyword arguments."""
+    op_name = plan.op_def.name
+    if len(args) > len(plan.names):
+        raise TypeError(f"Op '{op_name}' takes {len(plan.names)} inputs but {len(args)} were given.")
+    rest = plan.names[len(args) :]
+    missing = [n for n in rest if n not in kwargs]
+    if missing:
+        raise TypeError(f"No argument for input {missing[0]} of Op '{op_name}'")
+    return args + tuple(kwargs.pop(n) for n in rest)
 
 
-def _is_from_one_line(*what: str) -> bool:
-    """Whether the caller's caller is a line of tfmini's ops, and no other line has registered this before.
+def _graph_for(args: tuple[Any, ...]) -> Graph:
+    """Returns the graph of the first tensor among the inputs, or the default graph."""
+    for value in args:
+        if isinstance(value, Tensor):
+            return innermost(value.op.graph)
+        if type(value) in (list, tuple):
+            for item in value:
+                if isinstance(item, Tensor):
+                    return innermost(item.op.graph)
+                if hasattr(item, "_as_graph_element"):
+                    return innermost(item.graph)
+        elif hasattr(value, "_as_graph_element"):
+            return innermost(value.graph)
+    return get_default_graph()
 
-    A module of ops whose import was interrupted (Ctrl-C, no more descriptors) runs once more at the next lookup, and
-    registers again what it had registered.
+
+def _simple_inputs(
+    plan: CallPlan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
+) -> list[Tensor]:
+    inputs: list[Tensor] = []
+    known: dict[str, dtypes.DType] = {}
+    for arg, value in zip(plan.op_def.inputs, args):
+        attr = arg.type_attr
+        expected = arg.dtype if attr is None else known.get(attr) or (attrs.get(attr) if attr in given else None)
+        if isinstance(value, Tensor):
+            if expected is not None and value.dtype is not expected and value.dtype.base_dtype is not expected:
+                raise _mismatch(plan, arg, value.dtype, expected, attr, inputs)
+        else:
+            value = _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, inputs)
+        if value.op.graph is not graph:  # after the conversion: a variable brings a tensor of its own graph
+            value = _captured(plan, graph, arg, value, (*inputs, *args))
+        if attr is not None and expected is None:
+            known[attr] = attrs[attr] = value.dtype.base_dtype
+        inputs.append(value)
+    return inputs
+
+
+def _general_inputs(
+    plan: CallPlan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
+) -> list[Tensor]:
+    inputs: list[Tensor] = []
+    known: dict[str, Any] = {a: attrs[a] for a in given if a in attrs}
+    for arg, value in zip(plan.op_def.inputs, args):
+        if arg.is_list:
+            found = _list_input(plan, graph, full_name, arg, value, attrs, known, inputs)
+        else:
+            found = [_one_input(plan, graph, full_name, arg, value, attrs, known, inputs)]
+        inputs.extend(t if t.op.graph is graph else _captured(plan, graph, arg, t, [*inputs, *found]) for t in found)
+    return inputs
+
+
+def _captured(plan: CallPlan, graph: Graph, arg: ArgDef, tensor: Tensor, others: Sequence[Any]) -> Tensor:
+    """Returns the capture of another graph's tensor, if ``graph`` is the graph of a function.
+
+    Raises:
+      ValueError: ``graph`` is no graph of a function, or of a function elsewhere.
+      TypeError: the op changes a reference, of which a function has only the value.
     """
-    frame = sys._getframe(2)
-    line = frame.f_code.co_filename, frame.f_lineno
-    return line[0].startswith(_LISTED) and _LINES.setdefault(what, line) == line
+    if graph.outer is None:
+        here = next((t for t in others if isinstance(t, Tensor) and t.op.graph is graph), graph)
+        raise ValueError(f"{tensor} must be from the same graph as {here}.")
+    captured = graph.capture(tensor)
+    if arg.is_ref:
+        raise TypeError(
+            f"'{plan.op_def.name}' Op requires that input '{arg.name}' be a mutable tensor (e.g.: a tf.Variable), but"
+            f" a function that is traced inside another graph has only the value of '{tensor.op.name}'. Make that"
+            " variable with use_resource=True: functions can change those."
+        )
+    return captured
 
 
-def _refuse_second(existing: Any, what: str) -> None:
-    if existing is not None:
-        raise ValueError(f"{what} is registered already")
+def _one_input(
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, value: Any, attrs: dict[str, Any],
+    known: dict[str, Any], before: list[Tensor],
+) -> Tensor:  # fmt: skip
+    attr = arg.type_attr
+    expected = arg.dtype if attr is None else known.get(attr)
+    tensor = (
+        value
+        if isinstance(value, Tensor)
+        else _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, before)
+    )
+    if expected is not None and tensor.dtype.base_dtype is not expected:
+        raise _mismatch(plan, arg, tensor.dtype, expected, attr, before)
+    if arg.is_ref and not tensor.dtype._is_ref_dtype:
+        raise TypeError(
+            f"'{plan.op_def.name}' Op requires that input '{arg.name}' be a mutable tensor (e.g.: a tf.Variable)"
+        )
+    if attr is not None and expected is None:
+        known[attr] = attrs[attr] = tensor.dtype.base_dtype
+    return tensor
+
+
+def _list_input(
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, values: Any, attrs: dict[str, Any],
+    known: dict[str, Any], before: list[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    op_name = plan.op_def.name
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"Expected list for '{arg.name}' argument to '{op_name}' Op, not {values}.")
+    if arg.type_list_attr is not None:
+        wanted = known.get(arg.type_list_attr) or [None] * len(values)
+        tensors = [
+            _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", v, wanted[i], attrs, before)
+            for i, v in enumerate(values)
+        ]
+        attrs[arg.type_list_attr] = [t.dtype.base_dtype for t in tensors]
+        _check_minimum(plan, arg.type_list_attr, len(tensors), arg)
+        return tensors
+    expected = arg.dtype if arg.type_attr is None else known.get(arg.type_attr)
+    if expected is None:
+        expected = next(
+            (v.dtype.base_dtype for v in values if hasattr(v, "dtype") and isinstance(v.dtype, dtypes.DType)), None
+        )
+    tensors = []
+    for i, value in enumerate(values):
+        tensor = _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", value, expected, attrs, before)
+        if expected is not None and tensor.dtype.base_dtype is not expected:
+            types = ", ".join(
+                t.dtype.base_dtype.name if hasattr(t, "dtype") else "<NOT CONVERTIBLE TO TENSOR>" for t in values
+            )
+            raise TypeError(
+                f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that don't all match."
+            )
+        expected = tensor.dtype.base_dtype
+        tensors.append(tensor)
+    if arg.type_attr is not None and expected is not None:
+        known[arg.type_attr] = attrs[arg.type_attr] = expected
+    number = arg.number_attr
+    assert number is not None
+    if number in known and known[number] != len(tensors):
+        raise ValueError(
+            f"List argument '{arg.name}' to '{op_name}' Op with length {len(tensors)} must match length"
+            f" {known[number]} of argument '{number}'."
+        )
+    known[number] = attrs[number] = len(tensors)
+    _check_minimum(plan, number, len(tensors), arg)
+    return tensors
+
+
+def _check_minimum(plan: CallPlan, attr: str, count: int, arg: ArgDef) -> None:
+    minimum = plan.op_def.attrs[attr].minimum
+    if minimum is not None and count < minimum:
+        raise ValueError(
+            f"List argument '{arg.name}' to '{plan.op_def.name}' Op with length {count}"
+            f" shorter than minimum length {minimum}."
+        )
+
+
+def _convert(
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: Any, expected: Any,
+    attrs: dict[str, Any], before: list[Tensor],
+) -> Tensor:  # fmt: skip
+    """Converts a Python value to a tensor. A constant that this makes is named ``<op>/<argument>``."""
+    if isinstance(value, Tensor):
+        return value
+    preferred = attrs.get(arg.type_attr) if expected is None and arg.type_attr is not None else None
+    with graph.as_default(), graph.name_scope(full_name + "/"):
+        try:
+            return internal_convert(value, expected, label, preferred, as_ref=arg.is_ref)
+        except (TypeError, ValueError) as error:
+            if expected is None:
+                raise
+            return _reconvert(plan, arg, label, value, expected, before, error)
+
+
+def _reconvert(
+    plan: CallPlan, arg: ArgDef, label: str, value: Any, expected: dtypes.DType, before: list[Tensor], cause: Exception
+) -> Tensor:
+    """Raises the error for a value that cannot have the expected type, with the type that it has by default."""
+    try:
+        observed = internal_convert(value, None, label, as_ref=arg.is_ref).dtype
+    except (TypeError, ValueError):
+        raise cause from None
+    if observed.base_dtype is expected:
+        raise cause
+    raise _mismatch(plan, arg, observed, expected, arg.type_attr, before) from None
+
+
+def _mismatch(
+    plan: CallPlan, arg: ArgDef, got: dtypes.DType, expected: dtypes.DType, attr: str | None, before: list[Tensor]
+) -> TypeError:
+    op_name = plan.op_def.name
+    prefix = f"Input '{arg.name}' of '{op_name}' Op has type {got.name} that does not match"
+    if attr is None:
+        return TypeError(f"{prefix} expected type of {expected.name}.")
+    source = next((a.name for a in plan.op_def.inputs if a.type_attr == attr and a.name != arg.name), attr)
+    if plan.names.index(arg.name) == 0 or not before:
+        return TypeError(f"{prefix} type {expected.name} of argument '{attr}'.")
+    return TypeError(f"{prefix} type {expected.name} of argument '{source}'.")
+
+
+def _not_allowed(plan: CallPlan, attr: str, got: dtypes.DType) -> TypeError:
+    allowed = ", ".join(d.name for d in plan.op_def.attrs[attr].allowed or ())
+    arg = next((a.name for a in plan.op_def.inputs if a.type_attr == attr), None)
+    what = f"parameter '{arg}'" if arg else f"attr '{attr}'"
+    return TypeError(f"Value passed to {what} has DataType {got.name} not in list of allowed values: {allowed}")
+
+
+def _results(plan: CallPlan, op: Operation) -> Any:
+    outputs = op.outputs
+    if plan.result_type is None:
+        if not plan.op_def.outputs:
+            return op
+        return outputs[0] if plan.outputs_simple else outputs
+    if plan.outputs_simple:
+        return plan.result_type(*outputs)
+    grouped: list[Tensor | list[Tensor]] = []
+    position = 0
+    for out in plan.op_def.outputs:
+        if not out.is_list:
+            grouped.append(outputs[position])
+            position += 1
+            continue
+        count = len(op.attrs[out.type_list_attr]) if out.type_list_attr else op.attrs[out.number_attr]  # type: ignore[index]
+        grouped.append(outputs[position : position + count])
+        position += count
+    return plan.result_type(*grouped)
+
+
+# ---- attrs ----------------------------------------------------------------------------------
+
+
+def _set_attrs(plan: CallPlan, attrs: dict[str, Any], given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        definition = plan.op_def.attrs.get(name)
+        if definition is None:
+            if name.startswith("_"):
+                attrs[name] = value
+                continue
+            raise TypeError(f"Op '{plan.op_def.name}' got an unexpected keyword argument '{name}'")
+        if value is None and definition.has_default and definition.kind not in ("shape", "tensor"):
+            continue
+        attrs[name] = check_attr(plan.op_def.name, definition, value)

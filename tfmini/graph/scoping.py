@@ -8,14 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from tfmini.export import export
-from tfmini.graph.default_graph import (
-    exactly_default,
-    get_default_graph,
-    graphs_inside_out,
-    innermost,
-    reset_default_graph,
-)
-from tfmini.graph.graph import Graph
+from tfmini.graph.default_graph import exactly_default, get_default_graph, graphs_inside_out, reset_default_graph
+from tfmini.graph.graph import Graph, innermost
 
 __all__ = [
     "DEFAULT_GRAPH_SEED", "add_to_collection", "add_to_collections", "colocate_with", "container",

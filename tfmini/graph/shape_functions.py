@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfmini.graph.building import output_dtypes
+from tfmini.graph.op_def import output_dtypes
 from tfmini.graph.operation import Operation
 from tfmini.shapes import RawShape, broadcast_raw, merge_dims, merge_raw, with_rank
 

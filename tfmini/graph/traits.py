@@ -10,14 +10,15 @@ Code elsewhere asks for the ops that have it, and keeps no names of its own::
     REFERENCE_VARIABLES = ops_with("variable", "reference")
     if node.op in VARIABLES: ...
 
-An op that nothing declares has no trait. Only `may_wait` answers otherwise for it.
+An op that nothing declares has no trait. Only `op_types.may_wait` answers otherwise for it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Literal, TypedDict
+
+from tfmini.graph.op_types import OPS, load_ops
 
 
 class Traits(TypedDict, total=False):
@@ -94,50 +95,46 @@ class Traits(TypedDict, total=False):
     raw_names: Mapping[str, str]
 
 
-_TRAITS: dict[str, dict[str, Any]] = {}
-# Per trait the sets that were asked for, by the values asked for (none of them: any).
-_LOCK = threading.Lock()  # modules of ops are imported in any thread
-_SETS: dict[str, dict[tuple[str, ...], set[str]]] = {trait: {} for trait in Traits.__annotations__}
-
-
-def add_traits(op_type: str, traits: Mapping[str, Any]) -> None:
-    """Notes the traits of an op; called by its declaration, and when a kernel is attached to it.
-
-    Raises:
-      ValueError: there is no such trait.
-    """
-    for trait, value in traits.items():
-        if trait not in _SETS:
-            raise ValueError(f"op {op_type} is declared with {trait}={value!r}; tfmini.graph.traits has no such trait")
-        if value:
-            with _LOCK:
-                _TRAITS.setdefault(op_type, {})[trait] = value
-                for values, ops in _SETS[trait].items():
-                    if not values or value in values:
-                        ops.add(op_type)
-
-
 def trait_of(op_type: str, trait: str) -> Any:
-    """The value of an op's trait, None where it does not have it."""
-    traits = _TRAITS.get(op_type)
-    return None if traits is None else traits.get(trait)
+    """Returns the value of an op's trait, None where it does not have it."""
+    handle = OPS.get(op_type)
+    return None if handle is None else handle.traits.get(trait)
+
+
+class OpsWith(Set[str]):
+    """The ops that have a trait with one of some values, or with any value. It asks the declarations each time."""
+
+    def __init__(self, trait: str, values: tuple[str, ...]) -> None:
+        self._trait, self._values = trait, values
+
+    def __contains__(self, op_type: object) -> bool:
+        value = trait_of(op_type, self._trait)  # type: ignore[arg-type]
+        return value is not None and (not self._values or value in self._values)
+
+    def __iter__(self) -> Iterator[str]:
+        load_ops()
+        return (op_type for op_type in tuple(OPS) if op_type in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<ops with {self._trait} {' or '.join(self._values)}>"
+
+    @classmethod
+    def _from_iterable(cls, found: Iterable[str]) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(found)
 
 
 def ops_with(trait: str, *values: str) -> Set[str]:
-    """The names of the ops that have a trait with one of these values; without values, with any.
-
-    The set is live: ops join it when they are declared, so whoever tests an op has looked it up in `OPS` before. The
-    nodes of graphs have been, in the client as in the tasks.
+    """Returns the ops that have a trait with one of these values; without values, with any.
 
     Raises:
       KeyError: there is no such trait.
     """
-    sets = _SETS[trait]
-    with _LOCK:
-        if values not in sets:
-            found = ((op_type, trait_of(op_type, trait)) for op_type in _TRAITS)
-            sets[values] = {op_type for op_type, value in found if value in values or value and not values}
-        return sets[values]
+    if trait not in Traits.__annotations__:
+        raise KeyError(trait)
+    return OpsWith(trait, values)
 
 
 FLOW_OPS = ops_with("flow")

@@ -10,7 +10,7 @@ import numpy as np
 from tfmini.dtypes import DType, string
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.op_def import MISSING, AttrDef, OpDef
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 
 # What a value of each kind of attr is in a node (`Operation.attrs`).
 _IS_KIND: dict[str, Callable[[Any], bool]] = {
@@ -27,13 +27,10 @@ _IS_KIND: dict[str, Callable[[Any], bool]] = {
 # Attrs that no op declares and whose type the runtime relies on; those of sends and receives, which are no ops.
 OUTPUT_LIMIT = 1 << 16  # outputs that one attr may ask for: the node that asks takes a few bytes
 _UNDECLARED = {
-    **{"_group": "int", "_may_be_dead": "bool", "_late": "bool", "_class": "list(string)"},
+    "_class": "list(string)",
     **dict.fromkeys(("_input_types", "_output_types"), "list(any type)"),
 }
-_TRANSFERS = {
-    **{"T": "type", "tensor_type": "type", "client_terminated": "bool"},
-    **dict.fromkeys(("tensor_name", "send_device", "recv_device"), "string"),
-}
+_TRANSFERS = {"T": "type", "tensor_type": "type"}
 
 
 def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attrs: dict[Any, Any]) -> None:

@@ -12,7 +12,7 @@ from tfmini.graph.traits import ops_with, trait_of
 from tfmini.inspection.clusters import task_order
 from tfmini.inspection.cost import size
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 

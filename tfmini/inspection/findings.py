@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tfmini.devices import task_of_device
 from tfmini.graph.node import Endpoint, Nodes
 from tfmini.placement.decision import Placement
-from tfmini.placement.layout import Layout, Route
 from tfmini.placement.partition import Partitions, to_networkx
+from tfmini.placement.task_graph import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 
@@ -87,7 +87,7 @@ class Inspection:
       placement: op -> device and reasons, of the whole graph.
       master: full name of the device of the client's task.
       feeds, fetches, targets: the step.
-      partitions, layout: the partitions, and the graphs that tasks register.
+      partitions: the partitions, and the graphs that tasks register.
       devices: the work and state of each device, in the order of names.
       transfers: the transfers between devices in a step.
       warnings: the warnings of `lint`, and the problems of reading the source.
@@ -104,7 +104,6 @@ class Inspection:
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
     partitions: Partitions
-    layout: Layout
     devices: list[DeviceSummary] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
@@ -147,7 +146,7 @@ class Inspection:
 
     def task_graph(self, task: str) -> networkx.MultiDiGraph:
         """The graph that one task registers, with sends and receives. Raises KeyError for a task without one."""
-        return to_networkx(self.layout.tasks[task])
+        return to_networkx(self.partitions.tasks[task].nodes)
 
     def links(self) -> dict[tuple[str, str], list[Transfer]]:
         """The transfers by (source, destination) device."""
@@ -159,7 +158,7 @@ class Inspection:
     def messages(self) -> list[Message]:
         """The messages of one step in a possible order, from the client's request to its reply."""
         master = task_of_device(self.master)
-        others = [task for task in self.layout.tasks if task != master]
+        others = [task for task in self.partitions.tasks if task != master]
         fed = ", ".join(self.feeds) or "no feeds"
         found = [Message("client", master, f"run {', '.join([*self.fetches, *self.targets])} with {fed}", None)]
         for task in others:

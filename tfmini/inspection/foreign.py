@@ -1,8 +1,8 @@
 """Finds the types of ops that tfmini cannot run, so that a graph with them can be placed and partitioned.
 
-Their signatures come from a table of TensorFlow 1.15's ops (`op_signatures.txt`: names and signatures only).
-An op that is not in the table is opaque: the number and types of its outputs follow from the ops that use
-them.
+Their signatures come from a table of the ops of TensorFlow 1.15 that tfmini lacks (`op_signatures.txt`: names and
+signatures only). An op that is not in the table is opaque: the number and types of its outputs follow from the ops that
+use them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfmini import dtypes
 from tfmini.errors import NotFoundError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, input_dtypes
-from tfmini.graph.registry import kernel_for
+from tfmini.graph.op_types import kernel_for
 from tfmini.graph.wire_checks import OUTPUT_LIMIT
 
 _MOST_OUTPUTS = 1 << 16

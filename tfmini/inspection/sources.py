@@ -11,8 +11,9 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import graph_def_to_nodes, nodes_to_graph_def
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.node import Endpoint, Node, Nodes, node_of
+from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, output_dtypes
+from tfmini.graph.operation import node_of
 from tfmini.graph.traits import PLACEHOLDER_OPS
 from tfmini.graph.wire_checks import check_kinds
 from tfmini.inspection.findings import Finding

@@ -1,4 +1,4 @@
-"""Makes an inspection: applies the placer, the partitioner and the servers' layout to a graph without running it."""
+"""Makes an inspection: applies the placer and the partitioner to a graph, without running it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tfmini.inspection.foreign import known_types
 from tfmini.inspection.lint import lint
 from tfmini.inspection.train_op import find_train_op, results
 from tfmini.placement.decision import Decision, Placement
-from tfmini.placement.layout import lay_out
 from tfmini.placement.partition import partition
 from tfmini.placement.placer import DeviceAttributes, place
 from tfmini.placement.wire_table import transfers
@@ -91,17 +90,15 @@ def study(
     roots = [*(_endpoint(f)[0] for f in wanted), *targets]
     fed = [f if ":" in f else f"{f}:0" for f in feeds] if feeds is not None else _needed_placeholders(nodes, roots)
     incarnations = {device.name: device.incarnation for device in devices}
-    graph = step_graph(
-        nodes, [_endpoint(f) for f in wanted], targets, [_endpoint(f) for f in fed], master, incarnations[master]
-    )
-    with work(f"cutting the step's {len(graph):,} ops by device"):
-        partitions = partition(graph, placement.devices(), incarnations=incarnations, name_counter=itertools.count())
-        layout, shapes = lay_out(partitions), subject.shapes
-    found = Inspection(nodes, shapes, placement, master, tuple(fed), tuple(wanted), tuple(targets), partitions, layout)
+    step = step_graph(nodes, [_endpoint(f) for f in wanted], targets, [_endpoint(f) for f in fed], master)
+    with work(f"cutting the step's {len(step.nodes):,} ops by device"):
+        partitions = partition(step, placement.devices(), incarnations=incarnations, name_counter=itertools.count())
+    shapes = subject.shapes
+    found = Inspection(nodes, shapes, placement, master, tuple(fed), tuple(wanted), tuple(targets), partitions)
     found.foreign = foreign
     found.local_variables = subject.local_variables
     with work("listing transfers and looking for mistakes"):
-        found.transfers = transfers(partitions, shapes, layout.routes)
+        found.transfers = transfers(partitions, shapes)
         found.devices = _summaries(found, [device.name for device in devices])
         found.transfers += exchanges(found)
         found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
@@ -178,8 +175,8 @@ def _needed_placeholders(nodes: Nodes, roots: Sequence[str]) -> list[str]:
 def _own(found: Inspection) -> dict[str, list[Node]]:
     """Returns device -> the graph's own ops that its task registers."""
     own: dict[str, list[Node]] = {}
-    for nodes in found.layout.tasks.values():
-        for name, node in nodes.items():
+    for graph in found.partitions.tasks.values():
+        for name, node in graph.nodes.items():
             if name in found.nodes:
                 own.setdefault(node.device, []).append(node)
     return own

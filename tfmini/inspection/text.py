@@ -22,7 +22,7 @@ from tfmini.inspection.findings import (
 from tfmini.inspection.measured import milliseconds
 from tfmini.inspection.state_checks import balance
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 from tfmini.terminal import Rows, console, plain

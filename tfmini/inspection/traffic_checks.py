@@ -8,7 +8,7 @@ from tfmini.graph.traits import ops_with
 from tfmini.inspection.checking import Check, ps_devices, some
 from tfmini.inspection.findings import Finding, Inspection
 from tfmini.placement.decision import EXPLICIT, SOFT_PLACEMENT
-from tfmini.placement.layout import Route
+from tfmini.placement.task_graph import Route
 
 _LARGE_TABLE = 1 << 20
 _MANY_MESSAGES = 50

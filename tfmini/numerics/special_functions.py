@@ -1,4 +1,4 @@
-"""Special functions on numpy arrays: those of scipy, in float64, with the type of the input and TensorFlow's edge cases.
+"""Special functions on numpy arrays: those of scipy in float64, with the type of the input and TensorFlow's edge cases.
 
 Scipy, which is slow to import, is imported by the first call.
 """

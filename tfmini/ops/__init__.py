@@ -1,5 +1,9 @@
 """All ops: each family has a file of its own, from declaration to kernel and gradient.
 
-An op exists once its file has been imported. `tfmini.graph.registry.OPS` imports it when the op is first looked up,
-with the table of `tfmini.op_homes`; so a program imports only the families that it uses.
+The import of any of these modules imports all of them: operators, conversions and gradients of tensors are spread over
+them, and the table of ops is whole afterwards. A new file needs no entry anywhere.
 """
+
+from tfmini.graph.op_types import import_ops
+
+import_ops(__name__)

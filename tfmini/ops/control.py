@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, overload
 
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
@@ -121,7 +121,7 @@ def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str
 
 def identity(value: Tensor, name: str | None) -> Tensor:
     """An ``Identity`` of ``value``, found by its type because the array room imports this module."""
-    return handle_of("Identity")(value, name=name)
+    return raw_ops.Identity(value, name=name)
 
 
 @export("tf.tuple")

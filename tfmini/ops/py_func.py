@@ -20,7 +20,6 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.export import export
-from tfmini.graph.building import create_raw
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -236,7 +235,7 @@ def _made(handle: Any, function: Callable[..., Any], inp: Any, Tout: Any, name: 
     if not types:
         inputs = [convert_to_tensor(value) for value in inp]
         attrs = {"token": token.encode(), "Tin": [t.dtype.base_dtype for t in inputs], "Tout": []}
-        made = create_raw(graph, handle.name, inputs, name, attrs)
+        made = graph.create_op(handle.name, inputs, name=name, attrs=attrs)
         return [] if handle is py_func_stateless_op else made  # As in TensorFlow: no effect to run it for.
     result = handle(list(inp), token=token, Tout=types, name=name)
     outputs: list[Tensor] = list(result)

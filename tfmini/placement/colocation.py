@@ -19,7 +19,7 @@ from tfmini.devices import ParsedDevice, intersects, parse
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, input_dtypes
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.placement import decision
 from tfmini.placement.decision import Reason
 

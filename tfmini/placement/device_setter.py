@@ -15,7 +15,7 @@ from tfmini.cluster import ClusterSpec
 from tfmini.devices import DeviceSpec, canonical_name, merge_device
 from tfmini.export import export
 from tfmini.graph.traits import ops_with
-from tfmini.placement.plans import Plan
+from tfmini.placement.plans import PlacementPlan
 from tfmini.shapes import TensorShape
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class _ReplicaDeviceFunction:
         self._worker = canonical_name(worker_device)
         self._merge = merge_devices
         self._ps_ops = ps_ops
-        self._plan = ps_strategy if isinstance(ps_strategy, Plan) else None
+        self._plan = ps_strategy if isinstance(ps_strategy, PlacementPlan) else None
         self._strategy = ps_strategy if self._plan is None else self._plan.task_of
 
     def __call__(self, op: Any) -> str:
@@ -132,7 +132,7 @@ def replica_device_setter(
     strategy = _RoundRobin(ps_tasks) if ps_strategy is None else ps_strategy
     if not callable(strategy):
         raise TypeError("ps_strategy must be callable")
-    if isinstance(strategy, Plan) and strategy.tasks > ps_tasks:
+    if isinstance(strategy, PlacementPlan) and strategy.tasks > ps_tasks:
         raise ValueError(
             f"The plan is for {strategy.tasks} ps tasks, but there are {ps_tasks}. Run `tfmini place` again."
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.prune import in_topological_order
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
-
-if TYPE_CHECKING:
-    from tfmini.placement.partition import Partitions
 
 _NOTHING = np.zeros((), np.float32)
 _NOTHING.flags.writeable = False
@@ -36,17 +33,17 @@ class LoopDrivers:
     Args:
       nodes: the whole graph, in topological order.
       device_of: op name -> device.
-      result: receives the nodes of the drivers.
+      parts: device -> its nodes; receives those of the drivers, and ``drivers`` their names.
       fresh: base name -> a name that no node has.
       is_uncertain: whether a value may be dead.
     """
 
     def __init__(
-        self, nodes: Nodes, device_of: Mapping[str, str], result: Partitions, fresh: Callable[[str], str],
-        is_uncertain: Callable[[Endpoint], bool],
+        self, nodes: Nodes, device_of: Mapping[str, str], parts: dict[str, Nodes], drivers: set[str],
+        fresh: Callable[[str], str], is_uncertain: Callable[[Endpoint], bool],
     ) -> None:  # fmt: skip
         self._nodes = nodes
-        self._result = result
+        self._parts, self._drivers = parts, drivers
         self._fresh = fresh
         self._paths = frame_paths(nodes)
         self._conditions: dict[FramePath, str] = {}
@@ -84,7 +81,7 @@ class LoopDrivers:
             path, device, merge, next_name = self._made[done]
             done += 1
             condition = self._conditions[path]
-            is_here = condition in self._result.parts[device]
+            is_here = condition in self._parts[device]
             predicate = condition if is_here else cross((condition, 0), device)
             base = f"{path[-1]}/driver"
             switch = self._add(f"{base}/Switch", "Switch", device, [(merge, 0), (predicate, 0)])
@@ -93,8 +90,7 @@ class LoopDrivers:
         if self._paths:
             # The Merge that begins an iteration may come after the first `_Recv` that waits for it, whether it is a
             # driver's or the graph's own: the counter of a loop's gradient is made last.
-            parts = self._result.parts
-            parts.update({device: in_topological_order(part) for device, part in parts.items()})
+            self._parts.update({device: in_topological_order(part) for device, part in self._parts.items()})
 
     def _live_with_the_loop(self, path: FramePath, device: str, cross: Callable[[Endpoint, str], str]) -> None:
         """Keeps the driver from running if the loop is in a branch that is not taken.
@@ -104,12 +100,12 @@ class LoopDrivers:
         source = self._nodes[self._enters[path]].inputs[0]
         if not self._is_uncertain(source):
             return
-        is_here = source[0] in self._result.parts[device]
+        is_here = source[0] in self._parts[device]
         witness = self._fresh(f"{path[-1]}/driver/Identity")
         value = source if is_here else (cross(source, device), 0)
         dtype = output_dtypes(self._nodes[source[0]])[source[1]].base_dtype
         self._put(Node(witness, "Identity", device, [value], (), {"T": dtype}))
-        const = self._result.parts[device][self._consts[path, device]]
+        const = self._parts[device][self._consts[path, device]]
         self._put(const.replace(controls=(*const.controls, witness)))
 
     def _merge(self, path: FramePath, device: str) -> str:
@@ -145,5 +141,5 @@ class LoopDrivers:
         return name
 
     def _put(self, node: Node) -> None:
-        self._result.parts.setdefault(node.device, {})[node.name] = node
-        self._result.drivers.add(node.name)
+        self._parts.setdefault(node.device, {})[node.name] = node
+        self._drivers.add(node.name)

@@ -1,32 +1,33 @@
-"""The partitioner: cuts a placed graph into one graph per device, joined by ``_Send``/``_Recv`` pairs.
+"""The partitioner: cuts a placed graph into one graph per device, joined by pairs, and makes each task's graph of them.
 
 A tensor crosses to a device once, for all its consumers there. A control edge crosses as an empty float tensor. A
 reference crosses when its consumer's other inputs have come, since only then it is read. One
 pass in topological order makes the pairs; then `tfmini.placement.waves` decides for each device which of them share a
-message.
+message, and `tfmini.placement.task_graph` which value travels how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.devices import parse
+from tfmini.devices import Place
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.frames import has_flow
 from tfmini.graph.liveness import uncertain_values
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
+from tfmini.graph.node_types import FETCH, RECEIVE, SEND, output_dtypes
 from tfmini.graph.omission import is_update
-from tfmini.graph.registry import may_wait
+from tfmini.graph.prune import StepGraph, endpoint_name
 from tfmini.graph.traits import NEXT_OPS
 from tfmini.placement.loop_drivers import LoopDrivers
-from tfmini.placement.waves import number_groups
+from tfmini.placement.task_graph import Pair, TaskGraph, task_graphs
+from tfmini.placement.waves import number_messages, waiting_ops
 
 if TYPE_CHECKING:
     import networkx
@@ -39,80 +40,47 @@ _NOTHING.flags.writeable = False
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A tensor or control edge that crosses from one device to another.
+class Partitions:
+    """The result of the partitioner.
 
     Attributes:
-      source: the endpoint; its index is `CONTROL_SLOT` for a control edge.
-      src, dst: full device names.
-      send, recv: names of the two nodes.
-      dtype: the dtype of the tensor (float32 for a control edge).
-      carriers: for a control edge, the Const that is sent and the Identity that replaces the edge.
+      step: the graph that was cut.
+      parts: device -> its nodes in topological order, as TensorFlow's partitioner cuts the graph.
+      pairs: in the order of their first use.
+      places: device -> its place.
+      drivers: the names of the nodes of loop drivers (see `loop_drivers`).
+      tasks: task -> what it runs, without the values that need not cross.
     """
 
-    source: Endpoint
-    src: str
-    dst: str
-    send: str
-    recv: str
-    dtype: dtypes.DType
-    carriers: tuple[str, str] | None = None
-
-    @property
-    def is_control(self) -> bool:
-        return self.carriers is not None
-
-
-@dataclass
-class Partitions:
-    """The result of the partitioner: a graph per device in topological order, and the pairs in order of first use.
-
-    ``drivers`` has the names of the nodes of loop drivers (see `loop_drivers`).
-    """
-
-    parts: dict[str, Nodes] = field(default_factory=dict)
-    pairs: list[Pair] = field(default_factory=list)
-    drivers: set[str] = field(default_factory=set)
-
-    def __getitem__(self, device: str) -> Nodes:
-        return self.parts[device]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.parts)
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def group_of(self, pair: Pair) -> int:
-        """Returns the number of the pair's message on its (source, destination) link."""
-        return int(self.parts[pair.src][pair.send].attrs["_group"])
+    step: StepGraph
+    parts: dict[str, Nodes]
+    pairs: list[Pair]
+    places: Mapping[str, Place]
+    drivers: Set[str]
+    tasks: dict[str, TaskGraph]
 
 
 def partition(
-    nodes: Nodes,
-    placement: Mapping[str, str],
-    *,
-    incarnations: Mapping[str, int],
-    name_counter: Iterator[int],
-    feeds_may_wait: bool = False,
+    step: StepGraph, placement: Mapping[str, str], *, incarnations: Mapping[str, int], name_counter: Iterator[int]
 ) -> Partitions:
     """Cuts a pruned graph along its placement.
 
     Args:
-      nodes: in topological order.
       placement: op name -> full device name; the default is the node's ``device``.
-      incarnations: source device -> incarnation.
+      incarnations: device -> incarnation.
       name_counter: numbers for new names, unique within a session.
-      feeds_may_wait: the client feeds values one by one (in a partial run), so that no message may wait for two.
 
     Raises:
       InvalidArgumentError: an input is missing, or a node has no device.
       UnimplementedError: a loop without a LoopCond spans devices.
     """
-    cutter = _Cutter(nodes, placement, incarnations, name_counter)
-    result = cutter.cut()
-    number_groups(result.parts, feeds_may_wait)
-    return result
+    cutter = _Cutter(step.nodes, placement, incarnations, name_counter)
+    cutter.cut()
+    parts, numbers = cutter.parts, number_messages(cutter.parts, cutter.pairs)
+    pairs = [replace(pair, group=numbers[pair.send]) if numbers[pair.send] else pair for pair in cutter.pairs]
+    places = {device: cutter.place(device) for device in parts}
+    tasks, pairs = task_graphs(step, parts, pairs, places)
+    return Partitions(step, parts, pairs, places, cutter.drivers, tasks)
 
 
 class _Cutter:
@@ -128,16 +96,22 @@ class _Cutter:
         self.counter = counter
         self.device_of = {name: placement.get(name) or node.device for name, node in nodes.items()}
         self.crossed: dict[tuple[str, int, str, tuple[str, ...]], str] = {}
-        self.result = Partitions()
+        self.parts: dict[str, Nodes] = {}
+        self.places: dict[str, Place] = {}
+        self.pairs: list[Pair] = []
+        self.drivers: set[str] = set()
         flows = has_flow(nodes)
         self._is_uncertain = uncertain_values(nodes) if flows else None
-        self.drivers: LoopDrivers | None = None
+        self._loops: LoopDrivers | None = None
         self.late = _late_nodes(nodes) if flows else frozenset()
         if self._is_uncertain is not None:
-            self.drivers = LoopDrivers(nodes, self.device_of, self.result, self._fresh, self._is_uncertain)
+            self._loops = LoopDrivers(
+                nodes, self.device_of, self.parts, self.drivers, self._fresh, self._is_uncertain
+            )
 
-    def cut(self) -> Partitions:
-        device_of, parts = self.device_of, self.result.parts
+    def cut(self) -> None:
+        """Fills the parts and the pairs."""
+        device_of, parts = self.device_of, self.parts
         for name, node in self.nodes.items():
             device = device_of[name]
             part = parts.get(device)
@@ -153,9 +127,8 @@ class _Cutter:
                     controls = self._cross_controls(node, device)
                     break
             part[name] = Node(name, node.op, device, inputs, controls, node.attrs)
-        if self.drivers is not None:
-            self.drivers.finish(self._cross)
-        return self.result
+        if self._loops is not None:
+            self._loops.finish(self._cross)
 
     def _new_part(self, name: str, device: str) -> Nodes:
         if not device:
@@ -224,15 +197,13 @@ class _Cutter:
         node = self.nodes[source[0]]
         dtype = output_dtypes(node)[source[1]].base_dtype
         is_known = node.handle is not None  # else the type may stand in for one that nobody knows
-        if is_known and dtype in (dtypes.variant, dtypes.resource) and parse(src).task_name != parse(dst).task_name:
+        if is_known and dtype in (dtypes.variant, dtypes.resource) and self.place(src).task != self.place(dst).task:
             raise self._cannot_be_sent(source, src, dst)
-        send, recv = self._send_recv(source, source, dtype, src, dst, after)
-        self.result.pairs.append(Pair(source, src, dst, send, recv, dtype))
-        return recv
+        return self._join(source, source, dtype, src, dst, after).recv
 
     def _cannot_be_sent(self, source: Endpoint, src: str, dst: str) -> InvalidArgumentError:
         users = (n for n in self.nodes.values() if source in n.inputs and self.device_of[n.name] == dst)
-        user = next((f"'{n.name}'" for n in users if n.op != "_Send"), "a fetch")
+        user = next((f"'{n.name}'" for n in users if n.op != FETCH), "a fetch")
         error = InvalidArgumentError.of(
             f"{user} on {dst} takes a value of '{source[0]}' on {src} that is no array (a handle, a dataset, an"
             " optional) and cannot be sent to another task. Put both on one device, or send the arrays that it gives"
@@ -245,37 +216,39 @@ class _Cutter:
         name = source[0]
         attrs = {"dtype": dtypes.float32, "value": _NOTHING}
         const = Node(self._fresh(name), "Const", src, (), (name,), attrs)
-        self.result.parts[src][const.name] = const
-        send, recv = self._send_recv(source, (const.name, 0), dtypes.float32, src, dst)
-        identity = Node(self._fresh(name), "Identity", dst, ((recv, 0),), (), {"T": dtypes.float32})
-        self.result.parts[dst][identity.name] = identity
-        carriers = (const.name, identity.name)
-        self.result.pairs.append(Pair(source, src, dst, send, recv, dtypes.float32, carriers))
+        self.parts[src][const.name] = const
+        pair = self._join(source, (const.name, 0), dtypes.float32, src, dst)
+        identity = Node(self._fresh(name), "Identity", dst, ((pair.recv, 0),), (), {"T": dtypes.float32})
+        self.parts[dst][identity.name] = identity
+        self.pairs[-1] = replace(pair, carriers=(const.name, identity.name))
         return identity.name
 
-    def _send_recv(
+    def _join(
         self, source: Endpoint, value: Endpoint, dtype: dtypes.DType, src: str, dst: str, after: tuple[str, ...] = ()
-    ) -> tuple[str, str]:
-        """Adds the ``_Send`` and the ``_Recv``. ``value`` is sent under the name of ``source``."""
+    ) -> Pair:
+        """Adds a pair and its nodes. ``value`` is sent under the name of ``source``."""
         order = tuple(n if self.device_of[n] == src else self._cross((n, CONTROL_SLOT), src) for n in after)
-        shared: dict[str, Any] = {
-            "tensor_name": f"edge_{len(self.result.pairs)}_{source[0]}".encode(),
-            "send_device": src.encode(),
-            "send_device_incarnation": self.incarnations[src],
-            "recv_device": dst.encode(),
-            "client_terminated": False,
-        }
-        send = Node(self._fresh(source[0]), "_Send", src, (value,), order, {"T": dtype, **shared})
+        tensor = f"edge_{len(self.pairs)}_{source[0]}"
+        send = Node(self._fresh(source[0]), SEND, src, (value,), order)
         needs = [source, *((name, CONTROL_SLOT) for name in after)]
-        if self._is_uncertain is not None and any(map(self._is_uncertain, needs)):
-            shared["_may_be_dead"] = True
-        if any(name in self.late for name, _ in needs):
-            shared["_late"] = True
-        controls = self.drivers.controls(source, dst) if self.drivers is not None else ()
-        recv = Node(self._fresh(source[0]), "_Recv", dst, (), controls, {"tensor_type": dtype, **shared})
-        self.result.parts[src][send.name] = send
-        self.result.parts[dst][recv.name] = recv
-        return send.name, recv.name
+        controls = self._loops.controls(source, dst) if self._loops is not None else ()
+        recv = Node(self._fresh(source[0]), RECEIVE, dst, (), controls, {"tensor_type": dtype})
+        self.parts[src][send.name] = send
+        self.parts[dst][recv.name] = recv
+        pair = Pair(
+            source, self.place(src), self.place(dst), send.name, recv.name, dtype, tensor,
+            self._is_uncertain is not None and any(map(self._is_uncertain, needs)),
+            any(name in self.late for name, _ in needs),
+        )  # fmt: skip
+        self.pairs.append(pair)
+        return pair
+
+    def place(self, device: str) -> Place:
+        """The place of a device, which all its pairs share."""
+        found = self.places.get(device)
+        if found is None:
+            found = self.places[device] = Place.of(device, self.incarnations.get(device, 0))
+        return found
 
     def _fresh(self, base: str) -> str:
         name = f"{base}_S{next(self.counter)}"
@@ -286,7 +259,7 @@ class _Cutter:
 
 def _late_nodes(nodes: Nodes) -> frozenset[str]:
     """The nodes that wait, or depend on one that waits: a loop that their values enter may have to make them come."""
-    waiting = {op for op in {node.op for node in nodes.values()} if op not in MADE_BY_PASSES and may_wait(op)}
+    waiting = waiting_ops(nodes)
     return _followers(nodes, {name for name, node in nodes.items() if node.op in waiting}) if waiting else frozenset()
 
 
@@ -297,6 +270,35 @@ def _followers(nodes: Nodes, first: Set[str]) -> frozenset[str]:
         if name in first or any(s in found for s, _ in node.inputs) or not found.isdisjoint(node.controls):
             found.add(name)
     return frozenset(found)
+
+
+def as_in_tensorflow(partitions: Partitions, device: str) -> list[Node]:
+    """The part of a device as TensorFlow writes it, with all attrs of its ``_Send`` and ``_Recv`` nodes."""
+    part, own, step = partitions.parts[device], partitions.places[device], partitions.step
+    ends: dict[str, tuple[str, dict[str, Any]]] = {}
+    for pair in partitions.pairs:
+        attrs = _rendezvous(pair.tensor, pair.src, pair.dst, False)
+        ends[pair.send] = SEND, {"T": pair.dtype, **attrs}
+        ends[pair.recv] = RECEIVE, {"tensor_type": pair.dtype, **attrs}
+    for name, tensor in step.feeds:
+        if name in part:
+            attrs = _rendezvous(endpoint_name(tensor), own, own, True)
+            ends[name] = RECEIVE, {"tensor_type": part[name].attrs["T"], **attrs}
+    for name, tensor in step.fetches:
+        dtype = output_dtypes(step.nodes[tensor[0]])[tensor[1]].base_dtype
+        ends[name] = SEND, {"T": dtype, **_rendezvous(endpoint_name(tensor), own, own, True)}
+    shown = []
+    for name, node in part.items():
+        op, attrs = ends.get(name, (node.op, node.attrs))
+        shown.append(node.replace(op=op, attrs=attrs))
+    return shown
+
+
+def _rendezvous(tensor: str, src: Place, dst: Place, is_client: bool) -> dict[str, Any]:
+    return {
+        "tensor_name": tensor.encode(), "send_device": src.device.encode(), "recv_device": dst.device.encode(),
+        "send_device_incarnation": src.incarnation, "client_terminated": is_client,
+    }  # fmt: skip
 
 
 def to_networkx(nodes: Nodes) -> networkx.MultiDiGraph:

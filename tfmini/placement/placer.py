@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tfmini.devices import ParsedDevice, canonical_name, matches, parse
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import MADE_BY_PASSES, OUTPUT_TYPES
-from tfmini.graph.registry import kernel_for
+from tfmini.graph.op_types import kernel_for
 from tfmini.graph.traits import MERGE_OPS, NEXT_OPS, ops_with
 from tfmini.placement import decision, refusal
 from tfmini.placement.colocation import Colocation, Group, SignatureFacts, colocate, requested

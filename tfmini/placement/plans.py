@@ -1,4 +1,4 @@
-"""`Plan`: which variable goes to which ps, as `tfmini place` proposes it, and as a model in use follows it.
+"""`PlacementPlan`: which variable goes to which ps, as `tfmini place` proposes it, and as a model in use follows it.
 
 A plan is a device function, for `tf.device`, and a strategy, for ``ps_strategy=`` of `replica_device_setter`. It knows
 variables and ops by name, so every worker that builds the same model gets the same placement.
@@ -32,7 +32,7 @@ _REMEDY = "Run `tfmini place` again."
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlacementPlan:
     """A placement. Calling it with an operation returns its device, as a device function does.
 
     Attributes:
@@ -116,7 +116,7 @@ class Cut:
         return list(self._counts)
 
 
-def plan(path: str | PathLike[str]) -> Plan:
+def plan(path: str | PathLike[str]) -> PlacementPlan:
     """Reads a plan of `tfmini place`.
 
     Use it as ``tf.device(tfmini.placement.plan("plan.json"))``, or as ``ps_strategy=`` of `replica_device_setter`.
@@ -130,4 +130,4 @@ def plan(path: str | PathLike[str]) -> Plan:
     if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
         raise ValueError(f'{path} is no plan: it lacks "format": "{_FORMAT}". A plan is written by `tfmini place`.')
     with errors.reading(f"{path} is not valid", ValueError, also_own=True):
-        return Plan(**found)
+        return PlacementPlan(**found)

@@ -9,7 +9,7 @@ from tfmini.devices import ParsedDevice, matches, parse
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
-from tfmini.graph.registry import KERNELS
+from tfmini.graph.op_types import KERNELS
 
 
 def no_device(

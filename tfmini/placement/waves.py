@@ -23,84 +23,103 @@ passes repeat until no set changes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tfmini.graph.frames import FramePath, frame_paths, has_flow
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.registry import may_wait
+from tfmini.graph.node_types import MADE_BY_PASSES, RECEIVE, SEND
+from tfmini.graph.op_types import may_wait
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, NEXT_OPS
+from tfmini.placement.task_graph import Pair
 
-Wave = tuple[int, int]
-"""Bit sets of the arrivals and waiting ops that a node needs: in the same iteration, and in any."""
+Wave = int
+"""A bit set of arrivals and waiting ops."""
 
 
-def number_groups(parts: dict[str, Nodes], feeds_may_wait: bool = False) -> None:
-    """Gives both ends of every pair the attr ``_group``, an int counted per (source, destination).
+def joined(node: Node, waves: Mapping[str, Wave], wave: Wave = 0) -> Wave:
+    """The wave of a node: what its inputs and controls need, and ``wave``. Sources without a wave need nothing."""
+    for source, _ in node.inputs:
+        other = waves.get(source, 0)
+        if wave != other:  # avoids new objects for equal sets
+            wave = wave | other if wave else other
+    for source in node.controls:
+        other = waves.get(source, 0)
+        if wave != other:
+            wave = wave | other if wave else other
+    return wave
 
-    Groups get numbers in the order of their first sends in the source partition.
+
+def waiting_ops(nodes: Nodes) -> set[str]:
+    """The types of the ops of a graph that may wait for other steps or tasks."""
+    return {op for op in {node.op for node in nodes.values()} if op not in MADE_BY_PASSES and may_wait(op)}
+
+
+def number_messages(parts: Mapping[str, Nodes], pairs: Sequence[Pair]) -> dict[str, int]:
+    """Returns the number of each send's message, by the name of its node, counted per (source, destination).
+
+    Messages get numbers in the order of their first sends in the source partition.
     """
-    receivers: dict[bytes, Node] = {}
-    for part in parts.values():
-        for node in part.values():
-            if node.op == "_Recv" and not node.attrs["client_terminated"]:
-                receivers[node.attrs["tensor_name"]] = node
-    merges = not any(map(has_flow, parts.values()))
-    links = {(recv.attrs["send_device"], recv.attrs["recv_device"]) for recv in receivers.values()}
-    count, before = _number_all(parts, feeds_may_wait, receivers, merges), 0
-    while merges and count not in (before, len(links)):  # one group per link: none can become one with another
-        count, before = _number_all(parts, feeds_may_wait, receivers, merges), count
+    grouping = _Grouping(parts, pairs)
+    links = {(pair.src, pair.dst) for pair in pairs}
+    count, before = grouping.number_all(), 0
+    while grouping.merges and count not in (before, len(links)):  # one message per link: none can become one more
+        count, before = grouping.number_all(), count
+    return grouping.numbers
 
 
-def _number_all(parts: dict[str, Nodes], feeds_may_wait: bool, receivers: dict[bytes, Node], merges: bool) -> int:
-    """One pass over all partitions; returns the number of groups.
+class _Grouping:
+    """The messages as the passes so far have found them.
 
-    Args:
-      merges: whether arrivals that have the same group so far count as one.
+    Attributes:
+      numbers: send node -> the number of its message.
+      merges: whether arrivals that have the same message so far count as one.
     """
-    count = 0
-    for part in sorted(parts.values(), key=len):  # the largest last: more of its arrivals are one then
-        sends = [n for n in part.values() if n.op == "_Send" and not n.attrs["client_terminated"]]
-        if sends:
-            paths = frame_paths(part) if has_flow(part) else {}
-            names = [send.name for send in sends]
-            count += _number_sends(sends, _waves(part, names, feeds_may_wait, paths, merges), paths, receivers)
-    return count
 
+    def __init__(self, parts: Mapping[str, Nodes], pairs: Sequence[Pair]) -> None:
+        self.parts = sorted(parts.values(), key=len)  # the largest last: more of its arrivals are one then
+        self.sent = {pair.send: pair for pair in pairs}
+        self.received = {pair.recv: pair for pair in pairs}
+        self.numbers: dict[str, int] = {}
+        self.merges = not any(map(has_flow, parts.values()))
 
-def _number_sends(
-    sends: list[Node], needs: dict[str, Wave], paths: dict[str, FramePath], receivers: dict[bytes, Node]
-) -> int:
-    """Numbers the groups of a partition; returns how many it has."""
-    groups: dict[bytes, dict[tuple[FramePath, Wave], int]] = {}
-    for send in sends:
-        waves = groups.setdefault(send.attrs["recv_device"], {})
-        group = waves.setdefault((paths.get(send.name, ()), needs[send.name]), len(waves))
-        send.attrs["_group"] = receivers[send.attrs["tensor_name"]].attrs["_group"] = group
-    return sum(map(len, groups.values()))
+    def number_all(self) -> int:
+        """Makes one pass over all partitions; returns the number of messages."""
+        count = 0
+        for part in self.parts:
+            sends = [name for name, node in part.items() if node.op == SEND]
+            if sends:
+                paths = {} if self.merges else frame_paths(part)
+                needs = self._waves(part, sends, paths)
+                messages: dict[str, dict[object, int]] = {}
+                for name in sends:
+                    numbers = messages.setdefault(self.sent[name].dst.device, {})
+                    self.numbers[name] = numbers.setdefault((paths.get(name, ()), needs[name]), len(numbers))
+                count += sum(map(len, messages.values()))
+        return count
 
+    def _waves(self, part: Nodes, names: list[str], paths: dict[str, FramePath]) -> dict[str, tuple[Wave, Wave]]:
+        """Returns what the nodes of these names need: in the same iteration, and in any.
 
-def _waves(
-    part: Nodes, names: list[str], feeds_may_wait: bool, paths: dict[str, FramePath], merges: bool
-) -> dict[str, Wave]:
-    """Returns the waves of the nodes of these names. A node that waits is in its own wave."""
-    bits: dict[str, int] = {}
-    messages: dict[object, int] = {}
-    late = 0
-    waiting_ops = {op for op in {node.op for node in part.values()} if op != "_Send" and may_wait(op)}
-    for name, node in part.items():
-        if node.op == "_Recv":
-            holds_up = feeds_may_wait or not node.attrs["client_terminated"]
-        else:
-            holds_up = node.op in waiting_ops
-        if holds_up:
-            group = node.attrs.get("_group") if merges else None
-            message = name if group is None else (node.attrs["send_device"], group)
-            bits[name] = messages.setdefault(message, 1 << len(messages))
-            if node.op != "_Recv" or node.attrs.get("_late"):
+        A node that waits is in its own wave.
+        """
+        bits: dict[str, Wave] = {}
+        arrivals: dict[object, Wave] = {}
+        late = 0
+        waiting = waiting_ops(part)
+        for name, node in part.items():
+            pair = self.received.get(name) if node.op == RECEIVE else None
+            if pair is None and node.op not in waiting:
+                continue
+            number = self.numbers.get(pair.send) if pair is not None and self.merges else None
+            arrival = name if pair is None or number is None else (pair.src, number)
+            bits[name] = arrivals.setdefault(arrival, 1 << len(arrivals))
+            if pair is None or pair.is_late:
                 late |= bits[name]
-    needs = _needs(part, bits, paths, late)
-    if not paths:
-        return {name: (needs[name], needs[name]) for name in names}
-    begun = _needs({name: _begun(node, part) for name, node in part.items()}, bits, paths, late)
-    return {name: (begun[name], needs[name]) for name in names}
+        needs = _needs(part, bits, paths, late)
+        if not paths:
+            return {name: (needs[name], needs[name]) for name in names}
+        begun = _needs({name: _begun(node, part) for name, node in part.items()}, bits, paths, late)
+        return {name: (begun[name], needs[name]) for name in names}
 
 
 def _begun(node: Node, part: Nodes) -> Node:
@@ -141,13 +160,7 @@ def _sweep(part: Nodes, bits: dict[str, int], needs: dict[str, int]) -> bool:
     """Updates ``needs`` in place, in one pass; returns whether the set of a NextIteration has changed."""
     came_round = False
     for name, node in part.items():
-        mask = bits.get(name, 0) | needs[name]  # keeps what `_close_loops` has added
-        for source, _ in node.inputs:
-            if mask != needs[source]:  # avoids new objects for equal sets
-                mask = mask | needs[source] if mask else needs[source]
-        for source in node.controls:
-            if mask != needs[source]:
-                mask = mask | needs[source] if mask else needs[source]
+        mask = joined(node, needs, bits.get(name, 0) | needs[name])  # keeps what `_close_loops` has added
         if mask != needs[name]:
             came_round |= node.op in NEXT_OPS
             needs[name] = mask

@@ -1,17 +1,31 @@
-"""The transfers of a step: what it sends between devices, as a list and as a text table."""
+"""The transfers of a step: what it sends between devices, as a list and as a text table.
+
+Each has a role: a variable read, the gradient of a variable, the global step, …
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini import dtypes
-from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.placement.layout import Route
-from tfmini.placement.partition import Pair, Partitions
-from tfmini.placement.wire_roles import Wiring, role_of, updated_shape
+from tfmini.graph.node import Endpoint, Node
+from tfmini.graph.node_types import SEND
+from tfmini.graph.op_types import OPS
+from tfmini.graph.prune import endpoint_name
+from tfmini.graph.traits import VARIABLE_OPS, ops_with
+from tfmini.placement.partition import Partitions
+from tfmini.placement.task_graph import Pair, Route
 from tfmini.shapes import RawShape
+
+_FORWARDS, _LOOKS_UP = ops_with("forwards", "value"), ops_with("looks_up")
+_UPDATES, _ACCUMULATES = ops_with("writes", "optimize", "scatter"), ops_with("accumulator", "apply")
+_GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "gradient_values", "gradient_shape",
+                              "updates", "indices"})  # fmt: skip
+# Ops between a gradient and the op that applies it: sums and means over replicas, clipping, slices.
+_ON_THE_WAY = (ops_with("aggregates"), ops_with("forwards"))
+_FAR = 6
 
 
 @dataclass(frozen=True)
@@ -54,55 +68,38 @@ class Transfer:
     messages: int = 1
 
 
-def transfers(
-    partitions: Partitions,
-    shapes: Mapping[Endpoint, RawShape] | None = None,
-    routes: Sequence[tuple[Pair, Route]] | None = None,
-) -> list[Transfer]:
-    """Lists the transfers of a step, in the order of the partitioner's pairs.
+def transfers(partitions: Partitions, shapes: Mapping[Endpoint, RawShape] | None = None) -> list[Transfer]:
+    """Lists the transfers of a step, in the order of the partitioner's pairs. Copied constants are left out.
 
     Args:
       shapes: the known static shapes of endpoints in the graph that was cut.
-      routes: the routes of the pairs (`Layout.routes`). Copied constants are left out. Default: all pairs are sent.
     """
-    shapes = shapes or {}
-    wiring = Wiring(partitions)
-    chosen = routes if routes is not None else [(pair, Route.SENT) for pair in partitions.pairs]
-    return [
-        _transfer(pair, route, wiring, shapes)
-        for pair, route in chosen
-        if route is not Route.COPIED
-    ]
+    wiring = _Wiring(partitions)
+    return [_transfer(pair, wiring, shapes or {}) for pair in partitions.pairs if pair.route is not Route.COPIED]
 
 
-def _transfer(pair: Pair, route: Route, wiring: Wiring, shapes: Mapping[Endpoint, RawShape]) -> Transfer:
-    partitions = wiring.partitions
-    name, index = pair.source
-    tensor = f"^{name}" if pair.is_control else f"{name}:{index}"
-    source = partitions[pair.src].get(name)
-    endpoint = pair.source
-    if source is not None and source.op == "_Recv" and source.attrs["client_terminated"]:
-        tensor = source.attrs["tensor_name"].decode()  # the client's value, by the name of the feed
-        endpoint = (tensor.rpartition(":")[0], int(tensor.rpartition(":")[2]))
+def _transfer(pair: Pair, wiring: _Wiring, shapes: Mapping[Endpoint, RawShape]) -> Transfer:
+    name, _ = pair.source
+    endpoint = wiring.fed.get(name, pair.source)  # the client's value, by the name of the feed
     shape: RawShape = (0,) if pair.is_control else shapes.get(endpoint)
-    users = wiring.uses[pair.dst].get(pair.recv, [])
-    role = _client_role(route) or role_of(pair, wiring)
+    users = wiring.uses.get(pair.recv, [])
+    role = _client_role(pair.route) or _role_of(pair, wiring)
     if shape is None or None in shape:
-        shape = updated_shape(partitions[pair.dst], users, role) or shape
+        shape = _updated_shape(wiring, users, role) or shape
     return Transfer(
-        tensor=tensor,
-        src=pair.src,
-        dst=pair.dst,
+        tensor=f"^{name}" if pair.is_control and name not in wiring.fed else endpoint_name(endpoint),
+        src=pair.src.device,
+        dst=pair.dst.device,
         dtype=pair.dtype,
         shape=shape,
         bytes=_payload(shape, pair.dtype),
         control=pair.is_control,
         role=role,
-        group=partitions.group_of(pair),
-        route=route,
+        group=pair.group,
+        route=pair.route,
         producer=name,
-        consumers=_named(pair, users, partitions[pair.dst]),
-        key=_key(pair, partitions),
+        consumers=_consumers(pair, wiring),
+        key=pair.key,
         send=pair.send,
         recv=pair.recv,
     )
@@ -112,16 +109,12 @@ def _client_role(route: Route) -> str:
     return {Route.FED: "fed value", Route.FETCHED: "fetched value"}.get(route, "")
 
 
-def _named(pair: Pair, users: list[Node], part: Nodes) -> tuple[str, ...]:
-    """Returns the ops that use the pair. Those of a control edge are the consumers of its Identity."""
+def _consumers(pair: Pair, wiring: _Wiring) -> tuple[str, ...]:
+    """Returns the ops that use the pair. Those of a control edge wait for its Identity."""
     if pair.carriers is not None:
+        part = wiring.partitions.parts[pair.dst.device]
         return tuple(name for name, node in part.items() if pair.carriers[1] in node.controls)
-    return tuple(dict.fromkeys(node.name for node in users))
-
-
-def _key(pair: Pair, partitions: Partitions) -> str:
-    attrs = partitions[pair.src][pair.send].attrs
-    return f"{pair.src};{attrs['send_device_incarnation']:016x};{pair.dst};{attrs['tensor_name'].decode()};0:0"
+    return tuple(dict.fromkeys(node.name for node in wiring.uses.get(pair.recv, ())))
 
 
 def _payload(shape: RawShape, dtype: dtypes.DType) -> int | None:
@@ -175,3 +168,147 @@ def _total(rows: Sequence[Transfer]) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# ---------------------------------------------------------------- roles
+
+
+class _Wiring:
+    """The nodes of all partitions, whose names are unique in a step, with indexes of their edges.
+
+    Attributes:
+      nodes: by name.
+      uses: name -> the nodes that take its outputs.
+      beyond: a send -> its receive.
+      fed: the node of a fed value -> the tensor.
+    """
+
+    def __init__(self, partitions: Partitions) -> None:
+        self.partitions, self.fed = partitions, dict(partitions.step.feeds)
+        self.nodes = {name: node for part in partitions.parts.values() for name, node in part.items()}
+        self.uses: dict[str, list[Node]] = {}
+        for node in self.nodes.values():
+            for source, _ in node.inputs:
+                self.uses.setdefault(source, []).append(node)
+        self.beyond = {pair.send: pair.recv for pair in partitions.pairs}
+
+
+def _role_of(pair: Pair, wiring: _Wiring) -> str:
+    """Returns the role of the pair's value."""
+    if pair.is_control:
+        return "control edge"
+    source = wiring.nodes[pair.source[0]]
+    return next(filter(None, (rule(pair, source, wiring) for rule in _RULES)), "tensor")
+
+
+def _updated_shape(wiring: _Wiring, users: list[Node], role: str) -> RawShape:
+    """Returns the shape of the variable that a dense gradient updates, None if it is not known."""
+    if not role.startswith("gradient of"):
+        return None
+    for node in users:
+        if _takes_gradient(node) and not _takes_rows(node):
+            holder = wiring.nodes.get(node.inputs[0][0])
+            shape = holder.attrs.get("shape") if holder is not None else None
+            if isinstance(shape, tuple):
+                return shape
+    return None
+
+
+def _global_step(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    return "global step" if "global_step" in source.name.split("/") else ""
+
+
+def _token(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    return "token" if source.op in ops_with("queue", "dequeue") and "sync_token" in source.name else ""
+
+
+def _variable_read(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    reads = source.op in VARIABLE_OPS or source.op in _FORWARDS and _holder(source, wiring)
+    return "variable read" if reads else ""
+
+
+def _rows(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    """Finds rows that an op looks up in a variable on the variable's own device, as for embeddings."""
+    holder = _holder(source, wiring) if source.op in _LOOKS_UP else ""
+    return f"rows of {holder}" if holder else ""
+
+
+def _ids(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    """Finds the numbers of rows to look up in a variable."""
+    for node in wiring.uses.get(pair.recv, []):
+        if node.op in _LOOKS_UP and len(node.inputs) > 1 and node.inputs[1][0] == pair.recv:
+            holder = _holder(node, wiring)
+            if holder:
+                return f"ids for {holder}"
+    return ""
+
+
+def _holder(node: Node, wiring: _Wiring) -> str:
+    """Returns the variable on the same device that is, or gives, the first input of a node; "" if there is none."""
+    holder = wiring.nodes.get(node.inputs[0][0])
+    while holder is not None and holder.op in _FORWARDS and holder.inputs:
+        holder = wiring.nodes.get(holder.inputs[0][0])
+    return holder.name if holder is not None and holder.op in VARIABLE_OPS else ""
+
+
+def _update(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    """Finds inputs of ops that update a variable, such as its gradient, also through ops that aggregate them."""
+    is_gradient = any(part.startswith("gradients") for part in source.name.split("/"))
+    for node, slot in _downstream(pair, wiring, is_gradient):
+        if node.inputs and _takes_gradient(node):
+            name = _input_name(node, slot)
+            if name in _GRADIENT_INPUTS or (name == "" and is_gradient):
+                return f"gradient of {_updated(node, wiring)}"
+            return "local step" if name == "local_step" else "hyper-parameter"
+    return ""
+
+
+def _takes_gradient(node: Node) -> bool:
+    return node.op in _UPDATES or node.op in _ACCUMULATES
+
+
+def _takes_rows(node: Node) -> bool:
+    """Whether the op takes a sparse gradient: some rows and their numbers."""
+    return any(_input_name(node, slot) in ("indices", "gradient_indices") for slot in range(len(node.inputs)))
+
+
+def _input_name(node: Node, slot: int) -> str:
+    """Returns the declared name of an input; "" if the op is not declared here or takes lists."""
+    handle = OPS.get(node.op)
+    inputs = handle.op_def.inputs if handle is not None else ()
+    return inputs[slot].name if slot < len(inputs) == len(node.inputs) else ""
+
+
+def _downstream(pair: Pair, wiring: _Wiring, anything: bool) -> Iterator[tuple[Node, int]]:
+    """Lists the inputs that a value reaches, the nearest first, on all devices.
+
+    With ``anything`` it follows the value through any op, else only through those that gradients pass.
+    """
+    front = [pair.recv]
+    seen = set(front)
+    for _ in range(_FAR):
+        reached = [
+            (node, slot)
+            for name in front for node in wiring.uses.get(name, ())
+            for slot, (source, _) in enumerate(node.inputs) if source == name
+        ]  # fmt: skip
+        yield from reached
+        front = []
+        for node, _ in reached:
+            name = wiring.beyond.get(node.name, node.name)
+            if name not in seen and (anything or node.op == SEND or any(node.op in ops for ops in _ON_THE_WAY)):
+                seen.add(name)
+                front.append(name)
+
+
+def _updated(node: Node, wiring: _Wiring) -> str:
+    """Returns the variable that an op updates; for a gradient accumulator the variable of its gradients."""
+    holder = wiring.nodes.get(node.inputs[0][0])
+    shared = holder.attrs.get("shared_name") if holder is not None and node.op in _ACCUMULATES else None
+    if isinstance(shared, bytes) and shared.endswith(b"/grad_accum"):
+        return shared.decode().removesuffix("/grad_accum").partition(":")[0]
+    return node.inputs[0][0]
+
+
+_Rule = Callable[[Pair, Node, _Wiring], str]  # what is sent, and the node that makes it
+_RULES: tuple[_Rule, ...] = (_global_step, _token, _variable_read, _rows, _ids, _update)

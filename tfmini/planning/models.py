@@ -12,7 +12,7 @@ from tfmini.graph.traits import VARIABLE_OPS
 from tfmini.inspection.cost import size, state_bytes
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.script import ScriptError
-from tfmini.placement.plans import Plan
+from tfmini.placement.plans import PlacementPlan
 from tfmini.placement.wire_table import Transfer
 from tfmini.planning.problem import Arrangement, Item, Problem
 from tfmini.planning.stand_ins import Built, Script, build
@@ -184,11 +184,11 @@ class Models:
             if move.op in arrangement.moved and move.item in where and move.op in built.found.nodes
         }
 
-    def plan(self, arrangement: Arrangement, predicted: Mapping[str, object]) -> Plan:
+    def plan(self, arrangement: Arrangement, predicted: Mapping[str, object]) -> PlacementPlan:
         """The plan of an arrangement."""
         built, _ = self._model(self._cuts(arrangement))
         tasks = self._tasks(built, arrangement)
-        return Plan(
+        return PlacementPlan(
             tasks=len(self.limits),
             variables={name: tasks[name] for names in built.followers.values() for name in names},
             partitions={name: self._counts(name, pieces) for name, pieces in self._cuts(arrangement)},

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tfmini.placement.plans import Plan
+from tfmini.placement.plans import PlacementPlan
 from tfmini.planning import construction
 from tfmini.planning.exhaustive import count, exhaustive
 from tfmini.planning.models import Models
@@ -32,7 +32,7 @@ class Proposal:
 
     problem: Problem
     arrangement: Arrangement
-    plan: Plan
+    plan: PlacementPlan
     step_s: float
     others: Mapping[str, float | None]
     by_ps: Mapping[int, float]

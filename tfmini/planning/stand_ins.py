@@ -17,8 +17,8 @@ from tfmini import dtypes
 from tfmini.devices import device_name, parse
 from tfmini.graph.node import Node
 from tfmini.graph.node_types import input_dtypes
+from tfmini.graph.op_types import OPS
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OPS
 from tfmini.graph.scopes import ScopeState
 from tfmini.graph.traits import ops_with
 from tfmini.inspection.clusters import Jobs, client_device, devices_of
@@ -29,7 +29,7 @@ from tfmini.inspection.study import Subject, study
 from tfmini.placement.colocation import GROUP_PREFIX
 from tfmini.placement.device_setter import _ReplicaDeviceFunction
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.placement.plans import Cut, Plan
+from tfmini.placement.plans import Cut, PlacementPlan
 from tfmini.shapes import RawShape
 
 FIRST = 100_000  # the task of the first stand-in; no cluster has so many
@@ -147,7 +147,7 @@ def parse_job(device: str) -> str | None:
 @contextmanager
 def _in_place_of_setters(seen: Seen, cuts: Mapping[str, Sequence[int]]) -> Iterator[None]:
     """Within the block, setters and plans put each variable on its stand-in."""
-    task_of_setter, task_of_plan = _ReplicaDeviceFunction._task_of, Plan.task_of
+    task_of_setter, task_of_plan = _ReplicaDeviceFunction._task_of, PlacementPlan.task_of
 
     def of_setter(self: Any, op: Any) -> int:
         own = task_of_plan(self._plan, op) if self._plan is not None else task_of_setter(self, op)
@@ -159,9 +159,9 @@ def _in_place_of_setters(seen: Seen, cuts: Mapping[str, Sequence[int]]) -> Itera
     partitioner = _partitioner(seen, cuts)
     changes: list[tuple[Any, str, Any]] = [
         (_ReplicaDeviceFunction, "_task_of", of_setter),
-        (Plan, "task_of", of_plan),
+        (PlacementPlan, "task_of", of_plan),
         (_ReplicaDeviceFunction, "partitioner_of", partitioner),
-        (Plan, "partitioner_of", partitioner),
+        (PlacementPlan, "partitioner_of", partitioner),
     ]
     with changed(changes):
         yield

@@ -12,7 +12,6 @@ _SCHEMES = {
     "grpc": "tcp",
     "tcp": "tcp",
     "ipc": "ipc",
-    "inproc": "inproc",
     "sim": "sim",
     "lane": "lane",
 }
@@ -20,7 +19,7 @@ _SCHEMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """A parsed address. ``scheme`` is tcp, ipc, inproc, sim or lane; str() gives the canonical form."""
+    """A parsed address. ``scheme`` is tcp, ipc, sim or lane; str() gives the canonical form."""
 
     scheme: str
     host: str = ""

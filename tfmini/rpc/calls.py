@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfmini import errors
 from tfmini.rpc.connection_messages import Cancel, Status
 from tfmini.rpc.messages import error_of, status_of
-from tfmini.rpc.records import Message
+from tfmini.rpc.records import Message, Retry
+from tfmini.rpc.timers import Timer
+from tfmini.rpc.waiter import Clock
 
 if TYPE_CHECKING:
     from tfmini.rpc.link import Link
     from tfmini.rpc.peer import Peer
 
-Answer = Message | errors.OpError
+T = TypeVar("T")
+Outcome: TypeAlias = T | errors.OpError
+"""What becomes of something that was asked for: its result, or the error in place of it.
+
+It is passed on and not raised, since it is known in another thread than the one that asked. `isinstance` with `OpError`
+tells the two apart, for type checkers as well, and costs nothing where a step has thousands of them.
+"""
+Answer = Outcome[Message]
 OnReply = Callable[[Answer], Any]
 
 
 class CallHandle:
     """A request in flight. Its callback is called exactly once, with a reply or an error."""
 
-    __slots__ = ("incarnation", "on_reply", "parts", "peer", "request", "request_id", "timer")
+    __slots__ = ("_timer", "incarnation", "on_reply", "parts", "peer", "request", "request_id")
 
     def __init__(
-        self, peer: Peer, request: type[Message], request_id: int, on_reply: OnReply, incarnation: int | None
+        self,
+        peer: Peer,
+        request: type[Message],
+        request_id: int,
+        on_reply: OnReply,
+        incarnation: int | None,
+        parts: list[Any] | None,
     ) -> None:
         self.peer = peer
         self.request = request
@@ -32,14 +47,21 @@ class CallHandle:
         self.on_reply = on_reply
         self.incarnation = incarnation
         # The encoded request, as long as the next connection may send it (again).
-        self.parts: Any = None
-        self.timer: Any = None
+        self.parts = parts
+        self._timer: Timer | None = None
+
+    def expire_after(self, timeout_s: float, clock: Clock) -> None:
+        """Fails the request if there is no answer in time. It is in the peer's table already: it may be due at once."""
+        self._timer = clock.call_later(timeout_s, self.expire, timeout_s)
+
+    def begins(self) -> None:
+        """It is being sent. Unless it may be repeated, nobody knows whether the peer has executed it if this breaks."""
+        if self.request.row.retry is not Retry.SAFE:
+            self.parts = None
 
     def cancel(self) -> None:
         """Cancels the request: the callback gets `CancelledError` now, and the peer gets a Cancel message."""
-        self._give_up(
-            errors.CancelledError.of(f"{self.request.__name__} to {self.peer} was cancelled.")
-        )
+        self._give_up(errors.CancelledError.of(f"{self.request.__name__} to {self.peer} was cancelled."))
 
     def withdraw(self) -> None:
         """Asks the peer to give up a request; the callback still gets the peer's answer, whichever it is."""
@@ -66,8 +88,8 @@ class CallHandle:
 
     def finish(self, answer: Answer) -> None:
         """Passes the answer to the callback. The handle must be out of the peer's table already."""
-        if self.timer is not None:
-            self.timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if type(answer) is self.request.row.reply or isinstance(answer, errors.OpError):
             self.on_reply(answer)
         elif isinstance(answer, Status):

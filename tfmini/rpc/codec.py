@@ -61,7 +61,7 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
     """Encodes a message as parts.
 
     Contiguous arrays are not copied: their memory must not change until the transport has sent it
-    (the local lane and the in-process transport copy it at once).
+    (the local lane copies it at once).
     """
     frames: list[Any] = [None]
     try:
@@ -80,9 +80,7 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
             f" {message.header_limit}"
         )
     if len(frames) > 1 and (size := sum(map(len, frames))) > MESSAGE_LIMIT:
-        raise LocalProtocolError(
-            f"{type(message).__name__} is too large: {size} bytes; the limit is {MESSAGE_LIMIT}"
-        )
+        raise LocalProtocolError(f"{type(message).__name__} is too large: {size} bytes; the limit is {MESSAGE_LIMIT}")
     return frames
 
 
@@ -138,14 +136,10 @@ def decode(parts: Sequence[Any], handshake: bool = False) -> tuple[Message, int]
         if handshake and cls not in HANDSHAKE:
             raise RemoteProtocolError(f"expected a Hello, got {cls.__name__}", request_id)
         if len(header) != cls.width:
-            raise RemoteProtocolError(
-                f"{cls.__name__} has {cls.width - 3} fields, got {len(header) - 3}", request_id
-            )
+            raise RemoteProtocolError(f"{cls.__name__} has {cls.width - 3} fields, got {len(header) - 3}", request_id)
         message = cls.unpack(header, restore_tensors, parts, used)
         if len(used) != len(parts) - 1:
-            raise RemoteProtocolError(
-                f"{cls.__name__} uses {len(used)} of {len(parts) - 1} frames", request_id
-            )
+            raise RemoteProtocolError(f"{cls.__name__} uses {len(used)} of {len(parts) - 1} frames", request_id)
     except RemoteProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - any error here is caused by the bytes that the peer sent
@@ -162,9 +156,7 @@ def _unpack_handshake(parts: Sequence[Any]) -> Any:
     size = sum(map(len, parts))
     if size > HANDSHAKE_LIMIT or len(parts) != 1:
         raise RemoteProtocolError(f"expected a Hello, got {len(parts)} parts of {size} bytes together")
-    return msgpack.unpackb(
-        parts[0], ext_hook=_refuse_ext, max_array_len=_HANDSHAKE_ITEMS, max_map_len=0, max_ext_len=0
-    )
+    return msgpack.unpackb(parts[0], ext_hook=_refuse_ext, max_array_len=_HANDSHAKE_ITEMS, max_map_len=0, max_ext_len=0)
 
 
 def _unpack(parts: Sequence[Any], used: list[int]) -> Any:

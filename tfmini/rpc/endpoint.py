@@ -28,9 +28,9 @@ from tfmini import errors
 from tfmini.rpc.address_book import AddressBook
 from tfmini.rpc.addresses import parse_address
 from tfmini.rpc.admission_watch import AdmissionWatch
+from tfmini.rpc.calls import Responder
 from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.descriptors import DescriptorWatch, raise_limit
-from tfmini.rpc.inproc_transport import InprocTransport
 from tfmini.rpc.keys import KEYS_ENV, Keys, own_keys
 from tfmini.rpc.lane_listener import host_id
 from tfmini.rpc.lanes import Lanes
@@ -70,6 +70,7 @@ class Endpoint:
       randbits: makes random numbers of so many bits.
       lanes: whether to use lanes; None: see ``TFMINI_LANE`` (local) and ``TFMINI_STREAM``.
       book: where tasks are that are not at their address in the ClusterSpec.
+      expects_heartbeats: whether a peer that says nothing counts as lost; else its connection must break.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Endpoint:
         lanes: bool | None = None,
         book: AddressBook | None = None,
         randbits: Callable[[int], int] = secrets.randbits,
+        expects_heartbeats: bool = True,
     ) -> None:
         self.reactor = reactor
         self.task = task
@@ -93,6 +95,7 @@ class Endpoint:
         self.started = time.time_ns() if isinstance(reactor, Reactor) else round(reactor.now() * 1e9) + 1
         self.cluster = cluster or {}
         self.book = book
+        self.expects_heartbeats = expects_heartbeats
         self.task_address = self.cluster.get(task, "")
         self.handlers: dict[type[Message], Handler] = {}
         self.counters: collections.Counter[str] = collections.Counter()
@@ -106,6 +109,8 @@ class Endpoint:
         self.streams = self._real is not None and lanes is not False and streams_wanted()
         self.keys = own_keys(insecure) if keys is None and transports is None else keys
         self._transports = dict(transports) if transports is not None else self._default_transports()
+        # Threads of the loop and of users change these tables. One operation on a dict or set needs no lock, a look
+        # before it does.
         self._lock = threading.Lock()
         self._peers: dict[tuple[str, str | None], Peer] = {}
         self._links: dict[Link, None] = {}  # in order, so that a simulation repeats exactly
@@ -127,8 +132,7 @@ class Endpoint:
     def _default_transports(self) -> dict[str, Transport]:
         if self._real is None:
             raise ValueError("an endpoint on a simulated reactor needs its transports")
-        zmq = ZmqTransport(self._real, self.keys)
-        return {"tcp": zmq, "ipc": zmq, "inproc": InprocTransport(self._real)}
+        return dict.fromkeys(("tcp", "ipc"), ZmqTransport(self._real, self.keys))
 
     # -- public --------------------------------------------------------------------------
 
@@ -140,15 +144,13 @@ class Endpoint:
         """
         for cls, handler in table.items():
             if cls in self.handlers or cls.row.is_reply:
-                raise ValueError(
-                    f"{cls.__name__} cannot be served" + (" twice" if cls in self.handlers else "")
-                )
+                raise ValueError(f"{cls.__name__} cannot be served" + (" twice" if cls in self.handlers else ""))
             self.handlers[cls] = handler
 
     def refuse_all(self, make_error: Callable[[], errors.OpError]) -> None:
         """Answers all requests with an error from now on; other messages are ignored."""
 
-        def refuse(peer: Peer, message: Message, respond: Any) -> None:
+        def refuse(peer: Peer, message: Message, respond: Responder | None) -> None:
             if respond is not None:
                 respond(make_error())
 
@@ -200,9 +202,9 @@ class Endpoint:
 
     def peers(self) -> list[Peer]:
         """All peers that are connected now or were returned by `peer`."""
-        with self._lock:
-            linked = {link.peer for link in self._links if link.peer is not None}
-            return [*self._peers.values(), *(p for p in linked if p not in self._peers.values())]
+        known, links = list(self._peers.values()), self.links()
+        linked = {link.peer for link in links if link.peer is not None}
+        return [*known, *linked.difference(known)]
 
     def links(self) -> list[Link]:
         """All connections to peers, whether their handshake is over or not."""
@@ -274,32 +276,29 @@ class Endpoint:
 
     def _add(self, link: Link) -> Link:
         self.connection_opened(link.connection)
-        with self._lock:
-            self._links[link] = None
+        self._links[link] = None
         if link.peer is not None:
-            link.peer._link = link
+            link.peer.dialled(link)
         link.start()
         return link
 
-    def replace_link(self, link: Link, hello: Hello, request_id: int) -> None:
+    def replace_link(self, link: Link, hello: Hello) -> None:
         """Ends the older link of the same dialer, which has given it up: this side may not have noticed.
 
         So the steps that used it end now. Its loss is not noticed later, in steps that use the new one. The
         numbers of requests grow, so they tell which of two is older: the Hellos of connections that waited in the
         backlog of a task that was not up yet may be read in any order.
         """
-        link.started = hello.started
         # One of this task's own name is of another cluster, where many may have that name.
         named = hello.task and hello.task != self.task
         if named and hello.started and not self._is_latest(link, hello):
             link.end(_RESTARTED.format(hello.task))
             return
-        if not hello.dialer:
+        if not link.dialer:
             return
-        link.dialer, link.hello_id = (hello.task, hello.incarnation, hello.dialer, link.connection.peer_key), request_id
         with self._lock:
             older = self._accepted.get(link.dialer)
-            if older is not None and older.hello_id > request_id:
+            if older is not None and older.hello_id > link.hello_id:
                 older, link = link, older
             self._accepted[link.dialer] = link
         if older is not None:
@@ -331,12 +330,10 @@ class Endpoint:
 
     def connection_opened(self, connection: Connection) -> None:
         """Notes a started connection; it will report its end to `connection_closed`."""
-        with self._lock:
-            self._connections.add(connection)
+        self._connections.add(connection)
 
     def connection_closed(self, connection: Connection) -> None:
-        with self._lock:
-            self._connections.discard(connection)
+        self._connections.discard(connection)
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()
 

@@ -111,6 +111,25 @@ class Keys:
         return f"the key of {self.file}" if self.file else f"the key {self.public.decode()}"
 
 
+def new_keys() -> Keys:
+    """Makes a key pair that is in no file."""
+    return Keys(*zmq.curve_keypair())
+
+
+def keys_of_secret(secret: bytes) -> Keys:
+    """Returns the key pair of a secret key.
+
+    Raises:
+      ValueError: it is none.
+    """
+    if len(secret) != _KEY_LENGTH:
+        raise ValueError(f"a secret key has {_KEY_LENGTH} characters, not {len(secret)}")
+    try:
+        return Keys(zmq.curve_public(secret), secret)
+    except zmq.ZMQError as error:
+        raise ValueError(f"no secret key: {error}") from None
+
+
 def generate_keys(directory: str, name: str = "tfmini", server: bytes = b"") -> str:
     """Creates a key pair, which all tasks of a cluster may share. Returns the path of the secret file.
 

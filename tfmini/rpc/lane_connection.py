@@ -25,7 +25,7 @@ from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.lane_memory import LaneMemory
 from tfmini.rpc.lane_wire import SHARE_FROM, SINGLE
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.receive_buffers import RECEIVE_BUFFERS, memory_for
+from tfmini.rpc.receive_buffers import memory_for
 from tfmini.rpc.send_queue import SendQueue
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
@@ -43,9 +43,7 @@ class LaneConnection(Connection):
       fd_sock: the socket for descriptors of shared memory; None: all goes through the stream.
     """
 
-    def __init__(
-        self, sock: socket.socket, fd_sock: socket.socket | None, reactor: Reactor, address: str
-    ) -> None:
+    def __init__(self, sock: socket.socket, fd_sock: socket.socket | None, reactor: Reactor, address: str) -> None:
         self.address = address
         self._sock = sock
         self._reactor = reactor
@@ -56,7 +54,7 @@ class LaneConnection(Connection):
         self._out = SendQueue(sock, self._on_backlog, self._break)
         self._memory = LaneMemory(fd_sock, reactor, self._send_notes) if fd_sock is not None else None
         self._end_reason: str | None = None
-        self._done = False
+        self._lingers_no_more = self._done = False
         self._rest = b""  # received, not yet delivered
         self._partial: tuple[memoryview, Any] | None = None  # an incomplete message: memory, its read-only view
         self._have = 0
@@ -65,13 +63,12 @@ class LaneConnection(Connection):
         self._has_borrowed = False
         self.kind = "stream lane" if fd_sock is None else "local lane"
         sock.setblocking(False)
-        RECEIVE_BUFFERS.call_later = reactor.call_later
         if fd_sock is not None:
             self.peer_pid = peer_credentials(sock)[0]
         not_for_children(self)
 
     def descriptors(self) -> list[int]:
-        """Those that a forked child gives up; -1 where one is closed."""
+        """Returns the descriptors that a forked child gives up; -1 where one is closed."""
         return [self._sock.fileno(), -1 if self._memory is None else self._memory.fileno()]
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
@@ -117,16 +114,15 @@ class LaneConnection(Connection):
         memory = self._memory
         if len(parts) == 1 and len(parts[0]) < SHARE_FROM and (memory is None or not memory.notes):
             buffer = lane_wire.pack_single(parts[0])
-            self.sent_bytes += len(buffer)
-            with self._out.lock:
-                self._out.write([buffer], len(buffer))
+            pieces, total = [buffer], len(buffer)
         elif memory is None:
             pieces, total = lane_wire.pack(parts, (), None)
-            self.sent_bytes += total
-            with self._out.lock:
-                self._out.write(pieces, total)
         else:
             self._send_sharing(parts, memory)
+            return
+        self.sent_bytes += total
+        with self._out.lock:
+            self._out.write(pieces, total)
 
     def _send_sharing(self, parts: Sequence[Any], memory: LaneMemory) -> None:
         large = [part for part in parts if len(part) >= SHARE_FROM]
@@ -142,14 +138,14 @@ class LaneConnection(Connection):
             if shared is None and not self._out.has_room(sum(map(len, parts))):
                 return
             pieces, total = lane_wire.pack(parts, memory.pop_notes(), shared.places if shared is not None else None)
-            self.sent_bytes += total if shared is None else total + sum(map(len, large))
+            if parts:  # else only notes, which belong to no message
+                self.sent_bytes += total if shared is None else total + sum(map(len, large))
             self._out.write(pieces, total)
 
     def _send_notes(self) -> None:
         memory = self._memory
         if memory is not None and memory.notes and self._end_reason is None:
-            with self._out.lock:
-                self._out.write(*lane_wire.pack((), memory.pop_notes(), None))
+            self._send_sharing((), memory)
 
     def _on_backlog(self) -> None:
         if self._started:
@@ -189,7 +185,7 @@ class LaneConnection(Connection):
         """Writes the queued bytes; then finishes a connection that has been closed or broken."""
         if self._out and not self._done:
             self._flush()
-        if self._end_reason is not None and not self._out and not self._done:
+        if self._end_reason is not None and not self._done and (not self._out or self._lingers_no_more):
             self._finish(self._end_reason)
 
     def _receive(self) -> bool:
@@ -267,9 +263,11 @@ class LaneConnection(Connection):
 
     def close(self, reason: str = "closed here") -> None:
         with self._out.lock:
+            if self._end_reason is None:
+                self._out.write_last()
             self._set_end(reason)
         if self._out:
-            self._reactor.call_later(_LINGER_S, self._drop_queue)
+            self._reactor.call_later(_LINGER_S, self._linger_no_more)
         if not self._started:  # there is no callback to call
             self._release()
 
@@ -284,9 +282,9 @@ class LaneConnection(Connection):
         if self._started:
             self._source.again()
 
-    def _drop_queue(self) -> None:
-        with self._out.lock:
-            self._out.clear()
+    def _linger_no_more(self) -> None:
+        """Gives up what the peer has not read since `close`."""
+        self._lingers_no_more = True
         if self._started:
             self._source.ready()
 

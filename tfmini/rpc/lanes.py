@@ -59,9 +59,7 @@ class Lanes:
             _log.info("no local lane to %s: %s", address, error)
             return None
 
-    def open_stream(
-        self, host: str, address: str, token: bytes, on_open: Callable[[Connection], None]
-    ) -> bool:
+    def open_stream(self, host: str, address: str, token: bytes, on_open: Callable[[Connection], None]) -> bool:
         """Begins to connect to a stream lane; if that fails, the link keeps its connection."""
         port = address.removeprefix(SCHEME)
         if self._reactor is None or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):

@@ -8,10 +8,35 @@ Then the link moves to a lane, if one is possible (`lane_connection`). The Hello
 and a token, and the connecting side opens the lane. The listening side then sends `LaneSwitch` as its
 last message on the old connection; the connecting side answers it in the same way. Each side reads the
 lane only after the other's LaneSwitch, so messages stay in order.
+
+Two states say what may happen: the `Phase` which messages may come, and the `Route` what a lane may do.
+
+| phase | message | next phase |
+|---|---|---|
+| AWAITS_HELLO | Hello | ESTABLISHED, or OVER if it is refused |
+| AWAITS_REPLY | HelloReply | ESTABLISHED, or OVER if it is refused |
+| either of them | Goodbye | OVER |
+| either of them | any other one | OVER: it is refused |
+| ESTABLISHED | Heartbeat, Cancel, and those of services | ESTABLISHED |
+| ESTABLISHED | LaneSwitch | ESTABLISHED, or OVER if the route does not allow it |
+| ESTABLISHED | Goodbye | OVER |
+| OVER | any | OVER: it is ignored |
+
+| route | our side opens the lane, or the peer does | LaneSwitch of the peer |
+|---|---|---|
+| ONE: there will be no lane | not expected | ends the link |
+| OFFERED: the lane is being opened | the listening side switches: LEFT | the connecting side switches: MOVED |
+| LEFT: this side sends on the lane, and receives the old connection | not expected | MOVED |
+| MOVED: both directions are on the lane | not expected | ends the link |
+
+Threads: any thread sends. The messages of a connection are handled one after the other, in whichever thread runs the
+loop; two threads may be inside one link while it moves to a lane, each for its connection. Timers end links. So the
+lock guards what is seldom: the change of a phase, and of the connection on which this side sends.
 """
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -28,6 +53,7 @@ from tfmini.rpc.messages import status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
 from tfmini.rpc.request_budget import count_bytes
 from tfmini.rpc.stream_lane import SCHEME
+from tfmini.rpc.timers import Timer
 from tfmini.rpc.transport import Connection, MakeError
 
 if TYPE_CHECKING:
@@ -39,34 +65,79 @@ _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
+class Phase(enum.Enum):
+    """Which messages a link may receive; see the module."""
+
+    AWAITS_HELLO = enum.auto()  # the listening side
+    AWAITS_REPLY = enum.auto()  # the connecting side
+    ESTABLISHED = enum.auto()
+    OVER = enum.auto()
+
+
+class Route(enum.Enum):
+    """Which connections a link uses; see the module."""
+
+    ONE = enum.auto()
+    OFFERED = enum.auto()
+    LEFT = enum.auto()
+    MOVED = enum.auto()
+
+
+_NEXT = {
+    Phase.AWAITS_HELLO: {Phase.ESTABLISHED, Phase.OVER},
+    Phase.AWAITS_REPLY: {Phase.ESTABLISHED, Phase.OVER},
+    Phase.ESTABLISHED: {Phase.OVER},
+    Phase.OVER: set(),
+}
+_ESTABLISHED, _OVER = Phase.ESTABLISHED, Phase.OVER  # looked at for each message
+
+
 class Link:
-    """One connection to a peer, from its handshake to its end."""
+    """One connection to a peer, from its handshake to its end.
+
+    Attributes:
+      connection: on which this side sends.
+      dialer: on the listening side: who has connected; () if it did not say.
+      hello_id, started: of its Hello.
+    """
 
     def __init__(self, endpoint: Endpoint, connection: Connection, peer: Peer | None) -> None:
         self.endpoint = endpoint
         self.peer = peer  # None on the listening side until the handshake
-        self.connection = connection  # on which this side sends
+        self.connection = connection
         self._incoming = self._first_connection = connection  # on which the peer sends
         self.received = 0
         self.sent = 0
         self.watch = LinkWatch(self)
         self.active: dict[int, Responder] = {}
         self._lock = threading.Lock()
-        self.dialer: tuple[Any, ...] = ()  # on the listening side: who has connected, and with which request
+        self.dialer: tuple[str, int, int, bytes] | tuple[()] = ()
         self.hello_id = self.started = 0
-        self._lane: Any = None
+        self._lane: Connection | None = None
         self._token = b""
-        self._over = False
-        self._in_handshake = True
-        self._handle: Callable[[Message, int], None] = self._handshake
-        self.send: Callable[[Any], None] = self._send_locked
-        self._deadline: Any = None  # `start` sets it, since it may be due at once: the link must be complete by then
+        self._phase = Phase.AWAITS_HELLO if peer is None else Phase.AWAITS_REPLY
+        self._route = Route.OFFERED  # until the Hello, or its reply, says otherwise
+        self._may_switch = True  # whether this side may still leave `connection`
+        self._deadline: Timer | None = None  # `start` sets it, since it may be due at once
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._phase is _OVER
+
+    def _enter(self, phase: Phase) -> bool:
+        """Enters a phase; returns False if the present one does not lead there, since the link has ended meanwhile."""
+        with self._lock:
+            if phase not in _NEXT[self._phase]:
+                return False
+            self._phase = phase
+            return True
 
     def start(self) -> None:
         """Begins to receive; the connecting side sends Hello."""
         connection = self.connection
         self._deadline = self.endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._on_handshake_timeout)
-        if self._over:
+        if self.is_over:
             return
         connection.start(self._on_parts, lambda reason: self._on_closed(connection, reason))
         if self.peer is not None:
@@ -84,21 +155,31 @@ class Link:
         self.sent += 1
         self.send(encode(message, request_id))
 
-    def _send_locked(self, parts: Any) -> None:
-        with self._lock:  # so that no message follows the LaneSwitch on the old connection
+    def send(self, parts: Any) -> None:
+        """Sends an encoded message on the current connection."""
+        if self._may_switch:
+            with self._lock:  # so that no message follows the LaneSwitch on the old connection
+                self.connection.send(parts)
+        else:
             self.connection.send(parts)
 
     # -- arrival -------------------------------------------------------------------------
 
     def _on_parts(self, parts: list[Any]) -> None:
         self.received += 1
+        phase = self._phase
+        if phase is _OVER:
+            return
         try:
-            message, request_id = decode(parts, self._in_handshake)
+            message, request_id = decode(parts, phase is not _ESTABLISHED)
         except RemoteProtocolError as error:
             self._on_malformed(error)
             return
         try:
-            self._handle(message, request_id)
+            if phase is _ESTABLISHED:
+                self.dispatch(message, request_id)
+            else:
+                self._on_handshake(phase, message, request_id)
         except Exception as error:  # noqa: BLE001 - see `handler_failed`
             self.handler_failed(message, self.active.get(request_id), error)
         if len(parts) > 1 and (responder := self.active.get(request_id)) is not None:
@@ -125,7 +206,7 @@ class Link:
             return
         handler = self.endpoint.handlers.get(cls)
         if handler is None:
-            self._control(message, request_id)
+            _OF_CONNECTION.get(cls, Link._on_unserved)(self, message, request_id)
             return
         retry = cls.row.retry
         if retry is Retry.ONE_WAY:
@@ -139,45 +220,39 @@ class Link:
             )
             return
         self.active[request_id] = responder
-        if self._over:  # `end` may have looked at the table before
+        if self._phase is _OVER:  # `end` may have looked at the table before
             responder.cancel()
         handler(peer, message, responder)
 
-    def _control(self, message: Message, request_id: int) -> None:
-        """Handles the messages of the connection itself; refuses other kinds."""
-        if isinstance(message, Heartbeat):
-            self.watch.heard(message)
-            return
-        if isinstance(message, Cancel):
-            responder = self.active.get(message.request_id)
-            if responder is not None:
-                responder.cancel()
-        elif isinstance(message, Goodbye):
-            self.end(f"the peer closed the connection: {message.reason}")
-        elif isinstance(message, LaneSwitch):
-            self._on_lane_switch()
-        else:
-            self.endpoint.counters["unserved"] += 1
-            if request_id:
-                name = type(message).__name__
-                text = f"{self.endpoint} has no handler for {name}"
-                self.post(
-                    status_of(errors.UnimplementedError.of(text), self.endpoint.task), request_id
-                )
+    def _on_heartbeat(self, beat: Heartbeat, request_id: int) -> None:
+        self.watch.heard(beat)
+
+    def _on_cancel(self, cancel: Cancel, request_id: int) -> None:
+        responder = self.active.get(cancel.request_id)
+        if responder is not None:
+            responder.cancel()
+
+    def _on_goodbye(self, goodbye: Goodbye, request_id: int) -> None:
+        self.end(f"the peer closed the connection: {goodbye.reason}")
+
+    def _on_unserved(self, message: Message, request_id: int) -> None:
+        """Refuses a request of a kind that nobody here handles; one-way messages are counted."""
+        self.endpoint.counters["unserved"] += 1
+        if request_id:
+            error = errors.UnimplementedError.of(f"{self.endpoint} has no handler for {type(message).__name__}")
+            self.post(status_of(error, self.endpoint.task), request_id)
 
     def _on_malformed(self, error: RemoteProtocolError) -> None:
         self.endpoint.counters["malformed"] += 1
         self.endpoint.report(f"a message from {self.peer or self.connection.address}", error)
-        if self._in_handshake:
+        if self._phase is not _ESTABLISHED:
             self.refuse(str(error))
         elif isinstance(error, VersionMismatchError):
             self.end(str(error))
         elif error.request_id:
             bad_reply = self.peer.calls.pop(error.request_id, None)  # type: ignore[union-attr]
             if bad_reply is not None:
-                bad_reply.finish(
-                    errors.InternalError.of(f"{self.peer} sent a malformed reply: {error}")
-                )
+                bad_reply.finish(errors.InternalError.of(f"{self.peer} sent a malformed reply: {error}"))
             else:
                 status = status_of(errors.InvalidArgumentError.of(str(error)), self.endpoint.task)
                 self.post(status, error.request_id)
@@ -192,20 +267,20 @@ class Link:
 
     # -- handshake -----------------------------------------------------------------------
 
-    def _handshake(self, message: Message, request_id: int) -> None:
-        if self.peer is None and isinstance(message, Hello):
-            self._on_hello(message, request_id)
-        elif self.peer is not None and isinstance(message, HelloReply):
-            self._on_hello_reply(message)
-        elif isinstance(message, Goodbye):
-            self.end(f"the peer refused the connection: {message.reason}", errors.FailedPreconditionError.of)
-        else:
+    def _on_handshake(self, phase: Phase, message: Message, request_id: int) -> None:
+        handle = _OF_HANDSHAKE[phase].get(type(message))
+        if handle is None:
             self.refuse(f"expected a Hello, got {type(message).__name__}")
+        else:
+            handle(self, message, request_id)
+
+    def _on_refused(self, goodbye: Goodbye, request_id: int) -> None:
+        self.end(f"the peer refused the connection: {goodbye.reason}", errors.FailedPreconditionError.of)
 
     def _on_hello(self, hello: Hello, request_id: int) -> None:
         own = self.endpoint
         self.check_admission()  # the key may have been revoked since the transport's handshake
-        if self._over:
+        if self.is_over:
             return
         if len(hello.task) > _LONGEST_NAME or not hello.task.isprintable():  # others would see it in logs and errors
             self.refuse(f"{printable(hello.task, _LONGEST_NAME)} is no name of a task")
@@ -216,27 +291,21 @@ class Link:
             return
         if not self._is_own_cluster(hello, same_host := is_same_host(hello.host_proof, own.host_id)):
             return
-        own.replace_link(self, hello, request_id)
-        if self._over:  # it is the older one itself
+        self.hello_id, self.started = request_id, hello.started
+        if hello.dialer:
+            self.dialer = hello.task, hello.incarnation, hello.dialer, self.connection.peer_key
+        own.replace_link(self, hello)
+        if self.is_over:  # it is the older one itself
             return
         lane = own.lanes.local_listener() if same_host else self._stream_listener(hello)
         if lane is not None:
             self._token = lane.issue_token(self._on_lane)
         address = lane.address if lane is not None else ""
-        self.post(
-            HelloReply(
-                PROTOCOL_VERSION,
-                own.task,
-                own.incarnation,
-                own.task_address,
-                host_proof(own.host_id),
-                address,
-                self._token,
-            ),
-            request_id,
-        )
+        proof = host_proof(own.host_id)
+        reply = HelloReply(PROTOCOL_VERSION, own.task, own.incarnation, own.task_address, proof, address, self._token)
+        self.post(reply, request_id)
         if lane is None:
-            self.send = self.connection.send
+            self._stay()
         self.peer = own.new_accepted_peer(self.connection)
         self._established(hello)
 
@@ -247,7 +316,7 @@ class Link:
             return own.lanes.stream_listener(self.connection.stream_host)
         return None
 
-    def _on_hello_reply(self, reply: HelloReply) -> None:
+    def _on_hello_reply(self, reply: HelloReply, request_id: int) -> None:
         peer = self.peer
         assert peer is not None
         if stranger := peer.describe_other_process(reply.task, reply.incarnation):
@@ -258,7 +327,7 @@ class Link:
             self.refuse(f"{found} answers at {peer.address}, not {peer.expected_task}")
             return
         if not reply.lane_address or not self._open_lane(reply):
-            self.send = self.connection.send
+            self._stay()
         self._established(reply)
 
     def _is_own_cluster(self, hello: Hello, same_host: bool) -> bool:
@@ -271,12 +340,11 @@ class Link:
         return True
 
     def _established(self, hello: Hello | HelloReply) -> None:
+        assert self._deadline is not None and self.peer is not None
         self._deadline.cancel()
         self._first_connection.admit()
-        self._in_handshake = False
-        self._handle = self.dispatch
-        assert self.peer is not None
-        self.peer.link_ready(self, hello.task, hello.incarnation)
+        if self._enter(_ESTABLISHED):
+            self.peer.link_ready(self, hello.task, hello.incarnation)
 
     def _on_handshake_timeout(self) -> None:
         why = self.connection.why_silent()
@@ -294,36 +362,41 @@ class Link:
         self._lane = lanes.open_local(reply.lane_address, reply.lane_token)
         return self._lane is not None
 
+    def _stay(self) -> None:
+        """There will be no lane."""
+        self._route, self._may_switch = Route.ONE, False
+
     def _stream_opened(self, lane: Connection) -> None:
         self._lane = lane
-        if self._over:
+        if self.is_over:
             lane.close("the connection has ended")
 
     def _on_lane(self, lane: Connection) -> None:
         """Listening side: the peer has opened the lane."""
-        if self._over:
+        if self.is_over:
             lane.close("the connection has ended")
             return
         self._lane, self._token = lane, b""
-        self._switch_sending()
+        self._switch_sending(lane, Route.LEFT)
 
-    def _switch_sending(self) -> None:
+    def _switch_sending(self, lane: Connection, route: Route) -> None:
         with self._lock:
             self.connection.send(encode(LaneSwitch()))
-            self.connection = self._lane
-            self.send = self._lane.send
+            self.connection, self._route = lane, route
+            self._may_switch = False  # last: whoever sees it sends on the lane
 
-    def _on_lane_switch(self) -> None:
+    def _on_lane_switch(self, message: LaneSwitch, request_id: int) -> None:
         """Handles the peer's last message on the old connection."""
-        lane, old = self._lane, self._incoming
-        if lane is None:
+        lane = self._lane
+        if self._route is Route.LEFT and lane is not None:  # both sides have left the old connection
+            self._incoming.close("moved to a lane")
+            self._route = Route.MOVED
+        elif self._route is Route.OFFERED and lane is not None:
+            self._switch_sending(lane, Route.MOVED)
+        else:
             self.end("the peer switched to a lane that does not exist")
             return
         self._incoming = lane
-        if self.connection is old:  # connecting side
-            self._switch_sending()
-        else:  # both sides have left the old connection
-            old.close("moved to a lane")
         self.endpoint.counters["lanes"] += 1
         self.endpoint.connection_opened(lane)
         lane.start(self._on_parts, lambda reason: self._on_closed(lane, reason))
@@ -332,7 +405,7 @@ class Link:
 
     def tick(self, elapsed_s: float) -> None:
         """Sends heartbeats and detects a peer that is silent or wedged."""
-        self.watch.tick(elapsed_s, self._in_handshake)
+        self.watch.tick(elapsed_s, self._phase is not _ESTABLISHED)
 
     @property
     def arrived(self) -> int:
@@ -367,7 +440,7 @@ class Link:
 
     def _on_closed(self, connection: Connection, reason: str) -> None:
         if connection is self.connection or connection is self._incoming:  # else both sides have left it
-            dialled = self.peer if self._in_handshake else None
+            dialled = self.peer if self._phase is Phase.AWAITS_REPLY else None
             self.end(reason, dialled.final_error(connection.refusal) if dialled is not None else None)
         self.endpoint.connection_closed(connection)
 
@@ -383,10 +456,8 @@ class Link:
         Args:
           permanent: makes the error of all calls, if the reason will not go away, so that connecting again is useless.
         """
-        with self._lock:
-            if self._over:
-                return
-            self._over = True
+        if not self._enter(_OVER):
+            return
         reason = printable(reason, _LONGEST_REASON)  # it may be the peer's
         if self._deadline is not None:
             self._deadline.cancel()
@@ -401,6 +472,19 @@ class Link:
             responder.cancel()
         if self.peer is not None:
             self.peer.link_ended(self, reason, permanent)
+
+
+_Handle = Callable[[Link, Any, int], None]
+_OF_HANDSHAKE: dict[Phase, dict[type[Message], _Handle]] = {
+    Phase.AWAITS_HELLO: {Hello: Link._on_hello, Goodbye: Link._on_refused},
+    Phase.AWAITS_REPLY: {HelloReply: Link._on_hello_reply, Goodbye: Link._on_refused},
+}
+_OF_CONNECTION: dict[type[Message], _Handle] = {
+    Heartbeat: Link._on_heartbeat,
+    Cancel: Link._on_cancel,
+    Goodbye: Link._on_goodbye,
+    LaneSwitch: Link._on_lane_switch,
+}
 
 
 def _as_op_error(error: Exception) -> errors.OpError:

@@ -60,7 +60,7 @@ class LinkWatch:
         link, arrived = self._link, self._link.arrived
         lost = self._liveness.tick(elapsed_s, link.received + arrived, link.sent)
         wedged = self._attention.tick(elapsed_s, link.received, arrived)
-        if in_handshake:
+        if in_handshake or not link.endpoint.expects_heartbeats:
             return
         if lost is Verdict.LOST:
             silence_s = self._liveness.silence_s

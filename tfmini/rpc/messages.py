@@ -5,8 +5,8 @@ below. A reply is a message of the request's reply kind, or `Status`, with the r
 messages have id 0. The layout of the first three entries, and of `Goodbye`, is the same in all
 versions, so that both sides can report a version mismatch.
 
-Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-127 worker to worker.
-Within a service requests are even and the reply of a request is the next odd number.
+Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-115 worker to worker, 116-127 launcher and
+agents. Within a service requests are even and the reply of a request is the next odd number.
 """
 
 from __future__ import annotations
@@ -171,9 +171,12 @@ class RegisterGraphReply(Message):
 
 @message(kind=54, direction=WORKER, reply=RegisterGraphReply, retry=Retry.NEVER)
 class RegisterGraph(Message):
+    """Registers what a task runs in a step. ``graph``: a `TaskGraph`. ``traced``: its runs record a trace."""
+
     session_handle: str
     graph: Structure
-    options: Structure
+    fold_constants: bool
+    traced: bool
 
 
 @message(kind=57, direction=WORKER, is_reply=True)

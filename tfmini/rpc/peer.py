@@ -18,7 +18,7 @@ from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Goodbye
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
-from tfmini.rpc.records import Message, Retry
+from tfmini.rpc.records import Message
 from tfmini.rpc.transport import MakeError, Refusal
 from tfmini.rpc.waiting_messages import OnDropped, WaitingMessages
 
@@ -124,11 +124,7 @@ class Peer:
         parts = encode(message)
         link = self._link
         if link is not None and self.state is State.READY:
-            link.sent += 1
-            try:
-                link.send(parts)
-            except errors.ResourceExhaustedError as error:
-                self._refused_here(on_dropped, error)
+            self._transmit(link, parts, on_dropped)
         else:
             self._enqueue(parts, on_dropped)
 
@@ -158,32 +154,25 @@ class Peer:
         """
         request_id = self._endpoint.next_id()
         parts = encode(request, request_id)
-        handle = CallHandle(self, type(request), request_id, on_reply, incarnation)
-        if wait_for_ready:
-            handle.parts = parts
+        kept = parts if wait_for_ready else None
+        handle = CallHandle(self, type(request), request_id, on_reply, incarnation, kept)
         # The call enters the table before the timer starts, which may be due at once and looks for it there, and
         # before the state is read, so that a concurrent loss finds it.
         self.calls[request_id] = handle
         if timeout_s is not None:
-            handle.timer = self._endpoint.reactor.call_later(timeout_s, handle.expire, timeout_s)
+            handle.expire_after(timeout_s, self._endpoint.reactor)
         link = self._link
         if link is None or self.state is not State.READY:
             self._enqueue(parts, handle)
         elif incarnation is not None and incarnation != self.incarnation:
             self._fail(handle, self._restarted(incarnation))
-        elif wait_for_ready:
-            self._transmit(link, parts, handle)
         else:
-            link.sent += 1
-            try:
-                link.send(parts)
-            except errors.ResourceExhaustedError as error:
-                self._refused_here(handle, error)
+            self._transmit(link, parts, handle)
         return handle
 
     def _transmit(self, link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
-        if isinstance(handle, CallHandle) and handle.parts is not None and handle.request.row.retry is not Retry.SAFE:
-            handle.parts = None  # no retry: if the link breaks, nobody knows whether the peer has executed it
+        if isinstance(handle, CallHandle):
+            handle.begins()
         link.sent += 1
         try:
             link.send(parts)
@@ -273,11 +262,17 @@ class Peer:
                 return
             self.state = State.CONNECTING
             self._last_attempt = self._endpoint.reactor.now()
-            self._endpoint.dial(self)  # it sets `_link`, which may be over by now
+            self._endpoint.dial(self)  # its link may be over by now
+
+    def dialled(self, link: Link) -> None:
+        """A connection is being made, as `dial` was asked for."""
+        self._link = link
 
     def link_ready(self, link: Link, task: str, incarnation: int) -> None:
         """The handshake has succeeded: sends the waiting messages in order; later ones are sent at once."""
         with self._lock:
+            if link.is_over:  # `link_ended` has come first, or waits for this lock
+                return
             self._link = link
             if self.address:
                 self.where = link.first_address

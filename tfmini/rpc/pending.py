@@ -45,12 +45,10 @@ class PendingConnections(Generic[K, T]):
         with self._lock:
             self._table.pop(key, None)
             self._table[key] = item, self._clock.now() + ADMISSION_S
-            oldest = self._pop_oldest() if len(self._table) > PENDING_LIMIT else None
             starts, self._timer_runs = not self._timer_runs, True
         if starts:
             self._clock.call_later(ADMISSION_S, self._check)
-        if oldest is not None:
-            self._end(*oldest)
+        self._end_while(lambda until: len(self._table) > PENDING_LIMIT)
 
     def pop(self, key: K) -> T | None:
         """Removes a connection, because it is admitted or has ended; returns its item, None if it is not pending."""
@@ -58,27 +56,26 @@ class PendingConnections(Generic[K, T]):
             item, _ = self._table.pop(key, (None, 0.0))
         return item
 
-    def _pop_oldest(self) -> tuple[K, T]:
-        key = next(iter(self._table))
-        return key, self._table.pop(key)[0]
-
     def _check(self) -> None:
         """Ends the connections that are pending for too long."""
-        late: list[tuple[K, T]] = []
-        with self._lock:
-            now, wait = self._clock.now(), 0.0
-            while self._table and (wait := next(iter(self._table.values()))[1] - now) <= 0:
-                late.append(self._pop_oldest())
-            self._timer_runs = bool(self._table)
-        if self._timer_runs:
-            self._clock.call_later(wait, self._check)
-        for connection in late:
-            self._end(*connection)
+        now = self._clock.now()
+        next_at = self._end_while(lambda until: until <= now, by_timer=True)
+        if next_at is not None:
+            self._clock.call_later(next_at - now, self._check)
 
     def close(self) -> None:
         """Ends all connections."""
-        while self._table:
-            with self._lock:
-                oldest = self._pop_oldest() if self._table else None
-            if oldest is not None:
-                self._end(*oldest)
+        self._end_while(lambda until: True)
+
+    def _end_while(self, must_end: Callable[[float], bool], by_timer: bool = False) -> float | None:
+        """Ends the oldest connections, as long as their time says so; returns when that of the next one is over."""
+        ended: list[tuple[K, T]] = []
+        with self._lock:
+            while (oldest := next(iter(self._table.items()), None)) is not None and must_end(oldest[1][1]):
+                del self._table[oldest[0]]
+                ended.append((oldest[0], oldest[1][0]))
+            if by_timer:
+                self._timer_runs = oldest is not None
+        for connection in ended:
+            self._end(*connection)
+        return oldest[1][1] if oldest is not None else None

@@ -45,13 +45,9 @@ _LONG_PARK = 1.0  # seconds; the leader ends it when it gets an event
 
 
 class Reactor:
-    """The event loop; see the module. All methods may be called from any thread.
+    """The event loop; see the module. All methods may be called from any thread."""
 
-    ``spin_s`` is for how many seconds a leader polls before it sleeps: on idle cores 50 µs can save the wake-up.
-    """
-
-    def __init__(self, spin_s: float = 0.0) -> None:
-        self._spin_s = spin_s
+    def __init__(self) -> None:
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Edge-triggered, so that a write wakes one thread and needs no read.
@@ -111,9 +107,9 @@ class Reactor:
 
     # -- sources -------------------------------------------------------------------------
 
-    def source(self, fd: int, callback: Callable[[], None]) -> Source:
+    def source(self, fd: int, callback: Callable[[], None], after: Callable[[], None] | None = None) -> Source:
         """Makes a source for `watch`. Store it first: the callback may run before `watch` returns."""
-        return Source(fd, callback, self)
+        return Source(fd, callback, self, after)
 
     def watch(self, source: Source, writable: bool = False) -> None:
         """Runs the source's callback whenever the descriptor becomes readable (or writable, if asked)."""
@@ -143,7 +139,7 @@ class Reactor:
         return select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET | (select.EPOLLOUT if writable else 0)
 
     def descriptors(self) -> list[int]:
-        """Those that a forked child gives up."""
+        """Returns the descriptors that a forked child gives up."""
         return [] if self._closed else [self._epoll.fileno(), self._wake_fd, *self._sources]
 
     # -- driving -------------------------------------------------------------------------
@@ -157,8 +153,7 @@ class Reactor:
         if waiter.done:
             return True
         me = get_ident()
-        waiter._reactor = self
-        waiter._owner = me
+        waiter.attach(me, self)
         if self._leader == me:  # a handler waits inside the loop
             return self._run_until(waiter, deadline)
         while not waiter.done:
@@ -209,7 +204,7 @@ class Reactor:
         """Sleeps until the waiter is done or there may be no leader; returns False when the deadline passes."""
         sleep_lock = allocate_lock()
         sleep_lock.acquire()
-        waiter._sleep_lock = sleep_lock
+        waiter.sleep_lock = sleep_lock
         self._followers.append(sleep_lock)
         in_time = False
         try:
@@ -219,7 +214,7 @@ class Reactor:
                 in_time = sleep_lock.acquire(True, left)
             return in_time
         finally:
-            waiter._sleep_lock = None
+            waiter.sleep_lock = None
             try:
                 self._followers.remove(sleep_lock)
             except ValueError:  # this thread was promoted
@@ -237,11 +232,6 @@ class Reactor:
         """Returns the next events; none when a timer is due or the limit is reached."""
         if self._ready or self._soon and self._soon_owner in (0, get_ident()):
             return self._epoll.poll(0, _BATCH)
-        if self._spin_s:
-            until = time.monotonic() + self._spin_s
-            while time.monotonic() < until:
-                if events := self._epoll.poll(0, _BATCH):
-                    return events
         due = min(self._timers.due, limit)
         if due == _FOREVER:
             return self._epoll.poll(-1, _BATCH)

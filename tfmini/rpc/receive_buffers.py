@@ -16,9 +16,15 @@ from typing import Any
 import numpy as np
 
 from tfmini.rpc.kept_memory import KEEP_S, kept_limit
+from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.shared_blocks import Loan, lend, size_class
 
 POOL_FROM = 1 << 20  # bytes; for smaller messages the allocator reuses warm memory
+
+
+def _call_later(delay_s: float, call: Callable[[], None]) -> None:
+    """The pool is the process's, and so is its clock."""
+    get_reactor().call_later(delay_s, call)
 
 
 class _Buffer:
@@ -36,14 +42,14 @@ class ReceiveBuffers:
 
     Args:
       idle_limit: bytes of idle buffers; None: `kept_limit`.
-
-    Attributes:
-      call_later: (seconds, function): the clock of the latest connection; None: idle buffers stay until others return.
+      call_later: (seconds, function): the clock by which idle buffers are given back.
     """
 
-    def __init__(self, idle_limit: int | None = None) -> None:
+    def __init__(
+        self, idle_limit: int | None = None, call_later: Callable[[float, Callable[[], None]], object] = _call_later
+    ) -> None:
         self._idle_limit = kept_limit() if idle_limit is None else idle_limit
-        self.call_later: Callable[..., Any] | None = None
+        self._call_later = call_later
         self._sweep_at = 0.0  # when `_sweep` will have been called; later: its clock was closed before
         self._idle: collections.deque[_Buffer] = collections.deque()  # oldest first
         self._loans: dict[int, Loan] = {}  # by id(): a weak reference's hash is that of its array
@@ -64,22 +70,22 @@ class ReceiveBuffers:
         memory = memoryview(buffer.raw)
         owner, loan = lend(memory, nbytes, buffer, self._freed)
         self._loans[id(loan)] = loan
-        if self.call_later is not None and (now := time.monotonic()) > self._sweep_at:
+        if (now := time.monotonic()) > self._sweep_at:
             self._sweep_at = now + 2 * KEEP_S
-            self.call_later(KEEP_S, self._sweep)
+            self._call_later(KEEP_S, self._sweep)
         return memory[:nbytes], owner
 
-    def forget_clock(self) -> None:
-        """In a forked child, which has no thread for its parent's timers: its first connection brings a clock."""
-        self.call_later, self._sweep_at = None, 0.0
+    def forget_sweep(self) -> None:
+        """In a forked child, which has no thread for its parent's timers."""
+        self._sweep_at = 0.0
 
     def _sweep(self) -> None:
         """Gives back what has been idle for long, and comes again while there are buffers."""
         self._sweep_at = 0.0
         self._drop_old(time.monotonic())
-        if self.call_later is not None and (self._idle or self._loans):
+        if self._idle or self._loans:
             self._sweep_at = time.monotonic() + 2 * KEEP_S
-            self.call_later(KEEP_S, self._sweep)
+            self._call_later(KEEP_S, self._sweep)
 
     def _find(self, capacity: int) -> _Buffer | None:
         for buffer in reversed(tuple(self._idle)):
@@ -107,7 +113,7 @@ class ReceiveBuffers:
 
 
 RECEIVE_BUFFERS = ReceiveBuffers()
-os.register_at_fork(after_in_child=RECEIVE_BUFFERS.forget_clock)
+os.register_at_fork(after_in_child=RECEIVE_BUFFERS.forget_sweep)
 
 
 def memory_for(total: int, keep: bool = True) -> tuple[memoryview, Any]:

@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-PROTOCOL_VERSION = 20  # tests/rpc/protocol.txt lists the messages of this version
+PROTOCOL_VERSION = 21  # tests/rpc/protocol.txt lists the messages of this version
 
 # Limits of frame 0 in bytes, for kinds with a graph (a million nodes fit); with bytes, names or tensors; others.
 _GRAPH_HEADER, _BULKY_HEADER, _PLAIN_HEADER = 256 << 20, 64 << 20, 1 << 20
@@ -185,9 +185,7 @@ def message(
 
     def register(cls: type[M]) -> type[M]:
         if kind in REGISTRY:
-            raise ValueError(
-                f"message kind {kind} is {REGISTRY[kind].__name__} already, so not {cls.__name__}"
-            )
+            raise ValueError(f"message kind {kind} is {REGISTRY[kind].__name__} already, so not {cls.__name__}")
         fields = tuple(_fields_of(cls))
         cls.__doc__ = cls.__doc__ or f"{direction}, kind {kind}."  # else dataclass computes a signature
         frozen = dataclasses.dataclass(slots=True, init=False, repr=False, eq=False)(cls)
@@ -221,9 +219,7 @@ def _refuse_deleting(self: Message, name: str) -> None:
 
 def _fields_of(cls: type[Message]) -> list[Field]:
     annotations = inspect.get_annotations(cls)  # as text
-    return [
-        _field(name, text, cls.__dict__.get(name, dataclasses.MISSING)) for name, text in annotations.items()
-    ]
+    return [_field(name, text, cls.__dict__.get(name, dataclasses.MISSING)) for name, text in annotations.items()]
 
 
 def _field(name: str, annotation: str, default: Any) -> Field:
@@ -250,10 +246,7 @@ def _generate(cls: type[Message], fields: tuple[Field, ...]) -> None:
     build = ["    self = twin()", *(f"    self.{n} = {n}" for n in names)]
     build += ["    self.__class__ = cls", "    return self"]
     lines = [f"def __new__({', '.join(['cls', *params])}):", *_checks(fields), *_item_checks(fields), *build]
-    items = [
-        f"describe(self.{f.name}, frames)" if f.kind is FieldKind.TENSORS else f"self.{f.name}"
-        for f in fields
-    ]
+    items = [f"describe(self.{f.name}, frames)" if f.kind is FieldKind.TENSORS else f"self.{f.name}" for f in fields]
     header = ", ".join([str(PROTOCOL_VERSION), str(cls.row.kind), "request_id", *items])
     lines += ["def pack(self, request_id, describe, frames):", f"    return [{header}]"]
     lines += ["def unpack(header, restore, parts, used):", f"    {names_list} = header"]
@@ -310,6 +303,5 @@ def _refuse(cls: type[Message], values: tuple[Any, ...]) -> None:
         wanted = field.scalar or (tuple if field.kind is not FieldKind.STRUCTURE else None)
         if wanted is not None and type(value) is not wanted:
             raise LocalProtocolError(
-                f"{cls.__name__}.{field.name} must be {wanted.__name__}, "
-                f"got {type(value).__name__}: {value!r:.80}"
+                f"{cls.__name__}.{field.name} must be {wanted.__name__}, got {type(value).__name__}: {value!r:.80}"
             )

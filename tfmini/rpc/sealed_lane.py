@@ -182,12 +182,6 @@ class SealedLane(LaneConnection):
         self._sealed = memoryview(bytearray(2 * RECORD_LIMIT))
         self._filled = 0
 
-    def close(self, reason: str = "closed here") -> None:
-        with self._out.lock:
-            if self._end_reason is None:
-                self._out.write_last()
-        super().close(reason)
-
     def _receive(self) -> bool:
         received = self._sock.recv_into(self._sealed[self._filled :])
         if not received:

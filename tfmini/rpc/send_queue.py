@@ -27,9 +27,7 @@ class SendQueue:
       on_broken: called with the reason when the connection has broken.
     """
 
-    def __init__(
-        self, sock: socket.socket, on_backlog: Callable[[], None], on_broken: Callable[[str], None]
-    ) -> None:
+    def __init__(self, sock: socket.socket, on_backlog: Callable[[], None], on_broken: Callable[[str], None]) -> None:
         self.lock = allocate_lock()
         self._backlog = Backlog()
         self._sock = sock
@@ -124,6 +122,9 @@ class SendQueue:
             else:
                 self._queue.popleft()
         return True
+
+    def write_last(self) -> None:
+        """Ends the stream after the queued messages, where its format has an end."""
 
     def clear(self) -> None:
         """Drops the queued bytes."""

@@ -176,7 +176,6 @@ class BlockPool:
                 if block.capacity == capacity:
                     del self._idle[block.id]
                     self._idle_bytes -= capacity
-                    block.is_unused = False
                     self._lent[block.id] = block
                     return block
             is_full = self.lent_bytes > LENT_LIMIT or len(self._lent) + len(self._idle) >= BLOCK_LIMIT
@@ -200,7 +199,7 @@ class BlockPool:
 
     @property
     def lent_bytes(self) -> int:
-        """Of the blocks in use."""
+        """Returns the bytes of the blocks in use."""
         return self.owned_bytes - self._idle_bytes
 
     def give_back(self, block_id: int) -> list[int]:
@@ -213,6 +212,7 @@ class BlockPool:
         with self._lock:
             block = self._lent.pop(block_id)
             self._idle[block_id] = block
+            block.is_unused = False
             self.uses += 1
             self._idle_bytes += block.capacity
             while self._idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
@@ -231,29 +231,28 @@ class BlockPool:
 
     def shed(self, nbytes: int) -> int:
         """Drops the oldest idle blocks, of at least so many bytes if there are; returns their bytes."""
+        return self._shed_while(lambda oldest, freed: freed < nbytes)
+
+    def age(self) -> bool:
+        """Drops the blocks that no message has used since the last call of this; returns whether idle ones are left."""
+        # The latest used are taken first, so those that are never needed at the same time grow old.
+        self._shed_while(lambda oldest, freed: oldest.is_unused)
+        idle = list(self._idle.values())
+        for block in idle:
+            block.is_unused = True  # one that is in use by now turns to false again when it comes back
+        return bool(idle)
+
+    def _shed_while(self, may_drop: Callable[[Block, int], bool]) -> int:
+        """Drops the oldest idle blocks as long as ``may_drop(oldest, bytes freed)`` says so; returns their bytes."""
         dropped = []
         with self._lock:
             before = self._idle_bytes
-            while self._idle and before - self._idle_bytes < nbytes:
+            while self._idle and may_drop(next(iter(self._idle.values())), before - self._idle_bytes):
                 dropped.append(self._drop_oldest())
             freed = before - self._idle_bytes
         if dropped and self._on_shed is not None:
             self._on_shed(dropped)
         return freed
-
-    def age(self) -> bool:
-        """Drops the blocks that no message has used since the last call of this; returns whether idle ones are left."""
-        dropped = []
-        with self._lock:
-            # The latest used are taken first, so those that are never needed at the same time grow old.
-            while self._idle and next(iter(self._idle.values())).is_unused:
-                dropped.append(self._drop_oldest())
-            for block in self._idle.values():
-                block.is_unused = True
-            has_idle = bool(self._idle)
-        if dropped and self._on_shed is not None:
-            self._on_shed(dropped)
-        return has_idle
 
     def discard(self, block_id: int) -> None:
         """Drops a lent block that was not sent. A pool that was closed meanwhile has dropped it already."""
@@ -266,14 +265,13 @@ class BlockPool:
 
     def statistics(self) -> dict[str, int]:
         """Counts the blocks and bytes, lent and idle."""
-        with self._lock:
-            lent = sum(b.capacity for b in self._lent.values())
-            return {
-                "lent_blocks": len(self._lent),
-                "lent_bytes": lent,
-                "idle_blocks": len(self._idle),
-                "idle_bytes": self._idle_bytes,
-            }
+        lent = list(self._lent.values())
+        return {
+            "lent_blocks": len(lent),
+            "lent_bytes": sum(block.capacity for block in lent),
+            "idle_blocks": len(self._idle),
+            "idle_bytes": self._idle_bytes,
+        }
 
     def close(self) -> None:
         """Releases all blocks; a receiver's mappings of them stay valid."""

@@ -22,12 +22,14 @@ class Source:
     meanwhile. ``hung_up`` turns true when the peer has closed its end; reading then ends with end of file.
     """
 
-    __slots__ = ("_callback", "_is_queued", "_lock", "_pending", "_reactor", "_stopped", "after", "fd", "hung_up")
+    __slots__ = ("_after", "_callback", "_is_queued", "_lock", "_pending", "_reactor", "_stopped", "fd", "hung_up")
 
-    def __init__(self, fd: int, callback: Callable[[], None], reactor: _Loop) -> None:
+    def __init__(
+        self, fd: int, callback: Callable[[], None], reactor: _Loop, after: Callable[[], None] | None = None
+    ) -> None:
         self.fd = fd
         self.hung_up = False
-        self.after: Callable[[], None] | None = None
+        self._after = after
         self._callback = callback
         self._pending = False
         self._is_queued = False  # whether the reactor has a call of `_go_on`
@@ -54,10 +56,10 @@ class Source:
                 raise
             finally:
                 self._lock.release()
-            if self.after is not None:
+            if self._after is not None:
                 if self._pending:
                     self.again()
-                self.after()
+                self._after()
 
     def look(self) -> None:
         """Runs the callback without ``after``, from a thread that does not run the loop; see `relief`."""

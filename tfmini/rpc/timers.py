@@ -25,9 +25,7 @@ class Timer:
 
     __slots__ = ("_heap", "_serial", "args", "call", "when")
 
-    def __init__(
-        self, when: float, serial: int, call: Callable[..., Any], args: tuple[Any, ...], heap: TimerHeap
-    ):
+    def __init__(self, when: float, serial: int, call: Callable[..., Any], args: tuple[Any, ...], heap: TimerHeap):
         self.when = when
         self.call: Callable[..., Any] | None = call
         self.args = args

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import LockType, get_ident
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tfmini.rpc.timers import Timer
 
 
-class Waiter:
-    """A condition that one thread waits for in `Reactor.drive`, until another calls `set`."""
+class Loop(Protocol):
+    """An event loop that a thread may sleep in."""
 
-    __slots__ = ("_sleep_lock", "_owner", "_reactor", "done")
+    def wake(self) -> None: ...
+
+
+class Waiter:
+    """A condition that one thread waits for in `Reactor.drive`, until another calls `set`.
+
+    Attributes:
+      sleep_lock: on which the thread sleeps while it does not run the loop itself.
+    """
+
+    __slots__ = ("_loop", "_owner", "done", "sleep_lock")
 
     def __init__(self) -> None:
         self.done = False
+        self.sleep_lock: LockType | None = None
         self._owner = 0
-        self._sleep_lock: Any = None
-        self._reactor: Any = None
+        self._loop: Loop | None = None
+
+    def attach(self, owner: int, loop: Loop) -> None:
+        """A thread begins to wait in a loop. It looks at `done` afterwards: `set` wakes it from now on."""
+        self._loop, self._owner = loop, owner
 
     def set(self) -> None:
         """Marks the waiter as done and wakes the waiting thread. From any thread."""
         self.done = True
         if self._owner and self._owner != get_ident():
-            sleep_lock = self._sleep_lock
+            sleep_lock, loop = self.sleep_lock, self._loop
             if sleep_lock is not None:
                 unlock(sleep_lock)
-            else:
-                self._reactor.wake()
+            elif loop is not None:
+                loop.wake()
 
 
-def unlock(sleep_lock: Any) -> None:
+def unlock(sleep_lock: LockType) -> None:
     """Wakes the thread that sleeps, or is about to sleep, on this lock."""
     try:
         sleep_lock.release()

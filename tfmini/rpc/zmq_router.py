@@ -3,19 +3,29 @@
 All clients of a ROUTER share its socket, and one client's long request must not delay the others. So each
 client has an inbox, and messages are delivered from it when the socket can be read by another thread.
 The inboxes of a listener have a common limit; beyond it, reading stops, which is backpressure to the clients.
+
+ZeroMQ is open to whoever can connect. What a listener adds to it keeps the promises about doors (docs/promises.md):
+
+* ZeroMQ ends a handshake that takes too long, and not a connection that never says Hello, and it has no limit of their
+  number (`pending`). It cannot end a connection that it has accepted, either. So the listener has a descriptor of its
+  own of each (`KernelSocket`), by which it shuts the connection down.
+* A handshake costs an operation with the server's key, also one that fails (`failed_handshakes`).
+* ZeroMQ limits the bytes of a frame and not the number of frames of a message, and it holds 64 bytes per frame until
+  the message is complete. So an endless message of empty frames, which cost two bytes each on the wire, would fill the
+  memory. What the kernel has received for a connection tells: our messages have at most `PIECE_BYTES`.
+
+Threads: the socket's source reads messages and events, in one thread at a time; all tables are changed there. Handlers
+run beside it, in any thread of the loop, and take messages out of the inboxes. The lock guards what both change.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import errno
 import logging
-import os
-import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import zmq
 
@@ -23,37 +33,79 @@ from tfmini import errors, listen_fd
 from tfmini.rpc.addresses import Address, ipc_is_alive, parse_address, port_busy
 from tfmini.rpc.failed_handshakes import FailedHandshakes
 from tfmini.rpc.forks import zmq_not_for_children
-from tfmini.rpc.incomplete_messages import IncompleteMessages
 from tfmini.rpc.interfaces import interface_of
+from tfmini.rpc.keys import Keys
 from tfmini.rpc.pending import PendingConnections
+from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.relief import is_urgent
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
 from tfmini.rpc.zap import ZapHandler
-from tfmini.rpc.zmq_connection import ZmqConnection
-from tfmini.rpc.zmq_pump import TURN, Pump, bytes_read, get_context, payload
-
-if TYPE_CHECKING:
-    from tfmini.rpc.zmq_transport import ZmqTransport
+from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, get_context, payload
 
 _log = logging.getLogger("tfmini.rpc")
 
 _INBOX_LIMIT = 256 << 20  # bytes in all inboxes of a listener
+INTERVAL_S = 0.1  # between two looks for endless messages; ZeroMQ reads some 10 MB of empty frames in this time
+PENDING_BYTES = 128 << 10  # of a connection that is not admitted: the handshake
+ADMITTED_BYTES = 1 << 20  # a message, and what ZeroMQ reads ahead
+
+
+class MessageProgress:
+    """Notices that a connection sends bytes without end and completes no message.
+
+    Attributes:
+      messages: that have been read so far.
+      is_admitted: whether the handshake is complete.
+    """
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.is_admitted = False
+        self._seen = 0  # messages at the last look
+        self._baseline = 0  # bytes that had arrived when the last message was complete, about
+
+    def is_endless(self, nbytes: int) -> bool:
+        """Looks again; returns whether too much has come since a message was complete.
+
+        Args:
+          nbytes: that ZeroMQ has read of the connection.
+        """
+        if self.messages != self._seen:
+            self._seen, self._baseline = self.messages, nbytes
+            return False
+        return nbytes - self._baseline > (ADMITTED_BYTES if self.is_admitted else PENDING_BYTES)
+
+
+class _Accepted(MessageProgress):
+    """A connection that ZeroMQ has accepted.
+
+    Attributes:
+      fd: ZeroMQ's descriptor.
+      kernel: the same connection, by a descriptor of our own.
+      routing_id: of the client, after its first message.
+    """
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self.fd = fd
+        self.kernel = KernelSocket(fd)
+        self.routing_id = b""
 
 
 class _RouterConnection(ZmqConnection):
     """One client of a listener."""
 
-    def __init__(self, listener: RouterListener, routing_id: bytes, first_frame: Any) -> None:
+    def __init__(self, listener: RouterListener, routing_id: bytes, first_frame: Any, accepted: _Accepted) -> None:
         super().__init__(listener.reactor, listener.address)
         self.routing_id = routing_id
-        self.fd = first_frame.get(zmq.SRCFD)
+        self.accepted = accepted
+        self._kernel = accepted.kernel
         self.peer_key = first_frame.get("User-Id").encode() if listener.has_keys else b""
         self.peer_host = first_frame.get("Peer-Address").removeprefix("::ffff:")  # an IPv4 address of an IPv6 socket
         self.stream_host = listener.interface
         self._listener = listener
         self._inbox: collections.deque[list[Any] | str] = collections.deque()  # messages; a str: the reason of the end
         self._delivering = threading.Lock()
-        self._is_admitted = False
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed
@@ -99,11 +151,11 @@ class _RouterConnection(ZmqConnection):
             self._deliver_message(item)
 
     def admit(self) -> None:
-        self._is_admitted = True
-        self._listener.admitted(self)
+        self.accepted.is_admitted = True
+        self._listener.admitted(self.accepted)
 
     def _add_piece(self, frames: list[Any]) -> list[Any] | None:
-        return super()._add_piece(frames) if self._is_admitted else frames  # the link refuses it
+        return super()._add_piece(frames) if self.accepted.is_admitted else frames  # the link refuses it
 
     def _push(self, parts: Sequence[Any]) -> bool:
         return self._listener.push([self.routing_id, *parts])
@@ -123,28 +175,30 @@ class RouterListener(Listener):
     """A bound ROUTER and its clients."""
 
     def __init__(
-        self, transport: ZmqTransport, address: Address, on_connection: Callable[[Connection], None]
+        self,
+        sock: zmq.Socket[Any],
+        reactor: Reactor,
+        keys: Keys | None,
+        address: Address,
+        on_connection: Callable[[Connection], None],
     ) -> None:
-        self.reactor = transport.reactor
+        self.reactor = reactor
         self._on_connection = on_connection
         self._clients: dict[bytes, _RouterConnection | None] = {}  # None: closed here, still connected
-        self._by_fd: dict[int, bytes] = {}
-        self._pending: PendingConnections[int, tuple[int, str]] = PendingConnections(self.reactor, _shut_down)  # by fd
-        self._inodes: dict[int, int] = {}  # of the connections, by fd
+        self._accepted: dict[int, _Accepted] = {}  # by ZeroMQ's descriptor
+        self._pending: PendingConnections[int, KernelSocket] = PendingConnections(
+            reactor, lambda fd, kernel: kernel.shut_down()
+        )
         self._failures = FailedHandshakes()
-        self._incomplete = IncompleteMessages(self.reactor, bytes_read, self._is_drained, self._end_endless)
+        self._looks = False  # whether `_look` is to come
         self._nonempty: collections.deque[_RouterConnection] = collections.deque()  # clients with queued messages
         self._deferred: list[list[Any]] | None = None  # of new clients, while one of them is introduced
-        self._count_lock = threading.Lock()
+        self._lock = threading.Lock()
         self._inbox_bytes = 0
         self._is_full = False
-        sock = transport.new_socket(zmq.ROUTER)
         sock.router_mandatory = 1
-        self._zap: ZapHandler | None = None
-        self.has_keys = transport.keys is not None
-        if transport.keys is not None:
-            self._zap = ZapHandler.of(get_context(), self.reactor)
-            self._domain = self._zap.secure(sock, transport.keys)
+        self._zap = ZapHandler.of(get_context(), reactor) if keys is not None else None
+        self._domain = self._zap.secure(sock, keys) if self._zap is not None and keys is not None else ""
         self._pump = Pump(sock, self.reactor, self._on_message, self._deliver_inboxes, self.may_read)
         try:
             self._bind(sock, address)
@@ -163,6 +217,11 @@ class RouterListener(Listener):
         zmq_not_for_children(self, bound, is_bound=True)
         self._pump.start(self._on_event)
         self.reactor.relief.add(self._relieve)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether its clients have been admitted by their keys."""
+        return self._zap is not None
 
     @staticmethod
     def _bind(sock: zmq.Socket[Any], address: Address) -> None:
@@ -183,18 +242,10 @@ class RouterListener(Listener):
         if self._clients.get(connection.routing_id) is connection:
             self._clients[connection.routing_id] = None
 
-    def admitted(self, connection: _RouterConnection) -> None:
-        if self._by_fd.get(connection.fd) == connection.routing_id:
-            self._pending.pop(connection.fd)
-            self._incomplete.admitted(connection.fd)
-            self._failures.admitted(connection.peer_host)
-
-    def _is_drained(self) -> bool:
-        return not self._is_full and self._pump.is_drained()
-
-    def _end_endless(self, fd: int) -> None:
-        _log.warning("%s: a connection is ended: it sends one message without an end", self.address)
-        _shut_down(fd, (self._inodes.get(fd, 0), ""))
+    def admitted(self, accepted: _Accepted) -> None:
+        if self._accepted.get(accepted.fd) is accepted:
+            self._pending.pop(accepted.fd)
+        self._failures.admitted(accepted.kernel.host)
 
     def _on_message(self, parts: list[Any]) -> None:
         routing_id, frames = parts[0], parts[1:]
@@ -220,17 +271,24 @@ class RouterListener(Listener):
             self._pump.read_monitor()
         finally:
             self._deferred = None
-        client = self._admit(_RouterConnection(self, parts[0], parts[1]))
+        fd = parts[1].get(zmq.SRCFD)
+        accepted = self._accepted.get(fd) or _Accepted(fd)
+        self._clients[parts[0]] = client = _RouterConnection(self, parts[0], parts[1], accepted)
+        accepted.routing_id = client.routing_id
+        deliver(self._on_connection, client)
         self._put(client, [payload(frame) for frame in parts[1:]])
         for message in later:
             self._on_message(message)
 
     def _put(self, client: _RouterConnection, item: list[Any] | str) -> None:
         client.enqueue(item)
-        self._incomplete.message(client.fd)
-        with self._count_lock:
-            self._inbox_bytes += _size(item)
+        client.accepted.messages += 1
+        self._count(_size(item))
         self._nonempty.append(client)
+
+    def _count(self, nbytes: int) -> None:
+        with self._lock:
+            self._inbox_bytes += nbytes
 
     def may_read(self) -> bool:
         """Whether the inboxes are below their limit, so that more messages may be read."""
@@ -241,8 +299,7 @@ class RouterListener(Listener):
 
     def on_dequeued(self, item: list[Any] | str) -> None:
         """Counts a message that has left its inbox; reads on if there is room again."""
-        with self._count_lock:
-            self._inbox_bytes -= _size(item)
+        self._count(-_size(item))
         if self._is_full and self._inbox_bytes <= _INBOX_LIMIT:
             self._pump.again()
 
@@ -271,40 +328,53 @@ class RouterListener(Listener):
                     self._nonempty.append(client)
                     self._pump.again()
 
-    def _admit(self, client: _RouterConnection) -> _RouterConnection:
-        self._clients[client.routing_id] = client
-        self._by_fd[client.fd] = client.routing_id
-        deliver(self._on_connection, client)
-        return client
-
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
             self._on_accepted(value)
-        elif event == zmq.EVENT_DISCONNECTED:
-            self._incomplete.remove(value)
-            self._inodes.pop(value, None)
-            pending = self._pending.pop(value)
-            if pending is not None:
-                self._failures.failed(pending[1], self.reactor.now())
-            routing_id = self._by_fd.get(value)
-            if routing_id is not None:
-                # Its last messages are delivered first. They may include one of a new client with the same
-                # descriptor; then the table entry belongs to the new client.
-                self._pump.drain()
-                if self._by_fd.get(value) == routing_id:
-                    del self._by_fd[value]
-                client = self._clients.pop(routing_id, None)
-                if client is not None:
-                    self._put(client, "the connection was closed")
+        elif event == zmq.EVENT_DISCONNECTED and (accepted := self._accepted.get(value)) is not None:
+            self._on_disconnected(value, accepted)
 
     def _on_accepted(self, fd: int) -> None:
-        inode, host = _inode(fd), _host(fd)
-        self._inodes[fd] = inode
-        if self._failures.must_wait(host, self.reactor.now()):
-            _shut_down(fd, (inode, host))
+        self._accepted[fd] = accepted = _Accepted(fd)
+        if self._failures.must_wait(accepted.kernel.host, self.reactor.now()):
+            accepted.kernel.shut_down()
             return
-        self._pending.add(fd, (inode, host))
-        self._incomplete.add(fd)
+        self._pending.add(fd, accepted.kernel)
+        self._look_later()
+
+    def _on_disconnected(self, fd: int, accepted: _Accepted) -> None:
+        if self._pending.pop(fd) is not None:
+            self._failures.failed(accepted.kernel.host, self.reactor.now())
+        if accepted.routing_id:
+            self._pump.drain()  # its last messages are delivered first
+        if self._accepted.get(fd) is accepted:  # else a new connection has the number by now
+            del self._accepted[fd]
+        accepted.kernel.close()
+        client = self._clients.pop(accepted.routing_id, None)
+        if client is not None:
+            self._put(client, "the connection was closed")
+
+    # -- endless messages ----------------------------------------------------------------
+
+    def _look_later(self) -> None:
+        with self._lock:
+            starts = bool(self._accepted) and not self._looks
+            self._looks = self._looks or starts
+        if starts:
+            self.reactor.call_later(INTERVAL_S, self._look)
+
+    def _look(self) -> None:
+        """Ends the connections that send on and complete no message."""
+        self._looks = False
+        self._look_later()
+        connections = list(self._accepted.values())
+        suspects = [(one, one.messages) for one in connections if one.is_endless(one.kernel.read_bytes())]
+        # Complete messages may wait here, which is no fault of their senders. So this question comes last.
+        if suspects and not self._is_full and self._pump.is_drained():
+            for accepted, messages in suspects:
+                if accepted.messages == messages:
+                    _log.warning("%s: a connection is ended: it sends one message without an end", self.address)
+                    accepted.kernel.shut_down()
 
     def close(self) -> None:
         self.reactor.relief.remove(self._relieve)
@@ -318,48 +388,11 @@ class RouterListener(Listener):
 
         self._pump.close(unbind)
         self._pending.close()
+        while self._accepted:
+            self._accepted.popitem()[1].kernel.close()
         if self._zap is not None:
             self._zap.remove(self._domain)
 
 
 def _size(item: list[Any] | str) -> int:
     return 0 if isinstance(item, str) else sum(map(len, item)) + 1024  # with Python's overhead
-
-
-def _inode(fd: int) -> int:
-    """Identifies the socket of a descriptor, which ZeroMQ may close at any time; 0: there is none."""
-    try:
-        return os.fstat(fd).st_ino
-    except OSError:
-        return 0
-
-
-def _host(fd: int) -> str:
-    """The numeric address of the peer of a TCP socket; "" for other sockets."""
-    try:
-        sock = socket.socket(fileno=os.dup(fd))
-    except OSError:
-        return ""
-    with sock, contextlib.suppress(OSError):
-        if sock.family in (socket.AF_INET, socket.AF_INET6):
-            return str(sock.getpeername()[0])
-    return ""
-
-
-def _shut_down(fd: int, origin: tuple[int, str]) -> None:
-    """Makes ZeroMQ close a connection, unless the descriptor means another socket by now.
-
-    Args:
-      origin: the inode of its socket, and the address of its peer.
-    """
-    with contextlib.suppress(OSError):
-        copy = os.dup(fd)
-        try:
-            if _inode(copy) == origin[0]:
-                sock = socket.socket(fileno=copy)
-                try:
-                    sock.shutdown(socket.SHUT_RDWR)
-                finally:
-                    sock.detach()
-        finally:
-            os.close(copy)

@@ -15,6 +15,7 @@ events are checked after every send. Sockets are not thread-safe: each has a loc
 from __future__ import annotations
 
 import ipaddress
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,14 +28,20 @@ from tfmini.rpc.addresses import Address, parse_address
 from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.forks import zmq_not_for_children
 from tfmini.rpc.interfaces import is_numeric
-from tfmini.rpc.keys import Keys
+from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, Keys
 from tfmini.rpc.reach import REFUSED, UnreachableError, choose, explain_failure, silent
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.transport import Connection, Listener, Locate, OnClosed, OnParts, RefusedConnection, Transport
-from tfmini.rpc.zmq_connection import ZmqConnection
-from tfmini.rpc.zmq_handshake import FAULTS, explain, greets
-from tfmini.rpc.zmq_pieces import FRAME_LIMIT
-from tfmini.rpc.zmq_pump import LINGER_MS, Pump, get_context, payload
+from tfmini.rpc.transport import (
+    Connection,
+    Listener,
+    Locate,
+    OnClosed,
+    OnParts,
+    Refusal,
+    RefusedConnection,
+    Transport,
+)
+from tfmini.rpc.zmq_pump import FRAME_LIMIT, LINGER_MS, KernelSocket, Pump, ZmqConnection, get_context, payload
 from tfmini.rpc.zmq_router import RouterListener
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
@@ -46,6 +53,16 @@ _NEVER_MS = 24 * 3600 * 1000
 # ZMTP's own heartbeat only removes half-open connections. It is slow, because after a stall of this
 # process its timers would disconnect a live peer.
 _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS = 10_000, 60_000
+_PROBES = 3
+_MISMATCH = 0x11000002  # one side uses keys and the other does not; pyzmq 25 has no name for it
+_GREETING_S = 2.0
+_FAULTS = frozenset(
+    {
+        zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+        zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+        zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+    }
+)
 
 
 class _DealerConnection(ZmqConnection):
@@ -94,10 +111,8 @@ class _DealerConnection(ZmqConnection):
 
     def _connect(self, endpoint: str) -> None:
         try:
-            with self._pump.lock:
-                if self._pump.closed:
-                    return
-                self._pump.sock.connect(endpoint)
+            if not self._pump.connect(endpoint):
+                return
         except zmq.ZMQError as error:
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
@@ -121,8 +136,8 @@ class _DealerConnection(ZmqConnection):
 
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_CONNECTED:
-            self._connected, self.fd = True, value
-        elif event in FAULTS:
+            self._connected, self._kernel = True, KernelSocket(value)
+        elif event in _FAULTS:
             self._fault = event, value
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
             self._pump.drain()
@@ -158,13 +173,13 @@ class _DealerConnection(ZmqConnection):
 
     def _diagnose(self, event: int, detail: int) -> None:
         """Ends the connection after a failed handshake."""
-        reason, self.refusal = explain(event, detail, self._keys)
+        reason, self.refusal = _explain_fault(event, detail, self._keys)
         if event != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
             self._end(reason)
             return
 
         def ask() -> None:
-            if not greets(parse_address(self._endpoint)):
+            if not _greets(parse_address(self._endpoint)):
                 self.refusal = None
             self._fail(reason if self.refusal is not None else "the connection was closed before the handshake")
 
@@ -181,6 +196,8 @@ class _DealerConnection(ZmqConnection):
 
     def _release(self, reason: str) -> None:
         self._pump.close()
+        if self._kernel is not None:
+            self._kernel.close()
 
 
 class ZmqTransport(Transport):
@@ -188,11 +205,14 @@ class ZmqTransport(Transport):
 
     Args:
       keys: CURVE keys; None: connections are open and not encrypted.
+      silent_host_s: after how many seconds the kernel ends a connection to a host that says nothing; a process may be
+        silent for as long as it likes then. 0: ZeroMQ asks the process itself, now and then.
     """
 
-    def __init__(self, reactor: Reactor, keys: Keys | None = None) -> None:
+    def __init__(self, reactor: Reactor, keys: Keys | None = None, silent_host_s: int = 0) -> None:
         self.reactor = reactor
         self.keys = keys
+        self._silent_host_s = silent_host_s
 
     def new_socket(self, kind: int) -> zmq.Socket[Any]:
         """Creates a socket with the options that all sockets share."""
@@ -203,7 +223,12 @@ class ZmqTransport(Transport):
         sock.connect_timeout = _CONNECT_MS
         sock.backlog = _BACKLOG
         sock.handshake_ivl = 2 * _CONNECT_MS  # later than `Link`'s deadline, whose error is more precise
-        sock.heartbeat_ivl, sock.heartbeat_timeout = _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS
+        if self._silent_host_s:
+            sock.tcp_keepalive, sock.tcp_keepalive_cnt = 1, _PROBES
+            sock.tcp_keepalive_idle = sock.tcp_keepalive_intvl = self._silent_host_s // (_PROBES + 1)
+            sock.tcp_maxrt = 1000 * self._silent_host_s
+        else:
+            sock.heartbeat_ivl, sock.heartbeat_timeout = _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS
         sock.maxmsgsize = FRAME_LIMIT  # larger frames end the connection before memory is allocated for them
         sock.copy_threshold = COPY_BELOW
         return sock
@@ -211,9 +236,48 @@ class ZmqTransport(Transport):
     def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
         if not has_room(_PER_LISTENER):
             raise errors.ResourceExhaustedError.of(f"Cannot listen at {address}: {at_limit()}.")
-        return RouterListener(self, parse_address(address), on_connection)
+        sock = self.new_socket(zmq.ROUTER)
+        return RouterListener(sock, self.reactor, self.keys, parse_address(address), on_connection)
 
     def connect(self, address: str, locate: Locate | None = None) -> Connection:
         if not has_room(_PER_CONNECTION):
             return RefusedConnection(self.reactor, address, f"there is no descriptor for it: {at_limit()}")
         return _DealerConnection(self, parse_address(address), locate)
+
+
+def _explain_fault(event: int, detail: int, keys: Keys | None) -> tuple[str, Refusal]:
+    """Returns the reason of a failed handshake, with the remedy, and what it means for later attempts.
+
+    Args:
+      event: one of `_FAULTS`; ``detail``: its value.
+      keys: those of this process.
+    """
+    if keys is None:
+        return (
+            f"the server requires a key, and this process has none, because {INSECURE_ENV} is set: unset it to use "
+            f"the key of this user, or set {KEYS_ENV} to the key file of the server"
+        ), Refusal(errors.UnauthenticatedError.of, is_certain=False)
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        return (
+            f"the server does not admit {keys} (public key {keys.public.decode()}): add this public key to the list "
+            f"beside the key file of the server, or set {KEYS_ENV} to a key file that the server admits"
+        ), Refusal(errors.PermissionDeniedError.of, is_certain=True)
+    other = f"the server uses no keys ({INSECURE_ENV}=1); start it without {INSECURE_ENV}, or set it here, too"
+    if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL or detail != _MISMATCH:
+        other = (
+            f"the server broke off the handshake: it uses other keys than this process, which has {keys}. "
+            f"Set {KEYS_ENV} to the key file of the server (of `tfmini launch`, or of the user who runs it). If the "
+            "keys are right, many handshakes of others at this address have failed lately, so it has to wait"
+        )
+    return other, Refusal(errors.UnauthenticatedError.of, is_certain=False)
+
+
+def _greets(address: Address) -> bool:
+    """Whether a ZeroMQ server answers there, not a proxy whose server is down. Blocks for up to some seconds."""
+    if address.scheme != "tcp":
+        return True
+    try:
+        with socket.create_connection((address.host, address.port), _GREETING_S) as sock:
+            return bool(sock.recv(1))  # ZeroMQ's greeting begins at once
+    except OSError:
+        return False

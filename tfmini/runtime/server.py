@@ -15,7 +15,7 @@ from typing import Any
 
 from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
-from tfmini.collector import call_old
+from tfmini.collector import call_imports_old
 from tfmini.devices import device_name
 from tfmini.export import export
 from tfmini.placement.placer import DeviceAttributes
@@ -87,7 +87,7 @@ class Server:
         if self._process.is_real:
             limit_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
         self._build(own, start)
-        call_old()
+        call_imports_old()
         if start:
             self.start()
 

@@ -13,7 +13,7 @@ from tfmini import dtypes
 from tfmini.errors import OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.graph.traits import FLOW_OPS, PLACEHOLDER_OPS, VARIABLE_OPS, ops_with, trait_of
 from tfmini.inspection.cost import size
 from tfmini.shapes import RawShape

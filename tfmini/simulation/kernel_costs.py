@@ -15,7 +15,7 @@ from tfmini import dtypes
 from tfmini.errors import OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
-from tfmini.graph.registry import OPS, may_wait
+from tfmini.graph.op_types import OPS, may_wait
 from tfmini.graph.traits import ops_with, trait_of
 from tfmini.inspection.cost import flops, size
 from tfmini.shapes import RawShape

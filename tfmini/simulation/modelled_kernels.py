@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.traits import ops_with, trait_of
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
 from tfmini.runtime.compiler.levels import Segment
 from tfmini.runtime.compiler.program import Program
@@ -60,14 +61,12 @@ class KernelTimes:
         seconds = sum(map(self.seconds, units)) + (self.machine.segment_s if units else 0.0)
         return _TimedSegment(self, segment, seconds)
 
-    def known(self, nodes: Sequence[Node]) -> Program | None:
-        return self._programs.program(nodes)
+    def known(self, graph: TaskGraph) -> Program | None:
+        return self._programs.program(graph)
 
-    def program(self, program: Program, nodes: Sequence[Node]) -> Program:
-        for node in nodes:
-            if node.op == "_Send" and "_group" in node.attrs:
-                name = node.attrs["tensor_name"].decode().split("_", 2)[-1]
-                self.network.labels.setdefault(node.attrs["_group"], name)
+    def program(self, program: Program, graph: TaskGraph) -> Program:
+        for send in graph.sends.values():
+            self.network.labels.setdefault(send.group, send.tensor.split("_", 2)[-1])
         return _TimedProgram(self, program)
 
     def seconds(self, unit: Unit) -> float:

@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Endpoint, Nodes
-from tfmini.graph.prune import step_graph
+from tfmini.graph.prune import StepGraph, step_graph
 from tfmini.graph.traits import trait_of
-from tfmini.inspection.cost import size
+from tfmini.inspection.cost import Shapes, size
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.layout import Layout, Route, lay_out
-from tfmini.placement.partition import Pair, partition
+from tfmini.placement.partition import Partitions, partition
+from tfmini.placement.task_graph import Pair, Route
 from tfmini.runtime.master.plan import endpoint_of
 from tfmini.simulation.cores import Events
 from tfmini.simulation.event_graph import Client, StepPlan, World, run_clients
@@ -120,16 +120,15 @@ class StepModel:
         """Cuts and lays out a worker's step for a placement; see `predict`."""
         return self._plan(self._step, {**self.found.placement.devices(), **(placement or {})})
 
-    def _plan(self, nodes: Nodes, devices: Mapping[str, str]) -> StepPlan:
+    def _plan(self, step: StepGraph, devices: Mapping[str, str]) -> StepPlan:
         found = self.found
-        partitions = partition(nodes, devices, incarnations=self._incarnations, name_counter=itertools.count())
-        layout = lay_out(partitions)
+        partitions = partition(step, devices, incarnations=self._incarnations, name_counter=itertools.count())
         wait = functools.partial(wait_of, nodes=found.nodes, shapes=found.shapes)
         programs = {}
-        for task, own in layout.tasks.items():
+        for task, graph in partitions.tasks.items():
             machine = self.cluster.machines[self.cluster.hosts[task]]
-            programs[task] = task_program(list(own.values()), self._costs[machine.name], machine.segment_s, wait)
-        return _with_traffic(task_of_device(found.master), programs, layout, _Payloads(found, nodes))
+            programs[task] = task_program(graph, self._costs[machine.name], machine.segment_s, wait)
+        return _with_traffic(task_of_device(found.master), programs, partitions, found.shapes)
 
 
 def incarnations_of(found: Inspection) -> dict[str, int]:
@@ -137,18 +136,16 @@ def incarnations_of(found: Inspection) -> dict[str, int]:
     return {summary.device: i + 1 for i, summary in enumerate(found.devices)}
 
 
-def steps_of(found: Inspection) -> tuple[Nodes, Nodes | None]:
+def steps_of(found: Inspection) -> tuple[StepGraph, StepGraph | None]:
     """The ops of a worker's step, and those of the chief's update if it runs one beside the steps."""
     update = chief_update(found.nodes)
     step = _pruned(found, found.fetches, found.targets, found.feeds)
     return step, None if update is None else _pruned(found, (), (update,), ())
 
 
-def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> Nodes:
-    return step_graph(
-        found.nodes, [endpoint_of(f) for f in fetches], list(targets), [endpoint_of(f) for f in feeds],
-        found.master, incarnations_of(found)[found.master],
-    )  # fmt: skip
+def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> StepGraph:
+    fetched, fed = [endpoint_of(f) for f in fetches], [endpoint_of(f) for f in feeds]
+    return step_graph(found.nodes, fetched, list(targets), fed, found.master)
 
 
 def stuck(ended: int, steps: int, workers: int) -> str:
@@ -191,41 +188,32 @@ def _replica(master: str, index: int, cluster: Cluster) -> dict[str, str]:
     return {task_of_device(master): task}
 
 
-class _Payloads:
-    """The bytes of the values that pairs carry."""
-
-    def __init__(self, found: Inspection, nodes: Nodes) -> None:
-        self._shapes, self._nodes = found.shapes, nodes
-
-    def of(self, pair: Pair) -> int:
-        """Bytes of the value; 0 where its shape is unknown."""
-        if pair.is_control:
-            return 0
-        count = size(self._shapes.get(self._endpoint(pair)))
-        fixed = pair.dtype.name not in ("string", "resource", "variant")
-        return count * pair.dtype.size if count is not None and fixed else 0
-
-    def _endpoint(self, pair: Pair) -> Endpoint:
-        node = self._nodes[pair.source[0]]
-        if node.op == "_Recv":
-            return endpoint_of(node.attrs["tensor_name"].decode())
-        return pair.source
+def _payload(pair: Pair, tensor: Endpoint, shapes: Shapes) -> int:
+    """The bytes of the value that a pair carries; 0 where its shape is unknown."""
+    if pair.is_control:
+        return 0
+    count = size(shapes.get(tensor))
+    fixed = pair.dtype.name not in ("string", "resource", "variant")
+    return count * pair.dtype.size if count is not None and fixed else 0
 
 
-def _with_traffic(master: str, programs: Mapping[str, TaskProgram], layout: Layout, payloads: _Payloads) -> StepPlan:
+def _with_traffic(
+    master: str, programs: Mapping[str, TaskProgram], partitions: Partitions, shapes: Shapes
+) -> StepPlan:
     groups: dict[int, tuple[str, int, str]] = {}
     fed: dict[str, int] = {}
     fetched: dict[str, int] = {}
-    for pair, route in layout.routes:
-        nbytes = payloads.of(pair)
-        src, dst = task_of_device(pair.src), task_of_device(pair.dst)
-        if route is Route.SENT:
-            group = layout.tasks[src][pair.send].attrs["_group"]
+    tensors = dict(partitions.step.feeds)
+    for pair in partitions.pairs:
+        nbytes = _payload(pair, tensors.get(pair.source[0], pair.source), shapes)
+        src, dst = pair.src.task, pair.dst.task
+        if pair.route is Route.SENT:
+            group = partitions.tasks[src].sends[pair.send].group
             _, before, label = groups.get(group, (dst, 0, pair.source[0]))
             groups[group] = (dst, before + nbytes, label)
-        elif route is Route.FED:
+        elif pair.route is Route.FED:
             fed[dst] = fed.get(dst, 0) + nbytes
-        elif route is Route.FETCHED:
+        elif pair.route is Route.FETCHED:
             fetched[src] = fetched.get(src, 0) + nbytes
     return StepPlan(master, programs, groups, fed, fetched)
 

@@ -91,7 +91,7 @@ class _Simulation:
         self._model, self._found, self._nodes = model, model.found, nodes
         found = self._found
         self._update = fast.chief_update(found.nodes)
-        steps = [step for step in fast.steps_of(found) if step is not None]
+        steps = [step.nodes for step in fast.steps_of(found) if step is not None]
         self._deciding = Deciding(found.nodes, found.shapes, steps)
         self.network = TimedNetwork(model.cluster, self._kernel_times, model.seed)
         self._collectives = CollectiveKernels(self.network)

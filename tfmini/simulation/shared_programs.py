@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from tfmini.graph.node import Node
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.master.plan import Part, Plan
@@ -49,14 +50,15 @@ class SharedPrograms:
         for part in plan.parts:
             named = Node(_NAME, "NoOp", attrs={_PART: part.task.encode(), _CLIENT: client.encode()})
             task = client if part.task == self._first else part.task
-            parts.append(Part(task, [named], part.feeds, part.fetches, part.feed_indices, part.fetch_indices))
-        return Plan(plan.feeds, plan.fetches, plan.partitions, plan.layout, parts, targets=plan.targets)
+            parts.append(Part(task, TaskGraph({_NAME: named}), part.feed_indices, part.fetch_indices))
+        return Plan(plan.feeds, plan.fetches, plan.partitions, parts, targets=plan.targets)
 
-    def program(self, nodes: Sequence[Node]) -> Program | None:
-        """The program of a replica's part; None if the nodes are those of a graph."""
-        if len(nodes) != 1 or nodes[0].name != _NAME:
+    def program(self, graph: TaskGraph) -> Program | None:
+        """The program of a replica's part; None if the graph is one to compile."""
+        named = graph.nodes.get(_NAME)
+        if named is None:
             return None
-        part, client = nodes[0].attrs[_PART].decode(), nodes[0].attrs[_CLIENT].decode()
+        part, client = named.attrs[_PART].decode(), named.attrs[_CLIENT].decode()
         found = copy.copy(self._programs[part])
         found.sends = {group: client if task == self._first else task for group, task in found.sends.items()}
         return _moved(found) if part == self._first else found  # the others are where their first one is

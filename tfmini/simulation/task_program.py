@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfmini.devices import task_of_device
 from tfmini.graph.node import Node
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.levels import LONG_S
 from tfmini.runtime.compiler.program import outline_program
 from tfmini.runtime.compiler.units import Form, Unit
@@ -59,14 +59,14 @@ class TaskProgram:
 WaitOf = Callable[[Node], "Wait | None"]
 
 
-def task_program(nodes: Sequence[Node], costs: KernelCosts, segment_s: float, wait_of: WaitOf) -> TaskProgram:
-    """Makes the program of one task from the nodes that it registers, in topological order.
+def task_program(graph: TaskGraph, costs: KernelCosts, segment_s: float, wait_of: WaitOf) -> TaskProgram:
+    """Makes the program of one task from the graph that it registers.
 
     Args:
       segment_s: CPU of a segment beside its ops.
       wait_of: node -> what it does to other steps.
     """
-    found = outline_program(nodes, task_of_device, ResourceManager("localhost"))
+    found = outline_program(graph, ResourceManager("localhost"))
     pending = [len(before) for before in found.predecessors]
     successors: list[list[int]] = [[] for _ in pending]
     for index, before in enumerate(found.predecessors):

@@ -252,4 +252,4 @@ class ThreadWait:
 
     def prepare(self, waiter: Waiter) -> None:
         """Makes the end of the waiter wake this thread."""
-        waiter._owner, waiter._reactor = get_ident(), self
+        waiter.attach(get_ident(), self)

@@ -81,8 +81,8 @@ class VirtualNetwork:
           Killed: the process that waits was killed.
         """
         mine, expired = self.turn, Waiter()
-        waiter._owner = expired._owner = get_ident()
-        waiter._reactor = expired._reactor = _Waker(self, mine, host)
+        for each in (waiter, expired):
+            each.attach(get_ident(), _Waker(self, mine, host))
         timer = None
         if deadline is not None:
             call_later = self.call_later if host is None else host.call_later

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
     "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),
-    "manifest": ("tfmini.tools.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
+    "manifest": ("tfmini.engines.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
     "place": ("tfmini.tools.place:place", "Propose which variable goes to which ps, by predicted steps."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "scale": ("tfmini.tools.scale:scale", "Let workers join a running job, or leave it."),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.errors import FailedPreconditionError, UnimplementedError
-from tfmini.placement.layout import lay_out
 from tfmini.placement.wire_table import Transfer, format_transfers, transfers
 from tfmini.runtime.client.session import BaseSession
 
@@ -32,7 +31,7 @@ def step_transfers(session: BaseSession, fetches: Any, feed_dict: Any = None) ->
             " in the process whose tf.train.Server is the session's target."
         )
     shapes = {(op.name, i): out.raw_shape for op in session.graph.get_operations() for i, out in enumerate(op.outputs)}
-    return transfers(partitions, shapes, lay_out(partitions).routes)
+    return transfers(partitions, shapes)
 
 
 def step_table(session: BaseSession, fetches: Any, feed_dict: Any = None) -> str:

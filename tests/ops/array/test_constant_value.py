@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import tfmini.graph.building
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
@@ -13,8 +12,6 @@ from tfmini.ops.array.constant_value import constant_value, constant_value_as_sh
 from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.shape import shape, size
-
-assert tfmini.graph.building
 
 
 def test_values_are_derived_from_constants_and_static_shapes() -> None:

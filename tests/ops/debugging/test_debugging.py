@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph

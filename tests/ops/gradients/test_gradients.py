@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
-from tfmini.graph.registry import GRADIENTS, OPS, op
+from tfmini.graph.op_types import GRADIENTS, OPS
+from tfmini.graph.registry import op
 from tfmini.graph.scoping import device
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building
 import tfmini.ops.math.operators  # noqa: F401 - both act by being imported
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate
-from tfmini.graph.registry import GRADIENTS
+from tfmini.graph.op_types import GRADIENTS
 
 _BINARY = (
     "add subtract multiply divide realdiv maximum minimum squared_difference atan2 div_no_nan floormod floordiv pow"

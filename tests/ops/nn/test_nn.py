@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building  # noqa: F401 - installs the building of ops
 from tests.expressions import check, fits, outcome
 from tests.ops.evaluate import evaluate
 from tests.ops.nn.nn_cases import CASES, NAMES, data

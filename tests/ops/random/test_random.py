@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes, errors

@@ -11,7 +11,7 @@ import numpy as np
 
 import tfmini as tf
 from tfmini.graph.op_def import ArgDef
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 
 # Per graph: an array's id and dtype -> the array, which keeps its id, and its constant.
 _constants: WeakKeyDictionary[tf.Graph, dict[Any, Any]] = WeakKeyDictionary()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tfmini as tf
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes, errors, machine_memory

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tfmini.graph.building  # noqa: F401 - makes handles callable
 from tests.ops.training import training_cases as cases
 from tests.oracle import Oracle
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InvalidArgumentError
-from tfmini.graph.graph import Graph, handle_of
-from tfmini.graph.registry import GRADIENTS, OPS, kernel_for, op_names
+from tfmini.graph import raw_ops
+from tfmini.graph.graph import Graph
+from tfmini.graph.op_types import GRADIENTS, OPS, kernel_for, op_names
 from tfmini.numerics import update_rules
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder
@@ -167,7 +167,7 @@ def test_an_uninitialised_slot_is_named() -> None:
 
 
 def variable(shape: list[int]) -> Any:
-    return handle_of("VariableV2")(shape=shape, dtype=dtypes.float32)
+    return raw_ops.VariableV2(shape=shape, dtype=dtypes.float32)
 
 
 def test_static_shapes_are_merged_and_checked() -> None:
@@ -197,7 +197,7 @@ def test_static_shapes_of_rows_are_checked() -> None:
 
 def test_resource_ops_have_no_output() -> None:
     with Graph().as_default():
-        handle = handle_of("VarHandleOp")(shape=[2], dtype=dtypes.float32)
+        handle = raw_ops.VarHandleOp(shape=[2], dtype=dtypes.float32)
         op = update_ops.gradient_descent.resource_dense(handle, 0.1, constant([1.0, 2.0]))
         assert op.outputs == []
     assert kernel_of("ResourceApplyGradientDescent", {})(state(F32(1)), F32(1), F32(1)) == ()

@@ -76,8 +76,8 @@ def test_assignments_of_another_shape_are_refused() -> None:
 
 def test_a_second_variable_of_the_same_name_must_have_the_same_type() -> None:
     resources = ResourceManager("localhost")
-    from tfmini.graph.node import node_of
-    from tfmini.graph.registry import kernel_for
+    from tfmini.graph.op_types import kernel_for
+    from tfmini.graph.operation import node_of
 
     def bind(dtype: dtypes.DType) -> Any:
         with Graph().as_default():

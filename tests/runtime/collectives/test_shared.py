@@ -43,7 +43,7 @@ class Answer:
 
     def result(self) -> Any:
         """The value; the executor's watch, a thread of its own, may be about to set it."""
-        assert self._is_over.wait(20) and self.error is None, self.error
+        assert self._is_over.wait(20) and self.error is None, self.error and self.error.message
         return self.value
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
@@ -339,3 +339,11 @@ def test_a_group_that_is_completed_with_a_step_that_has_ended_fails(
     tasks.deliver()
     assert isinstance(other.error, errors.AbortedError) and "has left collective group 1" in str(other.error)
     in_step(tasks)
+
+
+@pytest.mark.parametrize("size", [2, 3_000_000])
+def test_a_rank_alone_has_its_own_value(size: int) -> None:
+    """As in an elastic group whose other ranks are gone."""
+    alone = Tasks(1)
+    assert alone.begin(0, np.ones(size)).result().tolist() == [1.0] * size
+    alone[0].close()

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler import folding
 from tfmini.runtime.compiler.folding import INPUT_BYTES, Folding
 from tfmini.runtime.compiler.kernel_calls import op_facts
@@ -19,8 +21,8 @@ from tfmini.runtime.resources import ResourceManager
 
 def program_lowering(nodes: list[Node]) -> Lowering:
     """The nodes of a task, lowered."""
-    shared = Compilation(lambda device: "", ResourceManager(""), "CPU", [], True, lower_loop)
-    lowering = Lowering(shared, {node.name: node for node in nodes}, {})
+    graph = TaskGraph({node.name: node for node in nodes})
+    lowering = Lowering(Compilation(graph, ResourceManager(""), "CPU", True, lower_loop), graph.nodes, {})
     lowering.run()
     return lowering
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.registry import KERNELS, OPS, OpHandle, op
+from tfmini.graph.op_types import KERNELS, OPS
+from tfmini.graph.registry import OpHandle, op
 from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.kernel_calls import op_facts
 

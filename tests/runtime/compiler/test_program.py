@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.runtime.task_graphs import Row, feed, fetch, receive, send, task_graph
 from tfmini import dtypes, errors
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.program import Program, compile_program
@@ -30,40 +32,24 @@ def _add(name: str, *sources: str, controls: tuple[str, ...] = ()) -> Node:
     return Node(name, "Add", _PS, [(s, 0) for s in sources], controls, {"T": F})
 
 
-def _feed(name: str) -> Node:
-    return Node(
-        f"_recv_{name}",
-        "_Recv",
-        _PS,
-        attrs={"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True},
-    )
+def _feed(name: str) -> Row:
+    return feed(name, _PS, f"_recv_{name}")
 
 
-def _fetch(name: str, source: str) -> Node:
-    attrs = {"T": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True}
-    return Node(f"_send_{name}", "_Send", _PS, [(source, 0)], attrs=attrs)
+def _fetch(source: str) -> Row:
+    return fetch((source, 0), _PS)
 
 
-def _recv(name: str, group: int) -> Node:
-    attrs = {
-        "tensor_type": F, "tensor_name": name.encode(), "client_terminated": False, "_group": group,
-        "send_device": _WORKER.encode(), "recv_device": _PS.encode(),
-    }  # fmt: skip
-    return Node(name, "_Recv", _PS, attrs=attrs)
+def _recv(name: str, group: int) -> Row:
+    return receive(name, group, _PS, _WORKER)
 
 
-def _send(name: str, source: str, group: int, controls: tuple[str, ...] = ()) -> Node:
-    attrs = {
-        "T": F, "tensor_name": name.encode(), "client_terminated": False, "_group": group,
-        "send_device": _PS.encode(), "recv_device": _WORKER.encode(),
-    }  # fmt: skip
-    return Node(name, "_Send", _PS, [(source, 0)], controls, attrs)
+def _send(name: str, source: str, group: int) -> Row:
+    return send(name, source, group, _PS, _WORKER)
 
 
-def _compile(nodes: list[Node], **options: Any) -> Program:
-    return compile_program(
-        nodes, task_of=lambda d: d[: d.index("/device:")], resources=ResourceManager("ps"), **options
-    )
+def _compile(rows: Sequence[Row], **options: Any) -> Program:
+    return compile_program(task_graph(rows), resources=ResourceManager("ps"), **options)
 
 
 class _Owner:
@@ -97,22 +83,20 @@ def _run(program: Program, feeds: list[Any] | None = None) -> tuple[DataflowRun,
 
 
 def test_a_program_without_a_network_is_one_function() -> None:
-    program = _compile(
-        [_feed("x"), _const("c", 2), _add("y", "_recv_x", "c"), _fetch("y", "y")], feeds=["x:0"], fetches=["y:0"]
-    )
+    program = _compile([_feed("x"), _const("c", 2), _add("y", "_recv_x", "c"), _fetch("y")])
     assert program.is_simple
     assert _execute(program, [np.float32(3)]) == [5.0]
 
 
 def test_constant_parts_are_computed_once() -> None:
-    nodes = [_const("a", 1), _const("b", 2), _add("c", "a", "b"), _add("d", "c", "c"), _fetch("d", "d")]
-    assert _execute(_compile(nodes, fetches=["d:0"]), []) == [6.0]
-    assert not any(k.startswith("k") for k in _compile(nodes, fetches=["d:0"]).namespace)
+    nodes = [_const("a", 1), _const("b", 2), _add("c", "a", "b"), _add("d", "c", "c"), _fetch("d")]
+    assert _execute(_compile(nodes), []) == [6.0]
+    assert not any(k.startswith("k") for k in _compile(nodes).namespace)
 
 
 def test_a_segment_runs_when_its_inputs_have_arrived() -> None:
-    nodes = [_recv("r0", 0), _recv("r1", 1), _add("a", "r0", "r0"), _add("b", "a", "r1"), _fetch("b", "b")]
-    run, _, outcome = _run(_compile(nodes, fetches=["b:0"]))
+    nodes = [_recv("r0", 0), _recv("r1", 1), _add("a", "r0", "r0"), _add("b", "a", "r1"), _fetch("b")]
+    run, _, outcome = _run(_compile(nodes))
     assert not outcome and "group 0 and group 1" in run.describe_wait()
     run.deliver(1, [np.float32(10)])
     assert not outcome
@@ -121,7 +105,7 @@ def test_a_segment_runs_when_its_inputs_have_arrived() -> None:
 
 
 def test_tensors_that_arrive_early_are_kept() -> None:
-    program = _compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])
+    program = _compile([_recv("r0", 0), _fetch("r0")])
     outcome: list[Any] = []
     run = DataflowRun(_Owner(), _graph(program), 1, [])
     run.deliver(0, [np.float32(4)])
@@ -131,13 +115,13 @@ def test_tensors_that_arrive_early_are_kept() -> None:
 
 def test_a_group_is_sent_once_in_the_order_of_its_names() -> None:
     nodes = [_const("a", 1), _feed("x"), _add("b", "a", "_recv_x"), _send("s2", "b", 3), _send("s1", "_recv_x", 3)]
-    _, owner, outcome = _run(_compile(nodes, feeds=["x:0"]), [np.float32(5)])
+    _, owner, outcome = _run(_compile(nodes), [np.float32(5)])
     assert owner.sent == [(3, (5.0, 6.0))] and outcome == [(None, [])]
 
 
 def test_a_control_edge_is_sent_after_its_op_has_run() -> None:
     check = Node("check", "CheckNumerics", _PS, [("_recv_x", 0)], attrs={"T": F, "message": b"bad"})
-    program = _compile([_feed("x"), check, _const("ctl", 0, ("check",)), _send("s", "ctl", 0)], feeds=["x:0"])
+    program = _compile([_feed("x"), check, _const("ctl", 0, ("check",)), _send("s", "ctl", 0)])
     _, owner, outcome = _run(program, [np.float32("nan")])
     assert not owner.sent and isinstance(outcome[0][0], errors.InvalidArgumentError)
     _, owner, outcome = _run(program, [np.float32(1)])
@@ -145,7 +129,7 @@ def test_a_control_edge_is_sent_after_its_op_has_run() -> None:
 
 
 def test_an_abort_ends_a_waiting_step_once() -> None:
-    run, _, outcome = _run(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"]))
+    run, _, outcome = _run(_compile([_recv("r0", 0), _fetch("r0")]))
     run.abort(errors.CancelledError.of("stop"))
     run.abort(errors.CancelledError.of("again"))
     run.deliver(0, [np.float32(1)])
@@ -163,13 +147,13 @@ def test_unexpected_groups_are_refused() -> None:
 
 
 def test_long_segments_are_cut_into_blocks() -> None:
-    nodes = [_feed("x"), _const("one", 1)]
+    nodes: list[Row] = [_feed("x"), _const("one", 1)]
     source = "_recv_x"
     for i in range(3500):
         nodes.append(_add(f"n{i}", source, "one"))
         source = f"n{i}"
-    nodes += [_add("sum", source, "n10"), _fetch("y", "sum")]
-    program = _compile(nodes, feeds=["x:0"], fetches=["y:0"])
+    nodes += [_add("sum", source, "n10"), _fetch("sum")]
+    program = _compile(nodes)
     assert _execute(program, [np.float32(0)]) == [3500 + 11]
 
 
@@ -180,7 +164,7 @@ def test_an_op_without_a_kernel_is_named() -> None:
 
 def test_an_abort_before_the_start_is_not_lost() -> None:
     outcome: list[Any] = []
-    run = DataflowRun(_Owner(), _graph(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])), 1, [])
+    run = DataflowRun(_Owner(), _graph(_compile([_recv("r0", 0), _fetch("r0")])), 1, [])
     run.abort(errors.CancelledError.of("early"))
     run.start(lambda error, values: outcome.append(error))
     assert [e.message for e in outcome] == ["early"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.runtime.task_graphs import Row, feed, fetch, send, task_graph
 from tfmini import dtypes
 from tfmini.graph.node import Node
 from tfmini.ops.math import sums
@@ -20,61 +21,49 @@ HERE, THERE = "/job:worker/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/ta
 F = dtypes.float32
 
 
-def task_of(device: str) -> str:
-    return device[: device.index("/device:")]
-
-
-def found(*nodes: Node) -> dict[Any, int]:
-    feeds = [n.attrs["tensor_name"].decode() for n in nodes if n.op == "_Recv"]
-    shared = Compilation(task_of, ResourceManager("worker"), "CPU", feeds, False, lambda *_: None)
-    lowering = Lowering(shared, {node.name: node for node in nodes}, {})
+def found(*rows: Row) -> dict[Any, int]:
+    graph = task_graph(rows)
+    lowering = Lowering(Compilation(graph, ResourceManager("worker"), "CPU", False, lambda *_: None), graph.nodes, {})
     lowering.run()
     return sent_results(lowering)
-
-
-def feed(name: str) -> Node:
-    attrs = {"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True}
-    return Node(name, "_Recv", HERE, attrs=attrs)
 
 
 def computed(op: str, name: str, *sources: str, controls: tuple[str, ...] = (), **attrs: Any) -> Node:
     return Node(name, op, HERE, [(s, 0) for s in sources], controls, {"T": F, **attrs})
 
 
-def sent(source: str, group: int, is_fetch: bool = False) -> Node:
-    attrs = {
-        "T": F, "tensor_name": f"{source}:0".encode() if is_fetch else f"{source};{group}".encode(),
-        "client_terminated": is_fetch, "_group": group,
-        "send_device": HERE.encode(), "recv_device": (HERE if is_fetch else THERE).encode(),
-    }  # fmt: skip
-    return Node(f"send_{source}_{group}{is_fetch}", "_Send", HERE, [(source, 0)], (), attrs)
+def sent(source: str, group: int) -> Row:
+    return send(f"send_{source}_{group}", source, group, HERE, THERE)
+
+
+X = feed("x", HERE)
 
 
 def test_a_result_that_is_only_sent() -> None:
-    nodes = [feed("x"), computed("Mul", "a", "x", "x"), computed("Neg", "b", "a"), sent("b", 3)]
+    nodes = [X, computed("Mul", "a", "x", "x"), computed("Neg", "b", "a"), sent("b", 3)]
     assert found(*nodes) == {("b", 0): 3}
 
 
 def test_a_result_that_waits_for_control_edges_before_it_is_sent() -> None:
     late = computed("Identity", "late", "a", controls=("b",))
-    nodes = [feed("x"), computed("Mul", "a", "x", "x"), computed("Neg", "b", "x"), late, sent("late", 3), sent("b", 4)]
+    nodes = [X, computed("Mul", "a", "x", "x"), computed("Neg", "b", "x"), late, sent("late", 3), sent("b", 4)]
     assert found(*nodes) == {("a", 0): 3, ("b", 0): 4}
 
 
-@pytest.mark.parametrize("other", [sent("a", 4), computed("Neg", "n", "a"), sent("a", 0, is_fetch=True)])
-def test_a_result_that_somebody_else_takes_is_left_alone(other: Node) -> None:
-    assert found(feed("x"), computed("Mul", "a", "x", "x"), sent("a", 3), other) == {}
+@pytest.mark.parametrize("other", [sent("a", 4), computed("Neg", "n", "a"), fetch(("a", 0), HERE)])
+def test_a_result_that_somebody_else_takes_is_left_alone(other: Row) -> None:
+    assert found(X, computed("Mul", "a", "x", "x"), sent("a", 3), other) == {}
 
 
 def test_an_op_without_a_rule_or_whose_type_has_none_is_left_alone() -> None:
     integer = computed("RealDiv", "d", "x", "x", T=dtypes.int32)
-    assert found(feed("x"), computed("Exp", "e", "x"), sent("e", 1), integer, sent("d", 2)) == {}
+    assert found(X, computed("Exp", "e", "x"), sent("e", 1), integer, sent("d", 2)) == {}
 
 
 @pytest.mark.parametrize("count", [16, 17])
 def test_a_message_of_many_tensors_is_left_alone(count: int) -> None:
     names = [f"a{i}" for i in range(count)]
-    nodes = [feed("x"), *(computed("Mul", name, "x", "x") for name in names), *(sent(name, 5) for name in names)]
+    nodes = [X, *(computed("Mul", name, "x", "x") for name in names), *(sent(name, 5) for name in names)]
     assert len(found(*nodes)) == (count if count == 16 else 0)
 
 
@@ -98,14 +87,12 @@ def test_the_kernel_writes_into_the_memory(monkeypatch: pytest.MonkeyPatch, is_c
     monkeypatch.setattr(kernel_checks, "ENABLED", is_checked)
     monkeypatch.setattr(sums, "INTO_FROM", 0)
     nodes = [
-        feed("x"), computed("Sub", "d", "x", "x"), computed("AddN", "s", "x", "d", N=2), sent("s", 3),
+        X, computed("Sub", "d", "x", "x"), computed("AddN", "s", "x", "d", N=2), sent("s", 3),
         computed("MatMul", "p", "x", "x", transpose_a=True, transpose_b=False), sent("p", 4),
     ]  # fmt: skip
-    program = compile_program(
-        nodes, task_of=task_of, resources=ResourceManager("worker"), feeds=["x:0"], fold_constants=False
-    )
+    program = compile_program(task_graph(nodes), resources=ResourceManager("worker"), fold_constants=False)
     step, slots = Step(), list(program.template)
-    slots[program.feeds[0]] = x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    slots[0] = x = np.arange(4, dtype=np.float32).reshape(2, 2)
     for segment in program.segments:
         segment.run(step, slots)
     sent_arrays = {group: values[0] for group, values in step.sent}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfmini as tf
+from tests.runtime.task_graphs import Row, feed, receive, send, task_graph
 from tfmini import dtypes
-from tfmini.graph.node import Node, node_of
+from tfmini.graph.node import Node
+from tfmini.graph.operation import node_of
 from tfmini.graph.prune import step_graph
 from tfmini.ops import collectives as collective_ops
+from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.start_order import starts_first
 from tfmini.runtime.compiler.units import Form, Unit
@@ -23,13 +27,8 @@ _HERE, _THERE = "/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replic
 F = dtypes.float32
 
 
-def _lowered(nodes: list[Node]) -> Lowering:
-    shared = Compilation(
-        lambda device: device[: device.index("/device:")], ResourceManager("worker"), "CPU",
-        [n.attrs["tensor_name"].decode() for n in nodes if n.op == "_Recv" and n.attrs["client_terminated"]],
-        False, lambda *_: None,
-    )  # fmt: skip
-    lowering = Lowering(shared, {node.name: node for node in nodes}, {})
+def _lowered(graph: TaskGraph) -> Lowering:
+    lowering = Lowering(Compilation(graph, ResourceManager("worker"), "CPU", False, lambda *_: None), graph.nodes, {})
     lowering.run()
     return lowering
 
@@ -38,31 +37,21 @@ def _lowered_graph(graph: tf.Graph, wanted: list[str]) -> Lowering:
     """What comes of the ops of a graph that these need, when x is fed."""
     nodes = {op.name: node_of(op) for op in graph.get_operations()}
     step = step_graph(nodes, [(name, 0) for name in wanted], [], [("x", 0)], _HERE)
-    for node in step.values():
+    for node in step.nodes.values():
         node.device = _HERE
-    return _lowered(list(step.values()))
+    return _lowered(TaskGraph.of_step(step))
 
 
-def _feed(name: str) -> Node:
-    attrs = {"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True}
-    return Node(name, "_Recv", _HERE, attrs=attrs)
+def _feed(name: str) -> Row:
+    return feed(name, _HERE)
 
 
 def _add(name: str, *sources: str, controls: tuple[str, ...] = ()) -> Node:
     return Node(name, "Add", _HERE, [(s, 0) for s in sources], controls, {"T": F})
 
 
-def _between(op: str, name: str, group: int, sources: tuple[str, ...], controls: tuple[str, ...] = ()) -> Node:
-    ends = (_HERE, _THERE) if op == "_Send" else (_THERE, _HERE)
-    attrs = {
-        "T": F, "tensor_name": name.encode(), "client_terminated": False, "_group": group,
-        "send_device": ends[0].encode(), "recv_device": ends[1].encode(),
-    }  # fmt: skip
-    return Node(name, op, _HERE, [(s, 0) for s in sources], controls, attrs)
-
-
-def _send(name: str, source: str, group: int, controls: tuple[str, ...] = ()) -> Node:
-    return _between("_Send", name, group, (source,), controls)
+def _send(name: str, source: str, group: int, controls: tuple[str, ...] = ()) -> Row:
+    return send(name, source, group, _HERE, _THERE, controls)
 
 
 def _reduce(name: str, source: str) -> Node:
@@ -73,8 +62,8 @@ def _reduce(name: str, source: str) -> Node:
     return Node(name, "CollectiveReduce", _HERE, [(source, 0)], attrs=attrs)
 
 
-def _names(nodes: list[Node]) -> list[str]:
-    return [unit.node.name for unit in starts_first(_lowered(nodes))]
+def _names(rows: Sequence[Row]) -> list[str]:
+    return [unit.node.name for unit in starts_first(_lowered(task_graph(rows)))]
 
 
 def test_an_asynchronous_op_starts_before_ops_that_it_does_not_need() -> None:
@@ -84,7 +73,8 @@ def test_an_asynchronous_op_starts_before_ops_that_it_does_not_need() -> None:
 
 
 def test_a_program_without_asynchronous_ops_keeps_its_order() -> None:
-    lowering = _lowered([_feed("x"), _add("a", "x", "x"), _add("b", "x", "x"), _add("c", "a", "a")])
+    rows = [_feed("x"), _add("a", "x", "x"), _add("b", "x", "x"), _add("c", "a", "a")]
+    lowering = _lowered(task_graph(rows))
     assert starts_first(lowering) is lowering.units
 
 
@@ -104,12 +94,12 @@ def test_values_that_leave_together_wait_for_all_of_them() -> None:
 
 def test_control_edges_hold_from_device_to_device() -> None:
     other = _HERE.replace("CPU:0", "CPU:1")
-    ends = {"send_device": _HERE.encode(), "recv_device": other.encode(), "tensor_name": b"edge"}
     check = Node("check", "CheckNumerics", _HERE, [("x", 0)], attrs={"T": F, "message": b"bad"})
     edge = Node("edge", "Const", _HERE, controls=["check"], attrs={"value": np.float32(0), "dtype": F})
-    send = Node("send", "_Send", _HERE, [("edge", 0)], attrs={"T": F, "client_terminated": False, **ends})
-    recv = Node("recv", "_Recv", other, attrs={"tensor_type": F, "client_terminated": False, **ends})
-    nodes = [_feed("x"), _add("z", "x", "x"), check, edge, send, recv, _add("a", "x", "x", controls=("recv",))]
+    between = [
+        send("send", "edge", INNER, _HERE, other, tensor="edge"), receive("recv", INNER, other, _HERE, tensor="edge"),
+    ]  # fmt: skip
+    nodes = [_feed("x"), _add("z", "x", "x"), check, edge, *between, _add("a", "x", "x", controls=("recv",))]
     assert _names([*nodes, _reduce("r", "a")]) == ["check", "a", "r", "z"]
 
 
@@ -128,31 +118,33 @@ def test_a_variable_that_decides_is_looked_at_before_all_that_it_decides() -> No
         made.add(unit.node.name)
 
 
-def _random_nodes(seed: int) -> list[Node]:
+def _random_rows(seed: int) -> list[Row]:
     rng = random.Random(seed)
-    nodes, values = [_feed("x")], ["x"]
+    rows, values = [_feed("x")], ["x"]
+    names = ["x"]
     for i in range(rng.randrange(3, 30)):
         kind, name = rng.random(), f"n{i}"
-        controls = tuple(rng.sample([n.name for n in nodes], 1)) if rng.random() < 0.3 else ()
+        controls = tuple(rng.sample(names, 1)) if rng.random() < 0.3 else ()
+        names.append(name)
         if kind < 0.5:
-            nodes.append(_add(name, rng.choice(values), rng.choice(values), controls=controls))
+            rows.append(_add(name, rng.choice(values), rng.choice(values), controls=controls))
         elif kind < 0.6:
-            nodes.append(Node(name, "NoOp", _HERE, controls=list(controls)))
+            rows.append(Node(name, "NoOp", _HERE, controls=list(controls)))
             continue
         elif kind < 0.7:
-            nodes.append(Node(name, "Identity", _HERE, [(rng.choice(values), 0)], controls, {"T": F}))
+            rows.append(Node(name, "Identity", _HERE, [(rng.choice(values), 0)], controls, {"T": F}))
         elif kind < 0.8:
-            nodes.append(_reduce(name, rng.choice(values)))
+            rows.append(_reduce(name, rng.choice(values)))
         elif kind < 0.9:
-            nodes.append(_between("_Recv", name, 100 + i, (), controls))
+            rows.append(receive(name, 100 + i, _HERE, _THERE, controls))
         elif kind < 0.95:
             attrs = {"T": F, "message": b""}
-            nodes.append(Node(name, "CheckNumerics", _HERE, [(rng.choice(values), 0)], controls, attrs))
+            rows.append(Node(name, "CheckNumerics", _HERE, [(rng.choice(values), 0)], controls, attrs))
         else:
-            nodes.append(_send(name, rng.choice(values), i % 3, controls))
+            rows.append(_send(name, rng.choice(values), i % 3, controls))
             continue
         values.append(name)
-    return nodes
+    return rows
 
 
 def _before(lowering: Lowering, unit: Unit) -> set[str]:
@@ -170,7 +162,7 @@ def _before(lowering: Lowering, unit: Unit) -> set[str]:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_every_unit_comes_after_those_of_its_wave_that_it_needs(seed: int) -> None:
-    lowering = _lowered(_random_nodes(seed))
+    lowering = _lowered(task_graph(_random_rows(seed)))
     order = starts_first(lowering)
     assert sorted(map(id, order)) == sorted(map(id, lowering.units))
     done: dict[int, set[str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tfmini as tf
-from tfmini.graph.node import node_of
+from tfmini.graph.operation import node_of
 from tfmini.runtime.executor.effects import effects_of, is_training
 
 

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph.node import Node, node_of
+from tfmini.devices import Place
+from tfmini.graph.node import Node
+from tfmini.graph.node_types import RECEIVE
+from tfmini.graph.operation import node_of
+from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -92,12 +96,11 @@ def test_a_graph_has_the_types_that_its_ops_expect(nodes: list[Node]) -> None:
 
 def test_no_tensor_stands_for_a_handle() -> None:
     """Not even one of float64, whose numpy type equals None."""
-    name, task = b"edge_1_handle", "/job:{}/replica:0/task:0/device:CPU:0"
-    attrs = {"tensor_name": name, "tensor_type": tf.resource, "_group": 7, "send_device": task.format("ps").encode()}
-    receive = Node("r", "_Recv", attrs=attrs | {"recv_device": task.format("worker").encode()})
-    program: Any = SimpleNamespace(segments=[], waits={}, feeds=[])
+    receive = Node("r", RECEIVE, attrs={"tensor_type": tf.resource})
+    ends = {"r": End("edge_1_handle", Place.of("/job:ps/replica:0/task:0/device:CPU:0"), 7)}
+    program: Any = SimpleNamespace(segments=[], waits={}, feeds=0)
     graph = RegisteredGraph(1, "session", program, resources=SimpleNamespace())  # type: ignore[arg-type]
-    graph.study([receive], [])
+    graph.study(TaskGraph({"r": receive}, receives=ends))
     for tensor in (np.ones(()), np.float32(1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="where a handle, which cannot be sent, is expected"):
             graph.check_group(7, (tensor,))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tfmini import errors
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.messages import DeregisterGraph, RegisterGraph, RegisterGraphReply
 from tfmini.runtime.master.registration import Registration
 
@@ -46,7 +47,7 @@ class World:
     @staticmethod
     def _part(task: str) -> Any:
         return types.SimpleNamespace(
-            task=task, nodes=[], feeds=[], fetches=[], graph=None, peer=None, graph_handle=0, incarnation=0
+            task=task, task_graph=TaskGraph({}), graph=None, peer=None, graph_handle=0, incarnation=0
         )
 
     def _register(self, *_: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.runtime.task_graphs import F, receive, task_graph
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.runtime.client import session as session_module
@@ -190,12 +191,9 @@ def test_a_step_that_cannot_start_leaves_nothing_behind() -> None:
 def receiving_graph(worker: Worker) -> RegisteredGraph:
     """A graph that receives one tensor, in group 0, from the task WORKER."""
     device, sender = f"{TASK}/device:CPU:0", f"{WORKER}/device:CPU:0"
-    receive = Node("r", "_Recv", device, attrs={
-        "tensor_type": tf.float32, "tensor_name": b"edge_0_x", "send_device": sender.encode(),
-        "recv_device": device.encode(), "client_terminated": False, "_group": 0, "send_device_incarnation": 5,
-    })  # fmt: skip
+    received = receive("r", 0, device, sender, tensor="edge_0_x", incarnation=5)
     worker.create_session("h", False, {})
-    return worker.register_graph("h", [receive, Node("n", "Neg", device, [("r", 0)], (), {"T": tf.float32})], {})
+    return worker.register_graph("h", task_graph([received, Node("n", "Neg", device, [("r", 0)], (), {"T": F})]))
 
 
 def test_a_step_that_refuses_its_tensors_leaves_nothing_behind() -> None:

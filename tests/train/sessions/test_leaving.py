@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
+from tests.train.sessions.training_runs import Run, training_cluster
+from tests.train.sessions.training_task import RINGS
 from tfmini.runtime.process import current_process
 from tfmini.testing.process_cluster import ProcessCluster
 from tfmini.tools.supervision import TaskId
@@ -143,3 +145,30 @@ def test_a_script_that_handles_sigterm_is_left_alone() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         assert not session.should_stop()
     assert seen == [1]
+
+
+@pytest.mark.parametrize("is_handler", [True, False])
+def test_a_script_with_a_handler_of_its_own_may_come_back(is_handler: bool) -> None:
+    """Who exits without a signal has come to the end."""
+
+    def end(*_: object) -> None:
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    with tf.Graph().as_default(), pytest.raises(SystemExit), tf.train.MonitoredSession():
+        if is_handler:
+            os.kill(os.getpid(), signal.SIGTERM)
+        sys.exit(0)
+    assert current_process().is_leaving == is_handler
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("api", RINGS)
+def test_ranks_wait_for_one_that_its_own_handler_has_ended(tmp_path: Path, api: str) -> None:
+    with training_cluster(tmp_path, api, ps=0) as cluster:
+        run = Run(cluster)
+        run.until_step(0, 10)
+        cluster.kill("worker", 0, signal.SIGTERM)
+        assert cluster.processes[TaskId("worker", 0)].wait(60) == 0
+        run.restart("worker", 0)
+        assert len({run.finish(worker)[1] for worker in range(2)}) == 1

@@ -6,7 +6,6 @@ import contextlib
 from collections import namedtuple
 from typing import Any
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import nest

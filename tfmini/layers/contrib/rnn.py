@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.export import export
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.layers import layer_norm

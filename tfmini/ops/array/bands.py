@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.machine_memory import check_room
@@ -184,7 +184,7 @@ def _diag(diagonals: Array, k: Any, num_rows: Any, num_cols: Any, padding: Any) 
 
 
 def _zero(tensor: Tensor) -> Tensor:
-    return handle_of("ZerosLike")(tensor)
+    return raw_ops.ZerosLike(tensor)
 
 
 @part_op.gradient
@@ -196,7 +196,7 @@ def _part_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @set_op.gradient
 def _set_gradient(node: Operation, grad: Tensor) -> list[Any]:
     _, diagonals, k = node.inputs
-    zeros = handle_of("Fill")(shape(diagonals), np.zeros((), grad.dtype.base_dtype.numpy))
+    zeros = raw_ops.Fill(shape(diagonals), np.zeros((), grad.dtype.base_dtype.numpy))
     return [set_op(grad, zeros, k), part_op(grad, k, np.zeros((), grad.dtype.base_dtype.numpy)), None]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.errors import UnimplementedError
 from tfmini.export import export
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
+from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -105,7 +105,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     if type(x) is not Tensor:
         if isinstance(x, IndexedSlices):
             return IndexedSlices(cast(x.values, wanted, name), x.indices, x.dense_shape)
-        if type(x).__name__ == "SparseTensor":
+        if isinstance(x, SparseComponents):
             return type(x)(x.indices, cast(x.values, wanted, name), x.dense_shape)
         with name_scope(name, "Cast") as scope:
             x = convert_to_tensor(x, name="x")
@@ -125,9 +125,9 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         value = convert_to_tensor(value, name="value")
         wanted, source = dtypes.as_dtype(dtype).base_dtype, value.dtype.base_dtype
         if source.min < wanted.min:
-            value = handle_of("Maximum")(value, _limit_in(source, wanted.min))
+            value = raw_ops.Maximum(value, _limit_in(source, wanted.min))
         if source.max > wanted.max:
-            value = handle_of("Minimum")(value, _limit_in(source, wanted.max))
+            value = raw_ops.Minimum(value, _limit_in(source, wanted.max))
         return cast(value, wanted, name=scope)  # type: ignore[no-any-return]
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from tfmini.errors import OpError
 from tfmini.export import export
-from tfmini.graph.node import node_of
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import kernel_for
+from tfmini.graph.op_types import kernel_for
+from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.shapes import RawShape, num_elements_raw
 
 # Larger results are not computed while the graph is built.

@@ -8,8 +8,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -112,7 +112,7 @@ def _matrix_diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
     shape = value.raw_shape
     if shape is not None and len(shape) >= 2 and shape[-1] == shape[-2] is not None:
         return [_matrix_diag(grad)]
-    return [_matrix_set_diag(handle_of("ZerosLike")(value), grad)]
+    return [_matrix_set_diag(raw_ops.ZerosLike(value), grad)]
 
 
 @_matrix_set_diag.shape
@@ -138,7 +138,7 @@ def _matrix_set_diag_kernel(value: Any, diagonal: Any) -> Any:
 
 @_matrix_set_diag.gradient
 def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    inside = _matrix_set_diag(grad, handle_of("ZerosLike")(node.inputs[1]))
+    inside = _matrix_set_diag(grad, raw_ops.ZerosLike(node.inputs[1]))
     return [inside, _matrix_diag_part(grad)]
 
 
@@ -253,7 +253,7 @@ def eye(
         columns = num_rows if num_columns is None else num_columns
         head = convert_to_tensor([] if batch_shape is None else batch_shape, dtype=dtypes.int32, name="shape")
         known = all(isinstance(n, (int, np.integer)) for n in (num_rows, columns))
-        length = min(num_rows, columns) if known else handle_of("Minimum")(num_rows, columns)
+        length = min(num_rows, columns) if known else raw_ops.Minimum(num_rows, columns)
         diagonal = ones(concat([head, [length]], 0), dtype)
         if num_columns is None:
             return _matrix_diag(diagonal, name=scope)

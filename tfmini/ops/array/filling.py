@@ -10,8 +10,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -96,7 +96,7 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
     return run
 
 
-_fill.gradient(lambda node, grad: [None, handle_of("Sum")(grad, handle_of("Range")(0, handle_of("Rank")(grad), 1))])
+_fill.gradient(lambda node, grad: [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))])
 
 
 @_zeros_like.kernel("CPU")

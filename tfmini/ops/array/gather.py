@@ -8,8 +8,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import colocate_with, name_scope
@@ -123,11 +123,11 @@ def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
     rank = len(params.raw_shape) + count - 1
     gathered = list(range(position, position + count))
     rest = [i for i in range(rank) if i not in gathered]
-    moved = handle_of("Transpose")(grad, gathered + rest)
+    moved = raw_ops.Transpose(grad, gathered + rest)
     sizes = shape(params)
-    total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])
+    total = raw_ops.UnsortedSegmentSum(moved, indices, sizes[position])
     back = [*range(1, position + 1), 0, *range(position + 1, len(params.raw_shape))]
-    return [handle_of("Transpose")(total, back), None, None]
+    return [raw_ops.Transpose(total, back), None, None]
 
 
 def _batched_gradient(node: Operation, grad: Any) -> Tensor:
@@ -143,21 +143,21 @@ def _batched_gradient(node: Operation, grad: Any) -> Tensor:
     outer = list(range(batch, position))
     gathered = list(range(position, position + count - batch))
     tail = list(range(position + count - batch, rank + count - 1 - batch))
-    moved = handle_of("Transpose")(grad, [*range(batch), *gathered, *outer, *tail])
+    moved = raw_ops.Transpose(grad, [*range(batch), *gathered, *outer, *tail])
     sizes = shape(params)
-    prod, concat = handle_of("Prod"), handle_of("ConcatV2")
+    prod, concat = raw_ops.Prod, raw_ops.ConcatV2
     heads = sizes[:batch]
     batches, length = prod(heads, [0]), sizes[position]
-    starts = handle_of("Reshape")(
-        handle_of("Mul")(handle_of("Range")(0, batches, 1), length), concat([heads, [1] * (count - batch)], 0)
+    starts = raw_ops.Reshape(
+        raw_ops.Mul(raw_ops.Range(0, batches, 1), length), concat([heads, [1] * (count - batch)], 0)
     )
-    flat = handle_of("AddV2")(handle_of("Cast")(indices, DstT=dtypes.int32), starts)
-    total = handle_of("UnsortedSegmentSum")(moved, flat, handle_of("Mul")(batches, length))
+    flat = raw_ops.AddV2(raw_ops.Cast(indices, DstT=dtypes.int32), starts)
+    total = raw_ops.UnsortedSegmentSum(moved, flat, raw_ops.Mul(batches, length))
     rest = [sizes[a] for a in (*outer, *range(position + 1, rank))]
-    whole = concat([heads, handle_of("Pack")([length, *rest])], 0)
-    unfolded = handle_of("Reshape")(total, whole)
+    whole = concat([heads, raw_ops.Pack([length, *rest])], 0)
+    unfolded = raw_ops.Reshape(total, whole)
     back = [*range(batch), *range(batch + 1, position + 1), batch, *range(position + 1, rank)]
-    return handle_of("Transpose")(unfolded, back)
+    return raw_ops.Transpose(unfolded, back)
 
 
 # ---- GatherNd -----------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
     whole = shape(params, out_type=indices.dtype.base_dtype)
     if indices.raw_shape is not None and len(indices.raw_shape) == 2 and indices.raw_shape[-1] == 1:
         return [IndexedSlices(grad, squeeze(indices, -1), whole), None]
-    return [handle_of("ScatterNd")(indices, grad, whole), None]
+    return [raw_ops.ScatterNd(indices, grad, whole), None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -275,10 +275,10 @@ def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | N
         target = concat([batch, sizes[batch_dims:-1], cast([1], dtype)], 0)
         parts = []
         for i in range(batch_dims):
-            lane = handle_of("Range")(cast(0, dtype), batch[i], cast(1, dtype))
+            lane = raw_ops.Range(cast(0, dtype), batch[i], cast(1, dtype))
             form = [1] * rank
             form[i] = -1
-            parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
+            parts.append(raw_ops.BroadcastTo(reshape(lane, form), target))
         return _gather_nd(params, concat([*parts, indices], -1), name=scope)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor, is_dense_tensor_like
+from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor, is_dense_tensor_like
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.shape_functions import declared_shape, same_shapes
@@ -194,7 +194,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 @export("tf.is_tensor")
 def is_tensor(x: Any) -> bool:
     """Whether ``x`` is a tensor, a variable, or another tensor-like object (``tf.is_tensor``)."""
-    return is_dense_tensor_like(x) or type(x).__name__ in ("SparseTensor", "IndexedSlices")
+    return is_dense_tensor_like(x) or isinstance(x, (SparseComponents, IndexedSlices))
 
 
 def as_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:

@@ -10,8 +10,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
@@ -114,14 +114,14 @@ def _concat_gradients(values: Sequence[Tensor], axis: Tensor, grad: Any) -> list
     if None not in sizes:
         assert known is not None
         return _parts(grad, convert_to_tensor(sizes), int(known.item()), len(sizes))
-    axis = handle_of("FloorMod")(axis, handle_of("Rank")(values[0]))
+    axis = raw_ops.FloorMod(axis, raw_ops.Rank(values[0]))
     shapes = shape_n(values)
     offsets = concat_offset(axis, shapes)
-    return [handle_of("Slice")(grad, begin, size) for begin, size in zip(offsets, shapes)]
+    return [raw_ops.Slice(grad, begin, size) for begin, size in zip(offsets, shapes)]
 
 
 def _parts(value: Any, sizes: Tensor, axis: int, count: int) -> list[Any]:
-    return list(handle_of("SplitV")(value, sizes, axis, num_split=count, name="split"))
+    return list(raw_ops.SplitV(value, sizes, axis, num_split=count, name="split"))
 
 
 def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlices) -> list[Any]:
@@ -141,11 +141,11 @@ def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlice
     start: Any = constant(0, dtypes.int32)
     found = []
     for tensor, size in zip(values, sizes):
-        low = handle_of("Cast")(start, DstT=grad.indices.dtype)
-        high = handle_of("Cast")(start + size, DstT=grad.indices.dtype)
-        above, below = handle_of("GreaterEqual")(grad.indices, low), handle_of("Less")(grad.indices, high)
-        rows = reshape(handle_of("Where")(handle_of("LogicalAnd")(above, below)), [-1])
-        taken = [handle_of("GatherV2")(x, rows, 0) for x in (grad.values, grad.indices)]
+        low = raw_ops.Cast(start, DstT=grad.indices.dtype)
+        high = raw_ops.Cast(start + size, DstT=grad.indices.dtype)
+        above, below = raw_ops.GreaterEqual(grad.indices, low), raw_ops.Less(grad.indices, high)
+        rows = reshape(raw_ops.Where(raw_ops.LogicalAnd(above, below)), [-1])
+        taken = [raw_ops.GatherV2(x, rows, 0) for x in (grad.values, grad.indices)]
         found.append(IndexedSlices(taken[0], taken[1] - low, shape(tensor)))
         start = start + size
     return found
@@ -360,7 +360,7 @@ def _cast_tensors(value: Any, dtype: dtypes.DType) -> Any:
     """A nested list with the tensors in it cast."""
     if isinstance(value, (list, tuple)):
         return [_cast_tensors(item, dtype) for item in value]
-    return handle_of("Cast")(value, DstT=dtype) if _holds_tensors(value) else value
+    return raw_ops.Cast(value, DstT=dtype) if _holds_tensors(value) else value
 
 
 register_tensor_conversion_function((list, tuple), _pack_conversion, 99)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -77,9 +77,9 @@ def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
     if isinstance(grad, IndexedSlices):
         grad = convert_to_tensor(grad)
     # [m0, s0, m1, s1, …]: every second axis of that shape counts the repetitions.
-    split = reshape(handle_of("Transpose")(stack([multiples, sizes]), [1, 0]), [-1])
-    axes = handle_of("Range")(0, size(split), 2)
-    total = handle_of("Sum")(reshape(grad, split), axes)
+    split = reshape(raw_ops.Transpose(stack([multiples, sizes]), [1, 0]), [-1])
+    axes = raw_ops.Range(0, size(split), 2)
+    total = raw_ops.Sum(reshape(grad, split), axes)
     total.set_shape(value.raw_shape)
     return [total, None]
 
@@ -176,7 +176,7 @@ def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
     return np.roll(value, np.ravel(shift).tolist(), axes)
 
 
-_roll.gradient(lambda node, grad: [_roll(grad, handle_of("Neg")(node.inputs[1]), node.inputs[2]), None, None])
+_roll.gradient(lambda node, grad: [_roll(grad, raw_ops.Neg(node.inputs[1]), node.inputs[2]), None, None])
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
             return []
         whole = stack(sizes)
         forms = [[-1 if i == axis else 1 for i in range(count)] for axis in order]
-        multiply = handle_of("Mul")
+        multiply = raw_ops.Mul
         return [multiply(reshape(v, f), ones(whole, v.dtype.base_dtype)) for v, f in zip(vectors, forms)]
 
 
@@ -268,10 +268,10 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
             axis += len(data.raw_shape or ())
         length = shape(data)[axis]
         times = broadcast_to(reshape(times, [-1]), stack([length]))
-        limit = handle_of("Max")(concat([times, [0]], 0), [0])
+        limit = raw_ops.Max(concat([times, [0]], 0), [0])
         # Row i of the grid holds as many i as its repetitions.
-        inside = handle_of("Less")(handle_of("Range")(0, limit, 1), expand_dims(times, 1))
-        rows = handle_of("Where")(inside)[:, 0]
+        inside = raw_ops.Less(raw_ops.Range(0, limit, 1), expand_dims(times, 1))
+        rows = raw_ops.Where(inside)[:, 0]
         return gather(data, rows, axis=axis)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -50,7 +50,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
             return _where(condition, name=scope)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    return handle_of("Select")(condition, x, y, name=name)
+    return raw_ops.Select(condition, x, y, name=name)
 
 
 @export("tf.boolean_mask")
@@ -114,14 +114,14 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, na
     with name_scope(name, "SequenceMask", [lengths, maxlen]):
         lengths = convert_to_tensor(lengths)
         if maxlen is None:
-            axes = handle_of("Range")(0, handle_of("Rank")(lengths), 1)
-            largest = handle_of("Max")(lengths, axes)
-            maxlen = handle_of("Maximum")(constant(0, lengths.dtype), largest)
+            axes = raw_ops.Range(0, raw_ops.Rank(lengths), 1)
+            largest = raw_ops.Max(lengths, axes)
+            maxlen = raw_ops.Maximum(constant(0, lengths.dtype), largest)
         else:
             maxlen = convert_to_tensor(maxlen)
         if maxlen.raw_shape not in (None, ()):
             raise ValueError("maxlen must be scalar for sequence_mask")
         bound = cast(maxlen, lengths.dtype)
-        row = handle_of("Range")(constant(0, bound.dtype), bound, constant(1, bound.dtype))
-        result = handle_of("Less")(row, expand_dims(lengths, -1))
+        row = raw_ops.Range(constant(0, bound.dtype), bound, constant(1, bound.dtype))
+        result = raw_ops.Less(row, expand_dims(lengths, -1))
         return cast(result, dtype)

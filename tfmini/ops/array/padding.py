@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
 from tfmini.machine_memory import check_room
@@ -141,16 +141,16 @@ def _fold(value: Any, low: int, high: int, skip: int) -> Any:
 @all_of(_pad, _pad_v2).gradient
 def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
     value, paddings = node.inputs[:2]
-    low = handle_of("Slice")(paddings, [0, 0], stack([rank(value), 1]))
+    low = raw_ops.Slice(paddings, [0, 0], stack([rank(value), 1]))
     begin = reshape(low, [-1])
-    inner = handle_of("Slice")(grad, begin, shape(value, out_type=begin.dtype))
+    inner = raw_ops.Slice(grad, begin, shape(value, out_type=begin.dtype))
     return [inner, None, None][: len(node.inputs)] if node.type == "Pad" else [inner, None, _border_sum(grad, inner)]
 
 
 def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
     """The gradient of the padding constant: the sum over the border."""
-    whole, part = (handle_of("Sum")(t, handle_of("Range")(0, handle_of("Rank")(t), 1)) for t in (grad, inner))
-    return handle_of("Sub")(whole, part)
+    whole, part = (raw_ops.Sum(t, raw_ops.Range(0, raw_ops.Rank(t), 1)) for t in (grad, inner))
+    return raw_ops.Sub(whole, part)
 
 
 _mirror_pad.gradient(lambda node, grad: [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export, export_names
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
@@ -88,7 +88,7 @@ _scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), 
 @_update.gradient
 def _update_gradient(node: Operation, grad: Any) -> list[Any]:
     _, indices, updates = node.inputs
-    kept = _update(grad, indices, handle_of("ZerosLike")(updates))
+    kept = _update(grad, indices, raw_ops.ZerosLike(updates))
     return [kept, None, gather_nd(grad, indices)]
 
 
@@ -97,7 +97,7 @@ def _add_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
 
 
-_sub.gradient(lambda node, grad: [grad, None, handle_of("Neg")(gather_nd(grad, node.inputs[1]))])
+_sub.gradient(lambda node, grad: [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
+from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
@@ -239,7 +239,7 @@ def _broadcast_to_gradient(node: Operation, grad: Any) -> list[Any]:
     value = node.inputs[0]
     before = shape(value, out_type=dtypes.int64)
     axes = broadcast_gradient_args(shape(grad, out_type=dtypes.int64), before)[1]
-    return [reshape(handle_of("Sum")(grad, axes, keep_dims=True), before), None]
+    return [reshape(raw_ops.Sum(grad, axes, keep_dims=True), before), None]
 
 
 @_broadcast_args.shape
@@ -282,7 +282,7 @@ def _padded(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
 
 
 def _is_sparse(value: Any) -> bool:
-    return type(value).__name__ in ("SparseTensor", "SparseTensorValue")
+    return isinstance(value, (SparseComponents, SparseTensorValue))
 
 
 @export("tf.shape")
@@ -322,7 +322,7 @@ def size_internal(input: Any, name: str | None = None, optimize: bool = True, ou
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
         with name_scope(name, "Size", [input.dense_shape]) as scope:
-            return handle_of("Prod")(cast(input.dense_shape, out_type), 0, name=scope)
+            return raw_ops.Prod(cast(input.dense_shape, out_type), 0, name=scope)
     if type(input) is not Tensor:
         with name_scope(name, "Size", [input]) as scope:
             input, name = convert_to_tensor(input), scope

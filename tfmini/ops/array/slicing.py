@@ -11,8 +11,8 @@ from tfmini import dtypes
 from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -104,13 +104,13 @@ def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
 @_slice.gradient
 def _slice_gradient(node: Operation, grad: Any) -> list[Any]:
     value, begin, _ = node.inputs
-    after = handle_of("Sub")(handle_of("Sub")(shape(value), shape(grad)), _as_int32(begin))
+    after = raw_ops.Sub(raw_ops.Sub(shape(value), shape(grad)), _as_int32(begin))
     paddings = stack([_as_int32(begin), after], axis=1)
-    return [handle_of("Pad")(grad, paddings), None, None]
+    return [raw_ops.Pad(grad, paddings), None, None]
 
 
 def _as_int32(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype is dtypes.int32 else handle_of("Cast")(tensor, DstT=dtypes.int32)
+    return tensor if tensor.dtype is dtypes.int32 else raw_ops.Cast(tensor, DstT=dtypes.int32)
 
 
 # ---- StridedSlice -------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def strided_slice(
     axis, or it selects one element and removes the axis. ``var`` is accepted and unused.
     """
     if strides is None:
-        strides = handle_of("OnesLike")(convert_to_tensor(begin))
+        strides = raw_ops.OnesLike(convert_to_tensor(begin))
     masks = {
         "begin_mask": begin_mask, "end_mask": end_mask, "ellipsis_mask": ellipsis_mask,
         "new_axis_mask": new_axis_mask, "shrink_axis_mask": shrink_axis_mask,
@@ -330,19 +330,19 @@ def getitem(tensor: Any, spec: Any) -> Tensor:
       ValueError: when an index is out of range.
     """
     if isinstance(spec, Tensor) and spec.dtype.is_bool:
-        return handle_of_mask(tensor, spec)
+        return _where_true(tensor, spec)
     if isinstance(spec, np.ndarray) and spec.dtype == bool:
-        return handle_of_mask(tensor, convert_to_tensor(spec))
+        return _where_true(tensor, convert_to_tensor(spec))
     graph = tensor.graph
     with graph.as_default(), name_scope(None, "strided_slice") as scope:
         begin, end, strides, masks = _parse(spec)
         return _strided_slice(tensor, begin, end, strides, name=scope, **masks)
 
 
-def handle_of_mask(tensor: Any, mask: Tensor) -> Tensor:
+def _where_true(tensor: Any, mask: Tensor) -> Tensor:
     """``tensor[mask]`` for a boolean tensor: the elements where it is true."""
-    rows = handle_of("Where")(mask)
-    return handle_of("GatherNd")(tensor, rows)
+    rows = raw_ops.Where(mask)
+    return raw_ops.GatherNd(tensor, rows)
 
 
 def _parse(spec: Any) -> tuple[Any, Any, Any, dict[str, int]]:
@@ -407,8 +407,8 @@ def _bounds(values: list[Any], wide: bool, name: str) -> Any:
         # Bounds such as sys.maxsize are clipped: no int32 axis is longer.
         clipped = values if wide else [min(max(v, limit.min), limit.max) for v in values]
         return constant(np.array(clipped, dtype.numpy), name=name)
-    parts = [handle_of("Cast")(v, DstT=dtype) if isinstance(v, Tensor) and v.dtype is not dtype else v for v in values]
-    return handle_of("Pack")([constant(p, dtype) if not isinstance(p, Tensor) else p for p in parts], axis=0, name=name)
+    parts = [raw_ops.Cast(v, DstT=dtype) if isinstance(v, Tensor) and v.dtype is not dtype else v for v in values]
+    return raw_ops.Pack([constant(p, dtype) if not isinstance(p, Tensor) else p for p in parts], axis=0, name=name)
 
 
 Tensor._override_operator("__getitem__", getitem)

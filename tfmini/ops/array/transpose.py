@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
@@ -54,11 +54,11 @@ def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
 
 
-_transpose.gradient(lambda node, grad: [_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None])
+_transpose.gradient(lambda node, grad: [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None])
 
 
 _conjugate_transpose.gradient(
-    lambda node, grad: [_conjugate_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
+    lambda node, grad: [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
 )
 
 
@@ -74,8 +74,8 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
             if a.raw_shape is not None:
                 perm = np.arange(len(a.raw_shape))[::-1].astype(np.int32)
             else:
-                last = handle_of("Sub")(rank(a), 1)
-                perm = handle_of("Sub")(last, handle_of("Range")(0, rank(a), 1))
+                last = raw_ops.Sub(rank(a), 1)
+                perm = raw_ops.Sub(last, raw_ops.Range(0, rank(a), 1))
         apply = _conjugate_transpose if conjugate and a.dtype.is_complex else _transpose
         return apply(a, perm, name=scope)
 
@@ -91,7 +91,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
         a = convert_to_tensor(a, name="a")
         if a.raw_shape is None:
             count: Any = rank(a)
-            head = handle_of("Range")(0, count - 2, 1)
+            head = raw_ops.Range(0, count - 2, 1)
             return transpose(a, concat([head, [count - 1, count - 2]], 0), conjugate=conjugate)
         count = len(a.raw_shape)
         if count < 2:

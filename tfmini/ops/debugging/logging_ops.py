@@ -13,7 +13,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
+from tfmini.graph.conversion import SparseComponents, convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape, sized
@@ -200,7 +200,7 @@ def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any
     if isinstance(value, (list, tuple)):
         items = [_without_tensors(item, placeholder, tensors) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if type(value).__name__ == "SparseTensor":
+    if isinstance(value, SparseComponents):
         tensors += [value.indices, value.values, value.dense_shape]
         return f"SparseTensor(indices={placeholder}, values={placeholder}, shape={placeholder})"
     if isinstance(value, Tensor) or hasattr(value, "_as_graph_element"):

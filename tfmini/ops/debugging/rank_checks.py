@@ -6,8 +6,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant import constant
@@ -58,7 +58,7 @@ def _check(
         ranks = [convert_to_tensor(rank, name="rank") for rank in ranks]
         if data is None:
             said = f"Tensor {x.name} must have {wording}"
-            data = [message or "", said, *ranks, "Received shape: ", handle_of("Shape")(x)]
+            data = [message or "", said, *ranks, "Received shape: ", raw_ops.Shape(x)]
         for rank in ranks:
             assert_type(rank, dtypes.int32)
         known = [constant_value(rank) for rank in ranks]
@@ -81,10 +81,10 @@ def _check_static(default_name: str, wording: str, x: Tensor, wanted: list[int],
 
 
 def _condition(relation: str, x: Tensor, ranks: list[Tensor], known: list[Any]) -> Tensor:
-    actual = handle_of("Rank")(x)
+    actual = raw_ops.Rank(x)
     condition = None
     for rank, value in zip(ranks, known):
-        holds = handle_of(relation)(actual, rank)
+        holds = raw_ops.named(relation)(actual, rank)
         condition = holds if condition is None else compare.logical_or(condition, holds)
         if value is None:
             check = assert_rank(rank, 0, data=["Rank must be a scalar. Received rank: ", rank])

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant import constant
@@ -35,8 +35,8 @@ def reduce_all(x: Tensor) -> Tensor:
     if x.raw_shape is not None:
         axes = constant(np.arange(len(x.raw_shape), dtype=np.int32), name="Const")
     else:
-        axes = handle_of("Range")(0, handle_of("Rank")(x), 1, name="range")
-    return handle_of("All")(x, axes)
+        axes = raw_ops.Range(0, raw_ops.Rank(x), 1, name="range")
+    return raw_ops.All(x, axes)
 
 
 def _binary(
@@ -156,7 +156,7 @@ def assert_near(
         if data is None:
             text = f"x and y not equal to tolerance rtol = {rtol}, atol = {atol}"
             data = [message or "", text, f"x ({x.name}) = ", x, f"y ({y.name}) = ", y]
-        absolute = handle_of("Abs")
+        absolute = raw_ops.Abs
         tolerance = add(atol, multiply(rtol, absolute(y), name="mul"), name="add")
         close = compare.less(absolute(subtract(x, y, name="sub")), tolerance)
         return Assert(reduce_all(close), data, summarize=summarize)

@@ -9,8 +9,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 from tfmini.ops.array.casting import cast
@@ -191,7 +191,7 @@ class TensorArray:
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """Writes the rows of ``value`` as elements 0, 1, …"""
         with name_scope(name, "TensorArrayUnstack", [self._handle, value]):
-            count = handle_of("StridedSlice")(shape_of(value), [0], [1], [1], shrink_axis_mask=1)
+            count = raw_ops.StridedSlice(shape_of(value), [0], [1], [1], shrink_axis_mask=1)
             return self.scatter(range_(0, count), value, name=name)
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:

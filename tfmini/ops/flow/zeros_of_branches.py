@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
 from tfmini.graph.traits import SWITCH_OPS
@@ -44,7 +44,7 @@ def value_shape(value: Tensor) -> RawShape:
 def sizes_of(value: Tensor, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of a tensor, or of the variable behind a handle."""
     if _is_handle(value):
-        return handle_of("VariableShape")(value, out_type=out_type)
+        return raw_ops.VariableShape(value, out_type=out_type)
     return shape_internal(value, optimize=False, out_type=out_type)
 
 

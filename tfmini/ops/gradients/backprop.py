@@ -22,10 +22,10 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.collector import collector_at_rest
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import handle_of
+from tfmini.graph.op_types import GRADIENTS, OPS
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import GRADIENTS, OPS
 from tfmini.graph.scoping import colocate_with, device, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import tuple as gate_together
@@ -125,15 +125,15 @@ def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
     if first is None:
         raise ValueError(f"tf.hessians: the ys do not depend on {x}.")
     count = TensorShape(shape).num_elements() or 0
-    flat = handle_of("Reshape")(first, [count])
+    flat = raw_ops.Reshape(first, [count])
     rows = []
-    for element in handle_of("Unpack")(flat, num=count, axis=0) if count else ():
+    for element in raw_ops.Unpack(flat, num=count, axis=0) if count else ():
         row = gradients(element, x, **options)[0]
         if row is None:
             raise ValueError(f"tf.hessians: the first derivative does not depend on {x}; all second ones are zero.")
-        rows.append(handle_of("Reshape")(row, [count]))
-    stacked = handle_of("Pack")(rows, axis=0) if rows else handle_of("Reshape")(first, [0])
-    return handle_of("Reshape")(stacked, shape + shape, name="reshape_hessian")
+        rows.append(raw_ops.Reshape(row, [count]))
+    stacked = raw_ops.Pack(rows, axis=0) if rows else raw_ops.Reshape(first, [0])
+    return raw_ops.Reshape(stacked, shape + shape, name="reshape_hessian")
 
 
 def as_list(value: Any) -> list[Any]:
@@ -194,7 +194,7 @@ class ControlFlowGradients:
 
     def zeros_like(self, op: Operation, index: int) -> Tensor | None:
         """The gradient of an output without contributions, when another output has some."""
-        return handle_of("ZerosLike")(op.outputs[index], name="zeros_like")
+        return raw_ops.ZerosLike(op.outputs[index], name="zeros_like")
 
     def released(self, op: Operation, pending: dict[Operation, int]) -> Iterable[Operation]:
         """The ops that become ready now that a consumer of ``op`` is done."""
@@ -330,11 +330,11 @@ class _Sweep:
 
 def _zeros(x: Tensor) -> Tensor:
     if x.dtype.name != "resource":
-        return handle_of("ZerosLike")(x, name="zeros_like")
+        return raw_ops.ZerosLike(x, name="zeros_like")
     dtype, shape = x.handle_data or (dtypes.float32, None)
     unknown = shape is None or None in shape
-    sizes = handle_of("VariableShape")(x) if unknown else constant(shape, dtypes.int32, name="zeros/shape")
-    return handle_of("Fill")(sizes, constant(0, dtype=dtype, name="zeros/Const"), name="zeros")
+    sizes = raw_ops.VariableShape(x) if unknown else constant(shape, dtypes.int32, name="zeros/shape")
+    return raw_ops.Fill(sizes, constant(0, dtype=dtype, name="zeros/Const"), name="zeros")
 
 
 def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:

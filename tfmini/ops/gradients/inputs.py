@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import (
     IndexedSlices,
     convert_n_to_tensor_or_indexed_slices,
     convert_to_tensor_or_indexed_slices,
     internal_convert,
 )
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.array.constant import constant
@@ -80,10 +80,10 @@ def _ones(y: Any, name: str) -> Tensor:
     if y.raw_shape is not None and None not in y.raw_shape:
         shape = constant(np.array(y.raw_shape, np.int32), name="Shape")
     else:
-        shape = handle_of("Shape")(y, name="Shape")
+        shape = raw_ops.Shape(y, name="Shape")
     with name_scope(name) as scope:
         one = constant(1, dtype=y.dtype.base_dtype, name="Const")
-        return handle_of("Fill")(shape, one, name=scope)
+        return raw_ops.Fill(shape, one, name=scope)
 
 
 def _check_type(grad: Any, y: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tfmini.export import export, export_names
-from tfmini.graph.registry import OPS, register_gradient
+from tfmini.graph.op_types import OPS, register_gradient
 
 F = TypeVar("F", bound=Callable[..., Any])
 

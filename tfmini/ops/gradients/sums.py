@@ -7,8 +7,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, internal_convert
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.array.constant import constant
@@ -55,7 +55,7 @@ def sum_gradients(found: list[Any], method: int | None, op: Operation) -> Any:
 
 
 def _add_n(tensors: list[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else handle_of("AddN")(tensors)
+    return tensors[0] if len(tensors) == 1 else raw_ops.AddN(tensors)
 
 
 def _sum_dense(tensors: list[Tensor], method: int | None, op: Operation) -> Tensor:
@@ -84,9 +84,9 @@ def _sum_slices(found: list[IndexedSlices]) -> IndexedSlices:
     """All rows concatenated; the op that applies them adds rows of the same index."""
     indices = [g.indices for g in found]
     if any(i.dtype.base_dtype is not indices[0].dtype.base_dtype for i in indices):
-        cast = handle_of("Cast")
+        cast = raw_ops.Cast
         indices = [cast(i, DstT=dtypes.int64) if i.dtype.base_dtype is not dtypes.int64 else i for i in indices]
-    concat = handle_of("ConcatV2")
+    concat = raw_ops.ConcatV2
     return IndexedSlices(
         concat([g.values for g in found], constant(0, name="concat/axis"), name="concat"),
         concat(indices, constant(0, name="concat/axis"), name="concat"),

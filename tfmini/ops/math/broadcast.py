@@ -13,8 +13,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.graph import raw_ops
+from tfmini.graph.op_types import INTO_FROM
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import INTO_FROM, op
+from tfmini.graph.registry import op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -163,7 +165,7 @@ def kept(node: Operation, value: Tensor) -> Tensor:
         return value
     axes = static_axes(node)
     if axes is None or shape is None:
-        whole = node.handle(node.inputs[0], node.inputs[1], **{**node.attrs, "keep_dims": True})
+        whole = raw_ops.named(node.type)(node.inputs[0], node.inputs[1], **{**node.attrs, "keep_dims": True})
         return array_shape.reshape(value, array_shape.shape(whole))
     sizes = [1 if i in axes else -1 if d is None else d for i, d in enumerate(shape)]
     if sizes.count(-1) <= 1 and 0 not in sizes:

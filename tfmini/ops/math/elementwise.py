@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
@@ -108,7 +109,7 @@ def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _quotient_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    divide_by = node.handle
+    divide_by = raw_ops.named(node.type)
     x, y = (conjugate(t) for t in node.inputs)
     gx = divide_by(grad, y) if is_wanted(node, 0) else None
     gy = mul_op(grad, divide_by(divide_by(neg_op(x), y), y)) if is_wanted(node, 1) else None

@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant_value import constant_value
 
@@ -31,7 +31,7 @@ def to_dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, a
         )
     _warn_of_size(value.dense_shape)
     rows = value.dense_shape[0]
-    return handle_of("UnsortedSegmentSum")(value.values, value.indices, rows, name=name)
+    return raw_ops.UnsortedSegmentSum(value.values, value.indices, rows, name=name)
 
 
 def _warn_of_size(dense_shape: Tensor) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
@@ -205,7 +206,7 @@ def _batch_gradients(node: Operation, grad: Tensor) -> list[Any]:
     x, y = node.inputs
 
     def times(a: Tensor, b: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
-        return node.handle(a, b, adj_x=ta, adj_y=tb)
+        return raw_ops.named(node.type)(a, b, adj_x=ta, adj_y=tb)
 
     return _product_gradients(x, y, grad, node.attrs["adj_x"], node.attrs["adj_y"], times)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
@@ -172,7 +172,7 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _conjugated(x: Tensor) -> Tensor:
     """The factor of a complex gradient: the conjugate of ``x``, or ``x`` if it is real."""
-    return handle_of("Conj")(x) if x.dtype.is_complex else x
+    return raw_ops.Conj(x) if x.dtype.is_complex else x
 
 
 # ---- arg-extremes ---------------------------------------------------------------------------

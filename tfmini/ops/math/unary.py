@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.scoping import name_scope
@@ -188,7 +188,7 @@ round_op = _declared(
 )
 
 sign_op, sign = _row(
-    "Sign", _SIGNED, _sign_factory, lambda node, grad: [handle_of("ZerosLike")(node.inputs[0])],
+    "Sign", _SIGNED, _sign_factory, lambda node, grad: [raw_ops.ZerosLike(node.inputs[0])],
     "sign", "-1, 0 or 1; x / |x| for complex x", factory=True,
 )  # fmt: skip
 square_op, square = _row("Square", _SQUARED, np.square, _times(lambda x: _scaled(2.0, x)), "square", "x ** 2")
@@ -316,7 +316,7 @@ def _rsqrt_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 def _reciprocal_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     y, dy = node.inputs
     y = conjugate(y)
-    return [mul_op(mul_op(_scaled(-2.0, conjugate(grad)), dy), y), node.handle(y, grad)]
+    return [mul_op(mul_op(_scaled(-2.0, conjugate(grad)), dy), y), raw_ops.named(node.type)(y, grad)]
 
 
 reciprocal_grad_op.gradient(_reciprocal_grad_gradient)
@@ -334,7 +334,7 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)
+        return neg_op(raw_ops.Softplus(neg_op(x)), name=scope)
 
 
 @export("tf.zeta", "tf.math.zeta")

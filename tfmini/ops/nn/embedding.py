@@ -6,8 +6,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.array.casting import cast
@@ -178,7 +178,7 @@ def embedding_lookup_sparse(
         lines = cast(reshape(slice_(sp_ids.indices, [0, 0], [-1, 1]), [-1]), dtypes.int32)
         rows = embedding_lookup(params, sp_ids.values, partition_strategy, max_norm=max_norm)
         if sp_weights is None:
-            weights = reshape(handle_of("OnesLike")(cast(sp_ids.values, rows.dtype)), [-1])
+            weights = reshape(raw_ops.OnesLike(cast(sp_ids.values, rows.dtype)), [-1])
         else:
             weights = cast(sp_weights.values, rows.dtype)
         return _combined(rows, weights, lines, combiner, scope)
@@ -186,7 +186,7 @@ def embedding_lookup_sparse(
 
 def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name: str) -> Tensor:
     # One weight per row, broadcast over the embedding axes.
-    ones = handle_of("Fill")(reshape(subtract(rank(rows), 1), [1]), 1)
+    ones = raw_ops.Fill(reshape(subtract(rank(rows), 1), [1]), 1)
     column = reshape(weights, concat([shape_of(weights), ones], 0))
     total = segment_sum_op(multiply(rows, column), lines, name=name if combiner == "sum" else None)
     if combiner == "sum":
@@ -228,7 +228,7 @@ def safe_embedding_lookup_sparse(
             weights, _ = sparse_fill_empty_rows(weights, 1.0)
         rows = embedding_lookup_sparse(tables, ids, weights, partition_strategy, None, combiner, max_norm)
         if default_id is None:
-            rows = where(empty, handle_of("ZerosLike")(rows), rows)
+            rows = where(empty, raw_ops.ZerosLike(rows), rows)
         result = reshape(rows, concat([cast(outer, dtypes.int32), slice_(shape_of(rows), [1], [-1])], 0), name=scope)
         axes = sparse_ids.get_shape().ndims
         if axes is not None and rows.raw_shape is not None:

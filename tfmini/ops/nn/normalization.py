@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export

@@ -8,8 +8,8 @@ from typing import Any
 
 from tfmini import dtypes as types
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.array.constant_value import constant_value
@@ -61,8 +61,8 @@ class QueueBase:
         if not all(first.names == q.names for q in queues[1:]):
             raise TypeError("Queues do not have matching component names.")
         shapes = [reduce(_common_shape, same) for same in zip(*(q.shapes for q in queues))]
-        handles = handle_of("Pack")([q.queue_ref for q in queues], name="stack")
-        selected = handle_of("GatherV2")(handles, index, 0, name="GatherV2")
+        handles = raw_ops.Pack([q.queue_ref for q in queues], name="stack")
+        selected = raw_ops.GatherV2(handles, index, 0, name="GatherV2")
         return QueueBase(first.dtypes, shapes, first.names, selected)
 
     @property

@@ -9,8 +9,8 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.dimension import dimension_value
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.control import with_dependencies
@@ -112,13 +112,13 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     with name_scope(name, "random_crop", [value, size]) as scope:
         value = convert_to_tensor(value, name="value")
         size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
-        shape = handle_of("Shape")(value)
-        fits = handle_of("All")(handle_of("GreaterEqual")(shape, size), [0])
+        shape = raw_ops.Shape(value)
+        fits = raw_ops.All(raw_ops.GreaterEqual(shape, size), [0])
         check = Assert(fits, ["Need value.shape >= size, got ", shape, size], summarize=1000)
         shape = with_dependencies([check], shape)
         limit = add(subtract(shape, size), 1)
-        start = random_uniform(handle_of("Shape")(shape), maxval=dtypes.int32.max, dtype=dtypes.int32, seed=seed)
-        return handle_of("Slice")(value, floormod(start, limit), size, name=scope)
+        start = random_uniform(raw_ops.Shape(shape), maxval=dtypes.int32.max, dtype=dtypes.int32, seed=seed)
+        return raw_ops.Slice(value, floormod(start, limit), size, name=scope)
 
 
 @export("tf.multinomial", "tf.random.multinomial")
@@ -170,7 +170,7 @@ def random_gamma(
         shape = convert_to_tensor(shape, name="shape", dtype=dtypes.int32)
         alpha = convert_to_tensor(alpha, name="alpha", dtype=dtype)
         beta = convert_to_tensor(1 if beta is None else beta, name="beta", dtype=dtype)
-        alpha = add(alpha, handle_of("ZerosLike")(beta))
+        alpha = add(alpha, raw_ops.ZerosLike(beta))
         values = truediv(sampling.gamma_op(shape, alpha, **seed_attrs(seed)), beta)
         return maximum(values.dtype.as_numpy_dtype(np.finfo(dtype.as_numpy_dtype).tiny), values)
 

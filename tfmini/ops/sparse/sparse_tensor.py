@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
 
 
-@export("tf.SparseTensorValue")
-class SparseTensorValue(NamedTuple):
-    """The value of a sparse tensor: three arrays (``tf.SparseTensorValue``)."""
-
-    indices: Any
-    values: Any
-    dense_shape: Any
-
-
 @export("tf.SparseTensor", "tf.sparse.SparseTensor")
-class SparseTensor:
+class SparseTensor(SparseComponents):
     """A tensor given by its nonzero elements (``tf.SparseTensor``).
 
     Args:
@@ -43,9 +34,11 @@ class SparseTensor:
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
-            self._indices: Tensor = convert_to_tensor(indices, name="indices", dtype=dtypes.int64)
-            self._values: Tensor = convert_to_tensor(values, name="values")
-            self._dense_shape: Tensor = convert_to_tensor(dense_shape, name="dense_shape", dtype=dtypes.int64)
+            super().__init__(
+                convert_to_tensor(indices, name="indices", dtype=dtypes.int64),
+                convert_to_tensor(values, name="values"),
+                convert_to_tensor(dense_shape, name="dense_shape", dtype=dtypes.int64),
+            )
         pairs = with_rank(self._indices.raw_shape, 2)
         merge_dims(pairs[0], with_rank(self._values.raw_shape, 1)[0])
         merge_dims(pairs[1], with_rank(self._dense_shape.raw_shape, 1)[0])
@@ -62,35 +55,6 @@ class SparseTensor:
         return cls(sparse_tensor_value.indices, sparse_tensor_value.values, sparse_tensor_value.dense_shape)
 
     @property
-    def indices(self) -> Tensor:
-        return self._indices
-
-    @property
-    def values(self) -> Tensor:
-        return self._values
-
-    @property
-    def dense_shape(self) -> Tensor:
-        return self._dense_shape
-
-    @property
-    def dtype(self) -> dtypes.DType:
-        return self._values.dtype
-
-    @property
-    def op(self) -> Operation:
-        """The operation that computes the values."""
-        return self._values.op
-
-    @property
-    def name(self) -> str:
-        return self._values.name
-
-    @property
-    def graph(self) -> Any:
-        return self._indices.graph
-
-    @property
     def shape(self) -> TensorShape:
         """The static dense shape, as far as it is known."""
         return TensorShape.from_raw(constant_value_as_shape(self._dense_shape))
@@ -103,9 +67,6 @@ class SparseTensor:
         """The value in ``session`` or the default session."""
         found = self.graph._session_hook("eval", [self._indices, self._values, self._dense_shape], feed_dict, session)
         return SparseTensorValue(*found)
-
-    def __repr__(self) -> str:
-        return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
 
 
 def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
@@ -245,5 +245,5 @@ def reduce_join(
         if axis is None and inputs.raw_shape is not None:
             axis = constant(np.arange(len(inputs.raw_shape), dtype=np.int32)[::-1])
         elif axis is None:
-            axis = handle_of("Range")(handle_of("Rank")(inputs) - 1, -1, -1)
+            axis = raw_ops.Range(raw_ops.Rank(inputs) - 1, -1, -1)
         return reduce_join_op(inputs, axis, keep_dims=keep, separator=separator)

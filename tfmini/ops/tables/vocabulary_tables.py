@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.casting import cast
@@ -68,7 +68,7 @@ def _buckets(values: Tensor, count: int, spec: HasherSpec) -> Tensor:
         raise ValueError(f"Unknown hasher {spec.hasher}")
     text = values if values.dtype.base_dtype is dtypes.string else as_string(values)
     attrs = {"key": spec.key} if spec.hasher == "stronghash" else {}
-    return handle_of(_HASH_OPS[spec.hasher])(text, num_buckets=count, name="hash_bucket", **attrs)
+    return raw_ops.named(_HASH_OPS[spec.hasher])(text, num_buckets=count, name="hash_bucket", **attrs)
 
 
 @export("tf.contrib.lookup.IdTableWithHashBuckets")

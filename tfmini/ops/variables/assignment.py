@@ -11,8 +11,8 @@ import numpy as np
 
 from tfmini.dtypes import DType
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.graph.scoping import name_scope
@@ -173,17 +173,17 @@ def batch_scatter_update(
         rank = indices.shape.ndims
         if rank is None:
             raise ValueError("batch_scatter_update does not allow indices with unknown shape.")
-        own = handle_of("ExpandDims")(indices, -1)
-        sizes = handle_of("Shape")(own, out_type=indices.dtype)
+        own = raw_ops.ExpandDims(indices, -1)
+        sizes = raw_ops.Shape(own, out_type=indices.dtype)
         batches = [_positions(sizes, axis, rank + 1) for axis in range(rank - 1)]
-        points = handle_of("ConcatV2")([*batches, own], -1) if batches else own
+        points = raw_ops.ConcatV2([*batches, own], -1) if batches else own
         return scatter_nd_update(ref, points, updates, use_locking)
 
 
 def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:
     """An array of 0, 1, 2, … along ``axis``, constant along every other axis."""
-    scalar = handle_of("Reshape")(handle_of("Slice")(sizes, [axis], [1]), np.zeros(0, np.int32))
+    scalar = raw_ops.Reshape(raw_ops.Slice(sizes, [axis], [1]), np.zeros(0, np.int32))
     zero, one = (convert_to_tensor(number, dtype=sizes.dtype) for number in (0, 1))
     column = [-1 if i == axis else 1 for i in range(rank)]
-    numbers = handle_of("Reshape")(handle_of("Range")(zero, scalar, one), column)
-    return handle_of("BroadcastTo")(numbers, sizes)
+    numbers = raw_ops.Reshape(raw_ops.Range(zero, scalar, one), column)
+    return raw_ops.BroadcastTo(numbers, sizes)

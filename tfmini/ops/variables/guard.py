@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.graph import raw_ops
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import handle_of
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OPS
 from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.array.identity import identity
 
@@ -24,7 +23,7 @@ _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 def initialized_value(variable: Any) -> Tensor:
     """The value of a reference variable, or its initial value while it is uninitialised."""
     has_value = variable.is_initialized()
-    switch = handle_of("Switch")
+    switch = raw_ops.Switch
     with name_scope("cond"):
         no_value, value_there = switch(has_value, has_value, name="Switch")
         identity(value_there, name="switch_t")
@@ -32,11 +31,11 @@ def initialized_value(variable: Any) -> Tensor:
         chosen = identity(has_value, name="pred_id")
         # The variable may be a slot that is being made beside another one; a switch stands beside its own input.
         with colocate_with(variable.op, ignore_existing=True):
-            _, alive = handle_of("RefSwitch")(variable._ref(), chosen, name="read/Switch")
+            _, alive = raw_ops.RefSwitch(variable._ref(), chosen, name="read/Switch")
         present = identity(alive, name="read")
         with colocate_with(variable.initial_value.op, ignore_existing=True):
             initial, _ = switch(variable.initial_value, chosen, name="Switch_1")
-        return handle_of("Merge")([initial, present], name="Merge")[0]
+        return raw_ops.Merge([initial, present], name="Merge")[0]
 
 
 def safe_initial_value(scope: str, value: Tensor) -> Tensor:
@@ -46,8 +45,7 @@ def safe_initial_value(scope: str, value: Tensor) -> Tensor:
       scope: the new variable's name scope, with its final ``/``; copies are named after it.
       value: the initial value as given.
     """
-    # Imported here because a conditional value needs the control flow ops, which many programs do not use.
-    if "RefSwitch" not in OPS or not _depends_on_variable(value):
+    if not _depends_on_variable(value):
         return value
     return _Copier(scope).copy(value)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
-from tfmini.graph.graph import handle_of
+from tfmini.graph import raw_ops
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.constant import constant as make_constant
@@ -249,13 +249,13 @@ class Orthogonal(Initializer):
         rows, columns = math.prod(int(d) for d in shape[:-1]), int(shape[-1])
         tall = (max(rows, columns), min(rows, columns))
         noise = random_values.random_normal(tall, dtype=self._type(dtype), seed=self.seed)
-        q, r = handle_of("Qr")(noise, full_matrices=False)
+        q, r = raw_ops.Qr(noise, full_matrices=False)
         # The signs of the diagonal make the distribution uniform over orthogonal matrices.
-        q = handle_of("Mul")(q, handle_of("Sign")(handle_of("DiagPart")(r)))
+        q = raw_ops.Mul(q, raw_ops.Sign(raw_ops.DiagPart(r)))
         if rows < columns:
-            q = handle_of("Transpose")(q, [1, 0])
+            q = raw_ops.Transpose(q, [1, 0])
         # The tensor is the first operand, because its type decides that of the product.
-        return handle_of("Mul")(handle_of("Reshape")(q, shape), self.gain)
+        return raw_ops.Mul(raw_ops.Reshape(q, shape), self.gain)
 
 
 class Identity(Initializer):

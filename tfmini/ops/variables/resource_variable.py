@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini.dtypes import DType
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
@@ -86,10 +86,10 @@ class BaseResourceVariable(Variable):
         has_value = self.is_initialized()
         with name_scope("cond"):
             chosen = identity(has_value, name="pred_id")
-            _, handle = handle_of("Switch")(self._handle, chosen, name="Read/ReadVariableOp/Switch")
+            _, handle = raw_ops.Switch(self._handle, chosen, name="Read/ReadVariableOp/Switch")
             present = state.read_variable(handle, dtype=self._value_dtype, name="Read/ReadVariableOp")
-            initial, _ = handle_of("Switch")(self._initial_value, chosen, name="Switch_1")
-            return handle_of("Merge")([initial, present], name="Merge")[0]
+            initial, _ = raw_ops.Switch(self._initial_value, chosen, name="Switch_1")
+            return raw_ops.Merge([initial, present], name="Merge")[0]
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
         """The rows ``indices``, without reading the others: shape ``indices.shape + shape[1:]``."""

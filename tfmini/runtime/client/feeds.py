@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InternalError
-from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.conversion import IndexedSlices, SparseComponents
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
 from tfmini.runtime.client.conversions import conversion_of
@@ -39,11 +39,8 @@ def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]
         if conversion.feed is None:
             raise TypeError(f"Cannot interpret feed_dict key as Tensor: {type(key)} was registered without feeds.")
         return [pair for k, v in conversion.feed(key, value) for pair in flatten_feed(graph, k, v)]
-    if isinstance(key, IndexedSlices):
-        parts = [key.values, key.indices] + ([] if key.dense_shape is None else [key.dense_shape])
-        return list(zip(parts, list(value)))
-    if type(key).__name__ == "SparseTensor":
-        return list(zip([key.indices, key.values, key.dense_shape], list(value)))
+    if isinstance(key, (IndexedSlices, SparseComponents)):
+        return list(zip(key._fetch_parts()[0], list(value)))
     try:
         tensor = graph.as_graph_element(key, allow_operation=False)
     except (TypeError, KeyError, ValueError) as error:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.runtime.client.conversions import conversion_of
@@ -62,11 +61,7 @@ class Fetches:
             return self._sequence(fetch)
         if isinstance(fetch, Mapping):
             return self._mapping(fetch)
-        if isinstance(fetch, IndexedSlices):
-            return self._slices(fetch)
-        if type(fetch).__name__ == "SparseTensor":
-            return self._sparse(fetch)
-        if hasattr(type(fetch), "_fetch_parts"):  # an object of several tensors (`RaggedTensor`)
+        if hasattr(type(fetch), "_fetch_parts"):  # an object of several tensors (`IndexedSlices`)
             tensors, build = fetch._fetch_parts()
             leaves = [self._leaf(t) for t in tensors]
             return lambda values: build([leaf(values) for leaf in leaves])
@@ -101,17 +96,6 @@ class Fetches:
             return found if kind is dict else kind(found)
 
         return build
-
-    def _slices(self, fetch: IndexedSlices) -> Build:
-        values_of, indices_of = self._leaf(fetch.values), self._leaf(fetch.indices)
-        shape_of = None if fetch.dense_shape is None else self._leaf(fetch.dense_shape)
-        return lambda v: IndexedSlicesValue(values_of(v), indices_of(v), None if shape_of is None else shape_of(v))
-
-    def _sparse(self, fetch: Any) -> Build:
-        from tfmini.ops.sparse.sparse_tensor import SparseTensorValue
-
-        parts = [self._leaf(t) for t in (fetch.indices, fetch.values, fetch.dense_shape)]
-        return lambda values: SparseTensorValue(*[p(values) for p in parts])
 
     def _leaf(self, fetch: Any) -> Build:
         element = self._element(fetch)

@@ -18,8 +18,7 @@ from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
-from tfmini.graph.node import node_of, nodes_of
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
 from tfmini.runtime.client.call import Call, key_to_remember, nested_key

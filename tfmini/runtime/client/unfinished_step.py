@@ -93,7 +93,8 @@ class FinishedStep:
     def __init__(self, session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> None:
         plan = session._find_call(fetches, feed_dict)[0].plan
         parts = [] if plan is None else plan.parts
-        self._updates = frozenset(node.name for part in parts for node in part.nodes if is_update(node)) | omitted
+        nodes = [node for part in parts for node in part.task_graph.nodes.values()]
+        self._updates = frozenset(node.name for node in nodes if is_update(node)) | omitted
 
     def updates_made(self) -> frozenset[str]:
         """All updates of the step."""

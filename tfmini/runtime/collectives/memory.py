@@ -148,8 +148,8 @@ def make_arena(can_be_read: bool = False) -> Arena | None:
 
 
 def can_share(places: list[str]) -> bool:
-    """Whether all are different processes of one host."""
-    if "" in places:
+    """Whether there are several, all of different processes of one host."""
+    if len(places) < 2 or "" in places:
         return False
     known = [Place.parse(place) for place in places]
     return len({place.host for place in known}) == 1 and len({place.pid for place in known}) == len(known)

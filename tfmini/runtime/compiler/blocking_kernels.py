@@ -9,7 +9,7 @@ thread of its own. A local program with a single one calls it in the segment, wh
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ FUNCTION_RETURNS = "a Python function to return"
 """The cause of the wait for such a kernel."""
 
 
-def several_may_block(nodes: Sequence[Node], device_type: str) -> bool:
+def several_may_block(nodes: Iterable[Node], device_type: str) -> bool:
     """Whether two nodes or more call code that may wait for another of them."""
     facts = (op_facts(node.op, device_type) for node in nodes)
     return sum(known is not None and known.kernel.may_block for known in facts) > 1

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tfmini import dtypes, errors
 from tfmini.graph.node import Node
 from tfmini.graph.op_def import OpDef
-from tfmini.graph.registry import OPS, Kernel, OpHandle, kernel_for
+from tfmini.graph.op_types import OPS, Kernel, OpType, kernel_for
 
 
 class OpFacts(NamedTuple):
@@ -23,7 +23,7 @@ class OpFacts(NamedTuple):
       foldable: it may be computed at compile time when its inputs are constants.
     """
 
-    handle: OpHandle[Any]
+    handle: OpType
     kernel: Kernel
     op_def: OpDef
     flat: bool

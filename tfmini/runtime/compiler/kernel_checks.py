@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.graph.building import output_dtypes
-from tfmini.graph.node import Node, node_of
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import KERNELS, OPS, Kernel
+from tfmini.graph.node import Node
+from tfmini.graph.op_def import output_dtypes
+from tfmini.graph.op_types import KERNELS, OPS, Kernel
+from tfmini.graph.operation import Operation, node_of
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 CHECK_ENV = "TFMINI_CHECK_KERNELS"

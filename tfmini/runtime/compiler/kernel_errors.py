@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tfmini import errors
 from tfmini.graph.node import DEFINED_AT, Node
+from tfmini.graph.node_types import FETCH, SEND
 
 # The key in a program's namespace of: file name of generated code -> the node that each line computes.
 NODE_LINES = "node_lines"
@@ -77,7 +78,7 @@ def _in_words(message: str) -> str:
 
 def _named(code: int, message: str, node: Node | None, task: str, derived: bool = False) -> errors.OpError:
     name = "" if node is None else node.name
-    if node is not None and "tensor_name" in node.attrs and node.inputs:
+    if node is not None and node.op in (SEND, FETCH):
         name = node.inputs[0][0]  # a value read in order to be sent: the fault is that of its producer
     if node is not None and "[[" not in message:
         place = node.attrs.get(DEFINED_AT)  # of a node inside a function, which no client's graph contains

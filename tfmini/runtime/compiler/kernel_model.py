@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tfmini.graph.node import Node
+    from tfmini.placement.task_graph import TaskGraph
     from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
     from tfmini.runtime.compiler.levels import Segment
     from tfmini.runtime.compiler.program import Program
@@ -28,10 +28,10 @@ class KernelModel(Protocol):
         """Returns a laid-out segment with its `seconds` set, since segments of 3 ms and more go to the pool."""
         ...
 
-    def known(self, nodes: Sequence[Node]) -> Program | None:
-        """Called before nodes are compiled; a program that it returns is used as it is. None: compile them."""
+    def known(self, graph: TaskGraph) -> Program | None:
+        """Called before a graph is compiled; a program that it returns is used as it is. None: compile it."""
         ...
 
-    def program(self, program: Program, nodes: Sequence[Node]) -> Program:
-        """Called after nodes have been compiled; returns the program to register, which may be a wrapped one."""
+    def program(self, program: Program, graph: TaskGraph) -> Program:
+        """Called after a graph has been compiled; returns the program to register, which may be a wrapped one."""
         ...

@@ -10,11 +10,11 @@ from typing import Any
 from tfmini.graph.node import Node
 from tfmini.graph.omission import is_update
 from tfmini.graph.traits import NEXT_OPS, ops_with
+from tfmini.placement.waves import Wave
 from tfmini.runtime.compiler.codegen import BlockContext, generate_block, nothing
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.sent_results import sent_results
-from tfmini.runtime.compiler.several_devices import FIRST_DEVICE
 from tfmini.runtime.compiler.start_order import starts_first
 from tfmini.runtime.compiler.units import Form, Unit
 
@@ -107,7 +107,7 @@ class _Layout:
     def __init__(self, lowering: Lowering) -> None:
         self.lowering = lowering
         used = {u.wave for u in lowering.units} | set(lowering.arrival_waves.values()) or {0}
-        self.order = sorted(used, key=lambda wave: (len(lowering.wave_sets[wave]), wave))
+        self.order = sorted(used, key=lambda wave: (wave.bit_count(), lowering.wave_ranks[wave]))
         self.index = {wave: i for i, wave in enumerate(self.order)}
         self.sent = sent_results(lowering)
 
@@ -132,7 +132,7 @@ class _Layout:
                 blocks[wave], pending[i], successors[i],
                 _marks(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
                 tuple(name for _, names in _marks(blocks[wave], Form.BEGIN_LOOP) for name in names),
-                _first_guess(blocks[wave]), any(key >= FIRST_DEVICE for key in lowering.wave_sets[wave]),
+                _first_guess(blocks[wave]), wave & lowering.device_bits != 0,
                 _is_open_ended(blocks[wave]),
             )
             for i, wave in enumerate(self.order)
@@ -143,13 +143,13 @@ class _Layout:
         segment, model = Segment(self._segment_function(blocks), *fields), self.lowering.compilation.model
         return segment if model is None else model.segment(segment, [unit for block in blocks for unit in block])
 
-    def _blocks(self) -> dict[int, list[list[Unit]]]:
+    def _blocks(self) -> dict[Wave, list[list[Unit]]]:
         """The units of each wave, cut into blocks; each unit learns the number of its block."""
-        by_wave: dict[int, list[Unit]] = {wave: [] for wave in self.order}
+        by_wave: dict[Wave, list[Unit]] = {wave: [] for wave in self.order}
         for unit in starts_first(self.lowering):
             by_wave[unit.wave].append(unit)
         number = 0
-        blocks: dict[int, list[list[Unit]]] = {}
+        blocks: dict[Wave, list[list[Unit]]] = {}
         for wave, units in by_wave.items():
             blocks[wave] = [units[i : i + _BLOCK_NODES] for i in range(0, len(units), _BLOCK_NODES)] or [[]]
             for block in blocks[wave]:
@@ -158,7 +158,7 @@ class _Layout:
                     unit.block = number
         return blocks
 
-    def _taken(self, wave: int) -> tuple[str, ...]:
+    def _taken(self, wave: Wave) -> tuple[str, ...]:
         shared = self.lowering.compilation
         keys = [key for key, arrival in self.lowering.arrival_waves.items() if arrival == wave]
         loops = [name for key in keys for name in shared.loop_updates.get(key, ())]

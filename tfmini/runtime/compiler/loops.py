@@ -9,7 +9,9 @@ have arrived; as it never waits, nobody can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,9 +19,11 @@ from tfmini import errors
 from tfmini.graph.frames import LOOP_OP, Loop
 from tfmini.graph.liveness import ALWAYS, Atom, Guard
 from tfmini.graph.node import Endpoint, Node
-from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
+from tfmini.graph.node_types import SEND, output_dtypes
 from tfmini.graph.omission import is_update
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
+from tfmini.placement.task_graph import INNER
+from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.codegen import writer_of
 from tfmini.runtime.compiler.kernel_calls import op_facts
 from tfmini.runtime.compiler.layout import context_of, lay_out, without_joins
@@ -65,14 +69,14 @@ def _entries_of(parent: Lowering, node: Node) -> list[int]:
     if len({parent.liveness.of(e) for e in node.inputs}) > 1:
         return [0] * len(node.inputs)
     late = parent.compilation.late_groups
-    arrivals = [parent.wave_sets[parent.waves[source]] if source in parent.waves else () for source, _ in node.inputs]
+    arrivals = [parent.keys(parent.waves.get(source, 0)) for source, _ in node.inputs]
     return split_entries([frozenset(key for key in wave if key < 0 or key in late) for wave in arrivals])
 
 
 def _waits(node: Node, compilation: Compilation) -> bool:
-    if node.op in MADE_BY_PASSES:
-        send, recv = node.attrs["send_device"].decode(), node.attrs["recv_device"].decode()
-        return compilation.task_of(send) != compilation.task_of(recv)
+    end = compilation.graph.sends.get(node.name) or compilation.graph.receives.get(node.name)
+    if end is not None:
+        return end.group != INNER
     facts = op_facts(node.op, compilation.device_type)
     return facts is not None and compilation.answers_later(facts)
 
@@ -86,12 +90,12 @@ def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
     for number in range(max(inside.entries, default=0) + 1):
         places = [i for i, entry in enumerate(inside.entries) if entry == number]
         inputs = [node.inputs[i] for i in places]
-        waves = [parent.waves[s] for s in (*(s for s, _ in inputs), *node.controls) if s in parent.waves]
+        entering = node.replace(inputs=tuple(inputs))
         values, derefs = [unit.inputs[i] for i in places], [unit.derefs[i] for i in places]
         parent.add(
             Unit(
-                node.replace(inputs=tuple(inputs)), values, derefs, 0, parent.join(waves), Form.BEGIN_LOOP, key=key,
-                entry=number, guard=unit.guard, updates=unit.updates,
+                entering, values, derefs, 0, parent.found(joined(entering, parent.waves)), Form.BEGIN_LOOP,
+                key=key, entry=number, guard=unit.guard, updates=unit.updates,
             )  # fmt: skip
         )
     parent.await_values(key, node.name, [(i, (node.name, i)) for i in range(len(inside.loop.exits))], unit.wave)
@@ -141,6 +145,7 @@ class _LoopLowering(Lowering):
         self.leads = False
         self.round_keys: dict[str, int] = {}
         self.entry_keys: dict[int, int] = {}
+        self.updated_key: int | None = None
         if waits:
             self._split()
 
@@ -164,16 +169,16 @@ class _LoopLowering(Lowering):
             self.entry_keys = {number: self.compilation.new_key() for number in sorted(numbers) if number != first}
         self.updates = [n.name for n in self.nodes.values() if is_update(n) or n.op == LOOP_OP and self._updates_in(n)]
         if self.updates and any(self._sends_reference(n) for n in self.nodes.values()):
-            self.waves[_UPDATED] = self.intern(frozenset({self.compilation.new_key()}))
+            key = self.updated_key = self.compilation.new_key()
+            self.waves[_UPDATED] = self.arrival_waves[key] = self.found(self.bit(key))
             self.arrival_nodes.add(_UPDATED)
-            [key] = self.wave_sets[self.waves[_UPDATED]]
-            self.arrivals[key], self.arrival_waves[key] = [], self.waves[_UPDATED]
+            self.arrivals[key] = []
 
     def _updates_in(self, node: Node) -> bool:
         return any(is_update(inner) for inner in self.loops[node.name].all_nodes())
 
     def _sends_reference(self, node: Node) -> bool:
-        if node.op != "_Send":
+        if node.op != SEND:
             return False
         name, index = node.inputs[0]
         source = self.nodes.get(name)
@@ -181,17 +186,17 @@ class _LoopLowering(Lowering):
             source, index = self.loops[name].exits[index], 0
         return source is not None and output_dtypes(source)[index]._is_ref_dtype
 
-    def _admit_send(self, node: Node, wave: int, guard: Guard) -> None:
+    def _admit_send(self, node: Node, wave: Wave, guard: Guard) -> None:
         # A variable is read when it is sent. In TensorFlow, the receiver asks for it when it wants to read it.
         if _UPDATED in self.waves and self._sends_reference(node):
-            wave = self.waves[node.name] = self.join([wave, self.waves[_UPDATED]])
+            wave = self.waves[node.name] = self.found(wave | self.waves[_UPDATED])
             node = node.replace(controls=(*node.controls, _UPDATED))
         super()._admit_send(node, wave, guard)
 
     def _delays(self, node: Node) -> bool:
         if node.op == LOOP_OP:
             return any(_waits(inner, self.compilation) for inner in self.loops[node.name].all_nodes())
-        return node.op != "_Send" and _waits(node, self.compilation)
+        return node.op != SEND and _waits(node, self.compilation)
 
     def _loop_variable(self, node: Node, nexts: set[str]) -> tuple[Endpoint, str]:
         """The initial value of a loop's merge, and the node that gives its later ones."""
@@ -212,7 +217,7 @@ class _LoopLowering(Lowering):
 
     # ---- nodes that only stand in loops -----------------------------------------------------
 
-    def _admit_flow(self, node: Node, wave: int) -> None:
+    def _admit_flow(self, node: Node, wave: Wave) -> None:
         if node.op in ENTER_OPS:
             self._admit_enter(node)
         elif node.name in self.merges:
@@ -325,11 +330,11 @@ class _LoopLowering(Lowering):
         """The level that runs once per iteration."""
         carried = self.carry()
         rounds = []
-        handed: dict[str, int] = {}  # per loop variable, the wave of the unit that hands it on
+        handed: dict[str, Wave] = {}  # per loop variable, the wave of the unit that hands it on
         for number, names in enumerate(self.rounds):
             later = [self.merges[name][1] if name in self.merges else name for name in names]
             values = [carried[name] for name in later]
-            wave = self.join([self.waves[name] for name in later])
+            wave = self._joined(later)
             node = Node(f"{self.loop.name}/hand_on{number}", "NoOp")
             self.add(Unit(node, values, [False] * len(values), 0, wave, Form.HAND_ON, key=number))
             rounds.append(Round(self.round_keys.get(names[0]), [self.slot_for((name, 0)) for name in names]))
@@ -337,10 +342,9 @@ class _LoopLowering(Lowering):
         leaving = self.leave(handed)
         if _UPDATED in self.waves:
             node = Node(f"{self.loop.name}/updated", "NoOp", controls=self.updates)
-            wave = self.join([self.waves[name] for name in self.updates])
+            wave = self._joined(self.updates)
             self.add(Unit(node, [], [], 0, wave, Form.HAND_ON, key=len(rounds)))
-            [key] = self.wave_sets[self.waves[_UPDATED]]
-            rounds.append(Round(key, []))
+            rounds.append(Round(self.updated_key, []))
         self.kept.update(leaving)
         entries = self._entries()
         if _UPDATED in self.waves:
@@ -349,6 +353,9 @@ class _LoopLowering(Lowering):
         exits = [self.slots[e] for e in leaving]
         window = max([1, *(enter.attrs.get("parallel_iterations", 10) for enter in self.loop.enters)])
         return WaitingLoop(self.loop.name, level, entries, rounds, self.leads, exits, window)
+
+    def _joined(self, names: Sequence[str]) -> Wave:
+        return self.found(functools.reduce(operator.or_, (self.waves[name] for name in names), 0))
 
     def _entries(self) -> list[Entry]:
         entries = [Entry(self.entry_keys.get(n), [], [], []) for n in range(max(self.entries, default=0) + 1)]
@@ -371,7 +378,7 @@ class _LoopLowering(Lowering):
         """Adds what each NextIteration hands to the next iteration; `DEAD` where it hands on nothing."""
         return {n.name: self._carry(n, self.next_sources[n.name], self.waves[n.name]) for n in self.nexts}
 
-    def leave(self, handed: Mapping[str, int] = MappingProxyType({})) -> list[Endpoint]:
+    def leave(self, handed: Mapping[str, Wave] = MappingProxyType({})) -> list[Endpoint]:
         """Adds what each Exit hands out in this iteration, likewise.
 
         Args:
@@ -382,7 +389,7 @@ class _LoopLowering(Lowering):
         for node in self.loop.exits:
             wave = self.waves[node.name]
             later = handed.get(self._variable_of(node), wave)
-            if self.join([wave, later]) == later:
+            if wave | later == later:
                 wave = later
             found.append(self._carry(node, self.exit_sources[node.name], wave))
         return found
@@ -392,7 +399,7 @@ class _LoopLowering(Lowering):
         switch = self.nodes.get(node.inputs[0][0])
         return switch.inputs[0][0] if switch is not None and switch.inputs else ""
 
-    def _carry(self, node: Node, source: tuple[Endpoint, bool, Guard], wave: int) -> Endpoint:
+    def _carry(self, node: Node, source: tuple[Endpoint, bool, Guard], wave: Wave) -> Endpoint:
         endpoint, deref, guard = source
         return self.select(node, 1, endpoint, deref, guard, wave)
 

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.graph.frames import LOOP_OP, Loop
+from tfmini.graph.frames import LOOP_OP, Loop, has_flow
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import FEED, FETCH, RECEIVE, SEND
 from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
+from tfmini.placement.task_graph import INNER, End, TaskGraph
+from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.folding import Folding
 from tfmini.runtime.compiler.kernel_calls import (
@@ -39,23 +42,21 @@ class Compilation:
     """The state that all levels of one program share.
 
     Args:
-      task_of: full device name -> full task name.
       resources: where kernels that ask for it find their state.
-      feeds: tensor names of the client-terminated receives; their slots come first.
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
       trace: for a traced program, the meaning of the numbers in its text.
       kernels, model: see `BlockContext`.
-      threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
+      threads: kernels that may block (see `op_types.Kernel`) run in threads of their own.
     """
 
     def __init__(
-        self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
-        fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
+        self, graph: TaskGraph, resources: Resources, device_type: str, fold: bool,
+        lower_loop: Callable[[Lowering, Node, Loop], None],
         trace: TraceTable | None = None, threads: bool = False,
         kernels: dict[str, Callable[..., Any]] | None = None, model: KernelModel | None = None,
     ) -> None:  # fmt: skip
-        self.task_of, self.device_type = task_of, device_type
+        self.graph, self.device_type = graph, device_type
         self.fold = fold
         self.lower_loop = lower_loop
         self.trace = trace
@@ -70,12 +71,14 @@ class Compilation:
         self.namespace: dict[str, Any] = {"resources": resources, "DEAD": DEAD}
         self.states: dict[str, Callable[[Resources], Any]] = {}
         self.state_names: dict[Endpoint, str] = {}
-        self.feed_slots = {name: i for i, name in enumerate(feeds)}
+        slots = {tensor: i for i, tensor in enumerate(graph.fed)}  # they come first
+        self.feed_slots = {name: slots[tensor] for name, tensor in graph.feeds}
+        self.feed_count = len(slots)
         self.fetch_sources: dict[str, Endpoint] = {}
         self.uncertain_fetches: set[str] = set()
         self.send_tasks: dict[int, str] = {}
         self.uncertain_sends: set[int] = set()
-        self.local_sends: dict[tuple[bytes, bytes, bytes], Endpoint] = {}
+        self.inner_sends: dict[str, Endpoint] = {}  # by tensor: what goes to another device of this task
         self.waits: dict[int, Node] = {}
         self.loops: dict[int, Any] = {}
         self.loop_updates: dict[int, tuple[str, ...]] = {}  # the updates inside each of them
@@ -111,7 +114,8 @@ class Lowering:
     """The units of one level; see the module.
 
     Attributes:
-      waves: node -> the number of its wave; ``wave_sets`` has the arrivals of each wave.
+      waves: node -> its wave, and ``wave_ranks``: each wave -> its number, in the order in which they were found.
+      device_bits: the bits of waves that stand for devices (see `several_devices`).
       arrivals: group or event -> (order, endpoint) of its values; ``arrival_waves`` their wave.
       kept: endpoints that are wanted after the level has run; ``wanted`` while it runs.
     """
@@ -124,23 +128,25 @@ class Lowering:
         self.constants = compilation.constants
         self.references = compilation.references
         self.units: list[Unit] = []
-        self.waves: dict[str, int] = {}
-        self.wave_sets: list[frozenset[int]] = [frozenset()]
+        self.waves: dict[str, Wave] = {}
+        self.wave_ranks: dict[Wave, int] = {0: 0}
+        self.device_bits: Wave = 0
         self.arrivals: dict[int, list[tuple[Any, Endpoint]]] = {}
-        self.arrival_waves: dict[int, int] = {}
+        self.arrival_waves: dict[int, Wave] = {}
         self.arrival_nodes: set[str] = set()
         self.kept: set[Endpoint] = set()
         self.wanted: set[Endpoint] = set()
         self.slots: dict[Endpoint, int] = {}
-        self.slot_count = len(compilation.feed_slots)
+        self.slot_count = compilation.feed_count
         self.liveness = Liveness(self._predicate)
-        self._wave_ids: dict[frozenset[int], int] = {frozenset(): 0}
+        self._bits: dict[int, Wave] = {}
         # Per group to send: its values, and after which unit the last of its Send nodes comes.
-        self._sent: dict[int, list[tuple[bytes, Endpoint]]] = {}
-        self._send_nodes: dict[int, tuple[int, Node, int]] = {}
+        self._sent: dict[int, list[tuple[str, Endpoint]]] = {}
+        self._send_nodes: dict[int, tuple[int, Node, Wave]] = {}
         self._ranks: dict[Endpoint, int] = {}
         self._snapshots: dict[Endpoint, Endpoint] = {}
-        self._flows = bool(loops) or any(n.op in FLOW_OPS or "_may_be_dead" in n.attrs for n in nodes.values())
+        receives = compilation.graph.receives.values()
+        self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
 
     def run(self) -> None:
         """Admits all nodes."""
@@ -159,28 +165,24 @@ class Lowering:
         return [
             node for name, node in self.nodes.items()
             if ((name, 0) in self.constants or (name, 0) in shared.state_names or node.op in _CONTROL_ONLY
-                or (name, 0) in self.alias and node.op not in FLOW_OPS and node.op != "_Recv")
+                or (name, 0) in self.alias and node.op not in FLOW_OPS and node.op != RECEIVE)
             and not self.liveness.of_node(name)
         ]  # fmt: skip
 
     # ---- waves and guards -------------------------------------------------------------------
 
-    def join(self, waves: list[int]) -> int:
-        """The wave of something that needs several: the union of their arrivals."""
-        if not waves:
-            return 0
-        first = waves[0]
-        if waves.count(first) == len(waves):
-            return first
-        return self.intern(frozenset().union(*(self.wave_sets[w] for w in set(waves))))
-
-    def intern(self, arrivals: frozenset[int]) -> int:
-        """The number of the wave that needs these arrivals."""
-        wave = self._wave_ids.get(arrivals)
-        if wave is None:
-            wave = self._wave_ids[arrivals] = len(self.wave_sets)
-            self.wave_sets.append(arrivals)
+    def found(self, wave: Wave) -> Wave:
+        """The same wave, which has its rank."""
+        self.wave_ranks.setdefault(wave, len(self.wave_ranks))
         return wave
+
+    def bit(self, key: int) -> Wave:
+        """The wave of what needs one arrival: a group, an event or a device."""
+        return self._bits.setdefault(key, 1 << len(self._bits))
+
+    def keys(self, wave: Wave) -> frozenset[int]:
+        """The arrivals of a wave."""
+        return frozenset(key for key, bit in self._bits.items() if wave & bit)
 
     def condition(self, guard: Guard) -> Condition:
         """A guard's atoms, outer conditions first: an inner predicate has no value without them."""
@@ -206,11 +208,7 @@ class Lowering:
 
     def _admit(self, node: Node) -> None:
         """Takes one node into account: receive, send, constant, alias, or code to generate."""
-        waves = self.waves
-        sources = [waves[s] for s, _ in node.inputs if s in waves]
-        if node.controls:
-            sources += [waves[c] for c in node.controls]
-        wave = waves[node.name] = self.join(sources)
+        wave = self.waves[node.name] = self.found(joined(node, self.waves))
         op = node.op
         guard: Guard = ALWAYS
         if self._flows:
@@ -218,9 +216,11 @@ class Lowering:
                 self._admit_flow(node, wave)
                 return
             guard = self.liveness.admit(node)
-        if op == "_Recv":
+        if op == FEED:
+            self.slots[node.name, 0] = self.compilation.feed_slots[node.name]
+        elif op == RECEIVE:
             self._admit_receive(node, wave)
-        elif op == "_Send":
+        elif op in (SEND, FETCH):
             self._admit_send(node, wave, guard)
         elif op == "Const":
             self.constants[node.name, 0] = node.attrs["value"]
@@ -229,7 +229,7 @@ class Lowering:
         elif op not in _CONTROL_ONLY:
             self._admit_computation(node, wave, self.condition(guard))
 
-    def _admit_flow(self, node: Node, wave: int) -> None:
+    def _admit_flow(self, node: Node, wave: Wave) -> None:
         """Lowers a Switch, a Merge or a loop. `loops._LoopLowering` handles the ops that stand only in loops."""
         if node.op == LOOP_OP:
             self.liveness.admit(node)
@@ -239,7 +239,7 @@ class Lowering:
         else:
             self._admit_merge(node, wave)
 
-    def _admit_switch(self, node: Node, wave: int) -> None:
+    def _admit_switch(self, node: Node, wave: Wave) -> None:
         predicate = self.canonical(node.inputs[1])
         if predicate in self.references and predicate not in self._snapshots:
             copy = self._snapshots[predicate] = (node.name, 2)
@@ -252,7 +252,7 @@ class Lowering:
         source = self.canonical(node.inputs[0])
         self.alias[node.name, 0] = self.alias[node.name, 1] = source
 
-    def _admit_merge(self, node: Node, wave: int) -> None:
+    def _admit_merge(self, node: Node, wave: Wave) -> None:
         guard = self.liveness.admit(node)
         common = guard - {((node.name, 0), None)}
         inputs = [self.canonical(e) for e in node.inputs]
@@ -268,7 +268,7 @@ class Lowering:
                  certain=guard == common)
         )  # fmt: skip
 
-    def select(self, node: Node, index: int, source: Endpoint, deref: bool, guard: Guard, wave: int) -> Endpoint:
+    def select(self, node: Node, index: int, source: Endpoint, deref: bool, guard: Guard, wave: Wave) -> Endpoint:
         """Makes a value that may be dead into one that is always there: itself, or `DEAD`."""
         endpoint = (node.name, index)
         self.add(
@@ -279,77 +279,69 @@ class Lowering:
             self.compilation.reads.add(endpoint)
         return endpoint
 
-    def _admit_receive(self, node: Node, wave: int) -> None:
-        attrs = node.attrs
-        endpoint = (node.name, 0)
-        if attrs.get("client_terminated"):
-            self.slots[endpoint] = self.compilation.feed_slots[attrs["tensor_name"].decode()]
-            return
-        key = (attrs["tensor_name"], attrs["send_device"], attrs["recv_device"])
-        source = self.compilation.local_sends.get(key)
-        if source is not None:  # another device of this same task
-            self.alias[endpoint] = source
+    def _admit_receive(self, node: Node, wave: Wave) -> None:
+        receive, endpoint = self.compilation.graph.receives[node.name], (node.name, 0)
+        if receive.group == INNER:
+            source = self.alias[endpoint] = self.compilation.inner_sends[receive.tensor]
             # What a loop's Enter stands for may be a constant or a variable of a level around: it is always there.
-            self.waves[node.name] = self.join([wave, self.waves.get(source[0], 0)])
+            self.waves[node.name] = self.found(wave | self.waves.get(source[0], 0))
             return
-        group = attrs["_group"]
-        if attrs.get("_may_be_dead"):
+        if receive.may_be_dead:
             self.liveness.doubt(endpoint)
-        if attrs.get("_late"):
-            self.compilation.late_groups.add(group)
-        self.await_values(group, node.name, [(attrs["tensor_name"], endpoint)], wave)
+        if receive.is_late:
+            self.compilation.late_groups.add(receive.group)
+        self.await_values(receive.group, node.name, [(receive.tensor, endpoint)], wave)
 
-    def await_values(self, key: int, name: str, values: list[tuple[Any, Endpoint]], wave: int) -> None:
+    def await_values(self, key: int, name: str, values: list[tuple[Any, Endpoint]], wave: Wave) -> None:
         """Notes that a node's values arrive from outside the units."""
-        self.waves[name] = self.arrival_waves[key] = self.intern(self.wave_sets[wave] | {key})
+        self.waves[name] = self.arrival_waves[key] = self.found(wave | self.bit(key))
         self.arrival_nodes.add(name)
         self.arrivals.setdefault(key, []).extend(values)
         for _, endpoint in values:
             self.slot_for(endpoint)
 
-    def _admit_send(self, node: Node, wave: int, guard: Guard) -> None:
-        attrs = node.attrs
+    def _admit_send(self, node: Node, wave: Wave, guard: Guard) -> None:
         source = self.canonical(node.inputs[0])
         reference = source in self.references or source in self.compilation.state_names
         guard = guard | self.liveness.of(node.inputs[0]) if self._flows else ALWAYS
-        name = attrs["tensor_name"].decode()
-        is_fetch = bool(attrs.get("client_terminated"))
-        receiver = "" if is_fetch else self.compilation.task_of(attrs["recv_device"].decode())
-        is_local = not is_fetch and self.compilation.task_of(attrs["send_device"].decode()) == receiver
-        if reference or (guard and not is_local):
+        shared = self.compilation
+        send = shared.graph.sends.get(node.name)  # None: the client fetches it
+        is_inner = send is not None and send.group == INNER
+        if reference or (guard and not is_inner):
             # Sends the variable's current value, or `DEAD` if it has none.
-            source = self._snapshot(node, source, wave, guard, reference, is_local)
-        if is_fetch:
-            self.compilation.fetch_sources[name] = source
+            source = self._snapshot(node, source, wave, guard, reference, is_inner)
+        if send is None:
+            shared.fetch_sources[node.name] = source
             if guard:
-                self.compilation.uncertain_fetches.add(name)
+                shared.uncertain_fetches.add(node.name)
             self.kept.add(source)
-        elif is_local:
-            self.compilation.local_sends[attrs["tensor_name"], attrs["send_device"], attrs["recv_device"]] = source
+        elif is_inner:
+            shared.inner_sends[send.tensor] = source
             self.kept.add(source)
         else:
-            self._send_later(node, source, wave, receiver)
+            self._send_later(node, send, source, wave)
             if guard:
-                self.compilation.uncertain_sends.add(attrs["_group"])
+                shared.uncertain_sends.add(send.group)
 
     def _snapshot(
-        self, node: Node, source: Endpoint, wave: int, guard: Guard, reference: bool, is_local: bool
+        self, node: Node, source: Endpoint, wave: Wave, guard: Guard, reference: bool, is_inner: bool
     ) -> Endpoint:
-        if guard and not is_local:
+        if guard and not is_inner:
             return self.select(node, 0, source, reference, guard, wave)
         # Nobody in this task looks at it without the guard. With it, it stays behind the updates of a loop's body.
-        self.add(Unit(node.replace(op="Identity"), [source], [True], 1, wave, guard=self.condition(guard)))
+        when = self.condition(guard)
+        self.add(Unit(node, [source], [True], 1, wave, Form.SELECT, guard=when, ways=[()], certain=True))
         self.compilation.reads.add((node.name, 0))
         return (node.name, 0)
 
-    def _send_later(self, node: Node, source: Endpoint, wave: int, receiver: str) -> None:
-        group = node.attrs["_group"]
-        self._sent.setdefault(group, []).append((node.attrs["tensor_name"], source))
-        self.compilation.send_tasks[group] = receiver
+    def _send_later(self, node: Node, send: End, source: Endpoint, wave: Wave) -> None:
+        group = send.group
+        self._sent.setdefault(group, []).append((send.tensor, source))
+        self.compilation.send_tasks[group] = send.peer.task
         _, _, others = self._send_nodes.get(group, (0, node, wave))
-        self._send_nodes[group] = (len(self.units), node, self.join([wave, others]))
+        self._send_nodes[group] = (len(self.units), node, self.found(wave | others))
 
-    def _admit_computation(self, node: Node, wave: int, guard: Condition) -> None:
+    def _admit_computation(self, node: Node, wave: Wave, guard: Condition) -> None:
         facts = op_facts(node.op, self.compilation.device_type)
         if facts is None:
             text = (
@@ -416,7 +408,7 @@ class Lowering:
             self.references.add((node.name, 0))
 
     def _admit_waiting(
-        self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: int, guard: Condition
+        self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: Wave, guard: Condition
     ) -> None:
         key = self.compilation.new_event(node)
         self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))

@@ -1,4 +1,4 @@
-"""Compilation: the part of a graph that runs on one task becomes a `Program`.
+"""Compilation: the graph of one task (`TaskGraph`) becomes a `Program`.
 
 A program is a list of *segments*. A segment is straight-line Python, generated once, that needs
 nothing more from outside once it has started; its nodes are those that depend on the same set of
@@ -13,12 +13,13 @@ becomes of while loops, and `codegen` writes the text.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.layout import Outline, lay_out, outline
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
@@ -34,7 +35,7 @@ class Program(Level):
     """The compiled part of a graph that one task runs.
 
     Attributes:
-      feeds: slot per fed value, in the order of the request.
+      feeds: how many values are fed. They take the first slots, in the order of the request.
       fetches: slot per fetched value.
       keeps_feeds: whether fed values may go into state that outlives the step, such as a queue.
       sends: sent group -> destination task.
@@ -44,7 +45,7 @@ class Program(Level):
       trace: for a traced program, the meaning of the numbers in its text.
     """
 
-    feeds: list[int]
+    feeds: int
     fetches: list[int]
     keeps_feeds: bool
     sends: dict[int, str]
@@ -77,27 +78,20 @@ class Program(Level):
 
 
 def compile_program(
-    nodes: Sequence[Node],
+    graph: TaskGraph,
     *,
-    task_of: Callable[[str], str],
     resources: Resources,
     device_type: str = "CPU",
-    feeds: Sequence[str] = (),
-    fetches: Sequence[str] = (),
     fold_constants: bool = True,
     traced: bool = False,
     threads: bool = False,
     kernels: dict[str, Callable[..., Any]] | None = None,
     model: KernelModel | None = None,
 ) -> Program:
-    """Compiles the nodes of one task.
+    """Compiles the graph of one task.
 
     Args:
-      nodes: the partitions of the task, together in a topological order.
-      task_of: full device name -> full task name.
       resources: where kernels that ask for it find their state.
-      feeds: tensor names of the client-terminated receives, in the order of the values of a run.
-      fetches: tensor names of the client-terminated sends, in the order of the results.
       fold_constants: compute constant parts now.
       traced: note when each node runs; the step must have a trace.
       threads: kernels that may block (Python functions) run in threads of their own.
@@ -108,49 +102,46 @@ def compile_program(
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
-    if model is not None and (known := model.known(nodes)) is not None:
+    if model is not None and (known := model.known(graph)) is not None:
         return known
     trace = TraceTable() if traced else None
-    shared = Compilation(
-        task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels, model
-    )
-    lowering = _lowered(shared, nodes)
+    shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
+    lowering = _lowered(shared)
     level = lay_out(lowering)
     if trace is not None:
         trace.events = shared.waits
         trace.silent = lowering.silent()
-        trace.add_transfers(nodes)
-    program = _program(level, lowering, list(feeds), list(fetches), len(nodes))
-    return program if model is None else model.program(program, nodes)
+        trace.add_transfers(graph)
+    program = _program(level, lowering)
+    return program if model is None else model.program(program, graph)
 
 
-def outline_program(nodes: Sequence[Node], task_of: Callable[[str], str], resources: Resources) -> Outline:
-    """The segments that `compile_program` would make of a task's nodes, without their text. Raises the same errors."""
-    names = [n.attrs["tensor_name"].decode() for n in nodes if n.op == "_Recv" and n.attrs.get("client_terminated")]
-    return outline(_lowered(Compilation(task_of, resources, "CPU", names, True, lower_loop, threads=True), nodes))
+def outline_program(graph: TaskGraph, resources: Resources) -> Outline:
+    """The segments that `compile_program` would make of a task's graph, without their text. Raises the same errors."""
+    return outline(_lowered(Compilation(graph, resources, "CPU", True, lower_loop, threads=True)))
 
 
-def _lowered(shared: Compilation, nodes: Sequence[Node]) -> Lowering:
-    by_name = {node.name: node for node in nodes}
-    outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
+def _lowered(shared: Compilation) -> Lowering:
+    nodes = shared.graph.nodes
+    outer, loops = contract(nodes) if has_flow(nodes) else (nodes, {})
     lowering = lowering_of(shared, outer, loops)
     lowering.run()
     return lowering
 
 
-def _program(level: Level, lowering: Lowering, feeds: list[str], fetch_names: list[str], node_count: int) -> Program:
+def _program(level: Level, lowering: Lowering) -> Program:
     shared = lowering.compilation
+    graph = shared.graph
     fetches: list[int] = []
-    for name in fetch_names:
+    for name, _ in graph.fetches:
         source = shared.fetch_sources[name]
         slot = lowering.slots[source]
         if source in shared.constants:
             level.template[slot] = shared.constants[source]
         fetches.append(slot)
     return Program(
-        **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches,
-        keeps_feeds=shared.keeps_feeds,
-        sends=shared.send_tasks, states=shared.states, namespace=shared.namespace, node_count=node_count,
+        **vars(level), feeds=shared.feed_count, fetches=fetches, keeps_feeds=shared.keeps_feeds,
+        sends=shared.send_tasks, states=shared.states, namespace=shared.namespace, node_count=len(graph.nodes),
         waits=shared.waits, loops=shared.loops, loop_groups=shared.loop_groups,
         uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends, trace=shared.trace,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tfmini.graph.node import Endpoint
-from tfmini.graph.registry import OPS
+from tfmini.graph.op_types import OPS
 from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.units import Form, Unit

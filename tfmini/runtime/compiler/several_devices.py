@@ -8,15 +8,18 @@ nothing: both towers may read a variable or an input that one of the devices has
 
 from __future__ import annotations
 
+import functools
+import operator
+
 from tfmini.graph.frames import Loop
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.traits import ops_with
+from tfmini.placement.waves import Wave
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.units import Condition
 
 _HEAVY = ops_with("work", "matmul", "convolution")
-# Numbers in waves from here on are devices; groups and events are below.
-FIRST_DEVICE = 1 << 40
+_FIRST_DEVICE = 1 << 40  # groups and events are below
 
 
 class DevicesLowering(Lowering):
@@ -24,11 +27,12 @@ class DevicesLowering(Lowering):
 
     def __init__(self, compilation: Compilation, nodes: Nodes, loops: dict[str, Loop], devices: list[str]) -> None:
         super().__init__(compilation, nodes, loops)
-        self._marks = {device: frozenset([FIRST_DEVICE + i]) for i, device in enumerate(devices)}
+        self._marks = {device: self.bit(_FIRST_DEVICE + i) for i, device in enumerate(devices)}
+        self.device_bits = functools.reduce(operator.or_, self._marks.values())
 
-    def _admit_computation(self, node: Node, wave: int, guard: Condition) -> None:
+    def _admit_computation(self, node: Node, wave: Wave, guard: Condition) -> None:
         if node.op in _HEAVY:
-            wave = self.waves[node.name] = self.intern(self.wave_sets[wave] | self._marks[node.device])
+            wave = self.waves[node.name] = self.found(wave | self._marks[node.device])
         super()._admit_computation(node, wave, guard)
 
 

@@ -9,6 +9,7 @@ of the first, in whichever order the graph was built. The other units keep their
 from __future__ import annotations
 
 from tfmini.graph.traits import NEXT_OPS
+from tfmini.placement.task_graph import INNER
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.units import Form, Unit
 
@@ -45,6 +46,7 @@ _Link = tuple[str, Unit | None, list[str]]
 
 def _links(lowering: Lowering) -> list[_Link]:
     """In an order in which sources come first."""
+    sends = lowering.compilation.graph.sends
     waves, nodes, alias, arrivals = lowering.waves, lowering.nodes, lowering.alias, lowering.arrival_nodes
     units: dict[str, list[Unit]] = {}
     for unit in lowering.units:
@@ -58,11 +60,12 @@ def _links(lowering: Lowering) -> list[_Link]:
     for name, node in nodes.items():
         edges = [source for source, _ in node.inputs]
         edges += node.controls
-        if node.op == "_Send" and "_group" in node.attrs:
+        send = sends.get(name)
+        if send is not None and send.group != INNER:
             # They leave in one message, after the inputs of all of them: the last one has the unit, the others none.
-            group = senders.get(node.attrs["_group"])
-            edges += [] if group is None else [group]
-            senders[node.attrs["_group"]] = name
+            before = senders.get(send.group)
+            edges += [] if before is None else [before]
+            senders[send.group] = name
         if (name, 0) in alias:
             edges.append(lowering.canonical((name, 0))[0])
         for unit in units.get(name, ()):

@@ -7,6 +7,7 @@ from enum import Enum
 
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
+from tfmini.placement.waves import Wave
 
 Condition = tuple[Atom, ...]
 """Atoms that must all hold, in the order in which they can be looked at."""
@@ -32,7 +33,7 @@ class Unit:
       inputs: where each flat input comes from.
       derefs: whether an input is a variable whose value is wanted.
       outputs: the number of flat outputs.
-      wave: the set of arrivals it needs, by number.
+      wave: the arrivals that it needs.
       block: the number of its block, the scope of local names.
       key: the group that is sent, or the arrival that a BEGIN leads to; for HAND_ON, the number of the values' round.
       entry: for BEGIN_LOOP, which of the loop's entries has come.
@@ -47,7 +48,7 @@ class Unit:
     inputs: list[Endpoint]
     derefs: list[bool]
     outputs: int
-    wave: int = 0
+    wave: Wave = 0
     form: Form = Form.COMPUTE
     block: int = 0
     key: int = 0

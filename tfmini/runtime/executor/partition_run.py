@@ -103,7 +103,7 @@ class PartitionRun:
 
     Args:
       owner: the worker.
-      feeds: the fed values, in the order of ``program.feeds``.
+      feeds: the fed values, as many as ``program.feeds``.
       timeout_s: seconds from now until loops end with DeadlineExceededError.
 
     Attributes:
@@ -124,10 +124,9 @@ class PartitionRun:
         self.program = program
         self.step_id = step_id
         self.slots = slots = program.template.copy()
-        for slot, value in zip(program.feeds, feeds):
-            slots[slot] = value
+        slots[: len(feeds)] = feeds
         if program.keeps_feeds:  # the client may write into its arrays later; see `ops.kept_values`
-            for slot in program.feeds:
+            for slot in range(program.feeds):
                 if isinstance(slots[slot], ndarray):
                     slots[slot] = slots[slot].view()
         self.stopped: Stop | Literal[False] = False if timeout_s is None else Deadline(timeout_s, owner.now)

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.devices import task_of_device
 from tfmini.dtypes import DType, resource, variant
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.node import Node
-from tfmini.graph.registry import INTO_FROM
+from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array.kernel_arguments import holds
+from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.function_run import FunctionRun
@@ -40,8 +39,7 @@ class RegisteredGraph:
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
-      feed_types: slot of a fed value -> its type, where it is known; ``feed_arrays``: of each fed value, that of its
-        array, or something that no array has.
+      feed_types: of each fed value, its type; ``feed_arrays``: that of its array.
       sent_types: group -> numpy's types of its values; `_NO_TYPE` for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
       executed: how often a client's thread has run it (`Worker.execute`).
@@ -60,9 +58,9 @@ class RegisteredGraph:
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
     incarnations: dict[int, int] = field(default_factory=dict)
-    feed_types: dict[int, DType] = field(default_factory=dict)
+    feed_types: list[DType] = field(default_factory=list)
     sent_types: dict[int, list[Any]] = field(default_factory=dict)
-    feed_arrays: list[Any] = field(default_factory=list)
+    feed_arrays: list[np.dtype[Any]] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
@@ -104,12 +102,10 @@ class RegisteredGraph:
         """
         if [getattr(value, "dtype", _NO_TYPE) for value in values] == self.feed_arrays:  # a quick look, for every step
             return
-        slots = self.program.feeds
-        if len(values) != len(slots):
-            raise InvalidArgumentError.of(f"The step has {len(slots)} feeds, but {len(values)} values came")
-        for slot, value in zip(slots, values):
-            wanted = self.feed_types.get(slot)
-            if wanted is not None and not holds(wanted, value):
+        if len(values) != self.program.feeds:
+            raise InvalidArgumentError.of(f"The step has {self.program.feeds} feeds, but {len(values)} values came")
+        for value, wanted in zip(values, self.feed_types):
+            if not holds(wanted, value):
                 found = getattr(value, "dtype", type(value).__name__)
                 raise InvalidArgumentError.of(f"A value of type {found} was fed where {wanted.name} is expected")
 
@@ -132,30 +128,30 @@ class RegisteredGraph:
                 text = f"A tensor of type {dtype} came where {what} is expected: {self.describe_group(group)}"
                 raise InvalidArgumentError.of(text)
 
-    def study(self, nodes: Sequence[Node], feeds: Sequence[str]) -> None:
+    def study(self, graph: TaskGraph) -> None:
         """Notes the types of the feeds, what the nodes do to shared state, and the label and the sender of each group
         that they receive.
         """
-        types = {node.attrs["tensor_name"].decode(): node.attrs["tensor_type"] for node in nodes if node.op == "_Recv"}
-        self.feed_types = {slot: types[name] for name, slot in zip(feeds, self.program.feeds) if name in types}
-        self.feed_arrays = [known.numpy if (known := self.feed_types.get(s)) else _NO_TYPE for s in self.program.feeds]
+        types = {tensor: graph.nodes[name].attrs["T"] for name, tensor in graph.feeds}
+        self.feed_types = list(types.values())
+        self.feed_arrays = [dtype.numpy for dtype in self.feed_types]
+        nodes = list(graph.nodes.values())
         self.effects, self.is_training = effects_of(nodes), is_training(nodes)
-        names: dict[int, list[str]] = {}
-        received: dict[int, list[tuple[bytes, str, DType]]] = {}
-        for node in nodes:
-            if node.op == "_Recv" and "_group" in node.attrs:
-                group = node.attrs["_group"]
-                names.setdefault(group, []).append(node.attrs["tensor_name"].decode().split("_", 2)[-1])
-                self.incarnations[group] = node.attrs.get("send_device_incarnation", 0)
-                self.senders[group] = task_of_device(node.attrs["send_device"].decode())
-                receiver = task_of_device(node.attrs["recv_device"].decode())
-                if receiver != self.senders[group] and not node.attrs.get("client_terminated"):
-                    entry = (node.attrs["tensor_name"], node.name, node.attrs["tensor_type"].base_dtype)
-                    received.setdefault(group, []).append(entry)
+        tensors: dict[int, list[str]] = {}
+        values: dict[int, list[tuple[str, str, DType]]] = {}
+        for name, receive in graph.receives.items():
+            if receive.group != INNER:
+                group, dtype = receive.group, graph.nodes[name].attrs["tensor_type"].base_dtype
+                tensors.setdefault(group, []).append(receive.tensor.split("_", 2)[-1])
+                values.setdefault(group, []).append((receive.tensor, name, dtype))
+                self.senders[group], self.incarnations[group] = receive.peer.task, receive.peer.incarnation
         self.sent_types = {
-            group: [_NO_TYPE if dtype in (resource, variant) else dtype.numpy for _, _, dtype in sorted(found, key=_NAMES)]
-            for group, found in received.items()
+            group: [_sent_type(dtype) for _, _, dtype in sorted(found, key=_NAMES)] for group, found in values.items()
         }
-        for group, found in names.items():
+        for group, found in tensors.items():
             shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
             self.labels[group] = f"{shown} from {self.senders[group]}"
+
+
+def _sent_type(dtype: DType) -> Any:
+    return _NO_TYPE if dtype in (resource, variant) else dtype.numpy

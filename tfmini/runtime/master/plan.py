@@ -1,7 +1,4 @@
-"""The plan for one (feeds, fetches, targets): pruned, placed, cut, and laid out per task.
-
-The short cuts that keep values off the wire are those of `tfmini.placement.layout`.
-"""
+"""The plan for one (feeds, fetches, targets): pruned, placed, and cut into the graphs of tasks."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.prune import step_graph
-from tfmini.placement.layout import Layout, lay_out
 from tfmini.placement.partition import Partitions, partition
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 
@@ -22,16 +19,14 @@ class Part:
     """The part of one task in a plan.
 
     Attributes:
-      feeds, fetches: tensor names, in the order in which values go and come.
-      feed_indices, fetch_indices: their positions among the plan's feeds and fetches.
+      task_graph: what the task runs.
+      feed_indices, fetch_indices: the positions of its values among the plan's feeds and fetches.
       graph: registered on the master's own task, else None.
       peer, graph_handle, incarnation: of another task: where to run which registered graph.
     """
 
     task: str
-    nodes: list[Node]
-    feeds: list[str] = field(default_factory=list)
-    fetches: list[str] = field(default_factory=list)
+    task_graph: TaskGraph
     feed_indices: list[int] = field(default_factory=list)
     fetch_indices: list[int] = field(default_factory=list)
     graph: RegisteredGraph | None = None
@@ -42,7 +37,7 @@ class Part:
 
 @dataclass
 class Plan:
-    """A signature's partitions, their layout and the parts that run it.
+    """A signature's partitions and the parts that run it.
 
     Attributes:
       local: the registered graph of a plan that the client's thread runs by itself, else None.
@@ -52,7 +47,6 @@ class Plan:
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
     partitions: Partitions
-    layout: Layout
     parts: list[Part]
     local: RegisteredGraph | None = None
     traced: bool = False
@@ -88,16 +82,11 @@ def build_plan(
       NotFoundError, InvalidArgumentError: as `prune` and `partition` do.
     """
     fed, wanted = [endpoint_of(f) for f in feeds], [endpoint_of(f) for f in fetches]
-    graph = step_graph(nodes, wanted, list(targets), fed, client_device, incarnations.get(client_device, 0))
-    partitions = partition(graph, placement, incarnations=incarnations, name_counter=name_counter)
-    layout = lay_out(partitions)
-    parts = []
-    for task, task_nodes in layout.tasks.items():
-        part = Part(task, list(task_nodes.values()))
-        names = [(n.op, n.attrs["tensor_name"].decode()) for n in part.nodes if n.attrs.get("client_terminated")]
-        part.feeds = list(dict.fromkeys(name for op, name in names if op == "_Recv"))
-        part.fetches = list(dict.fromkeys(name for op, name in names if op == "_Send"))
-        part.feed_indices = [feeds.index(name) for name in part.feeds]
-        part.fetch_indices = [fetches.index(name) for name in part.fetches]
-        parts.append(part)
-    return Plan(tuple(feeds), tuple(fetches), partitions, layout, parts, targets=tuple(targets))
+    step = step_graph(nodes, wanted, list(targets), fed, client_device)
+    partitions = partition(step, placement, incarnations=incarnations, name_counter=name_counter)
+    parts = [
+        Part(task, graph, [fed.index(tensor) for tensor in graph.fed],
+             [wanted.index(tensor) for _, tensor in graph.fetches])
+        for task, graph in partitions.tasks.items()
+    ]  # fmt: skip
+    return Plan(tuple(feeds), tuple(fetches), partitions, parts, targets=tuple(targets))

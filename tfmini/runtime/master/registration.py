@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.rpc.messages import CreateWorkerSession, DeregisterGraph, RegisterGraph
-from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.session_owners import hold
 
@@ -98,31 +97,12 @@ class Registration:
             if part.task == master.task:
                 master.open_local_session(session)
                 part.graph = master.worker.register_graph(
-                    session.handle, part.nodes, self._options(part), session.in_process, is_whole
-                )
+                    session.handle, part.task_graph, session.options.fold_constants, self.plan.traced,
+                    session.in_process, is_whole,
+                )  # fmt: skip
                 part.incarnation = master.worker.incarnation
                 if part.graph.driver.is_blocking:
                     self.plan.local = part.graph
-                    self._reorder(part, part.graph.program)
-
-    def _reorder(self, part: Part, program: Program) -> None:
-        """Gives a local program the order of the plan, so that a step passes lists through."""
-        feeds, fetches = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
-        if part.feed_indices == feeds and part.fetch_indices == fetches:
-            return
-        slots = dict(zip(part.feed_indices, program.feeds))
-        spare = len(program.template)
-        program.feeds = [slots.get(i, spare) for i in feeds]
-        program.template.append(None)  # the slot of fed values that no op reads
-        fetch_slots = dict(zip(part.fetch_indices, program.fetches))
-        program.fetches = [fetch_slots[i] for i in fetches]
-        part.feed_indices, part.fetch_indices = feeds, fetches
-
-    def _options(self, part: Part) -> dict[str, Any]:
-        return {
-            "feeds": part.feeds, "fetches": part.fetches, "fold_constants": self.session.options.fold_constants,
-            "traced": self.plan.traced,
-        }  # fmt: skip
 
     # ---- remote parts -----------------------------------------------------------------------
 
@@ -167,7 +147,10 @@ class Registration:
         self._limit_time(part)
         try:
             with collector_at_rest():
-                request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
+                request = RegisterGraph(
+                    self.session.handle, part.task_graph.to_wire(), self.session.options.fold_constants,
+                    self.plan.traced,
+                )  # fmt: skip
                 # Without a deadline of its own: an answer that comes late must be heard, to withdraw the graph.
                 part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
         except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting

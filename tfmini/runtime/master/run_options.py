@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
+from tfmini.placement.partition import as_in_tensorflow
 from tfmini.runtime.master.cost_graph import fill_cost_graph
 from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
@@ -47,8 +48,8 @@ def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None, with_cos
     if trace is not None:
         found.step_stats.CopyFrom(trace.step_stats())
     if options.output_partition_graphs:
-        for device in plan.partitions:
-            found.partition_graphs.append(nodes_to_graph_def(plan.partitions[device].values()))
+        for device in plan.partitions.parts:
+            found.partition_graphs.append(nodes_to_graph_def(as_in_tensorflow(plan.partitions, device)))
     if with_costs:
-        fill_cost_graph(found.cost_graph, [plan.partitions[device] for device in plan.partitions], found.step_stats)
+        fill_cost_graph(found.cost_graph, plan.partitions.parts.values(), found.step_stats)
     return found

@@ -118,7 +118,7 @@ class Step:
 
     def _may_end(self, parts: Sequence[Part]) -> bool:
         """Whether a step whose time is up may have taken elements and wait for no others."""
-        ops = {node.op for part in self.plan.parts for node in part.nodes}
+        ops = {node.op for part in self.plan.parts for node in part.task_graph.nodes.values()}
         if ops.isdisjoint(_WAITS - _COLLECTIVES):
             return False
         # Groups of tensors that the part of this task lacks are on their way, or another task says why they are not.

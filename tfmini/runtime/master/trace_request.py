@@ -59,7 +59,7 @@ class TraceRequest:
         if session.find_plan(signature) is not plan:  # one that leaves out updates; the traced plan would make them
             return False
         if id(plan) not in self._trains:
-            nodes = [node for part in plan.parts for node in part.nodes]
+            nodes = [node for part in plan.parts for node in part.task_graph.nodes.values()]
             self._trains[id(plan)] = plan, trains(nodes, list(session.nodes.values()))
         with self._lock:
             if self._is_taken or not self._trains[id(plan)][1]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini.graph.node import Node
+from tfmini.graph.node_types import FETCH, SEND
+from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.trace.labels import edge_number_and_producer
 
 EVENT_LIMIT = 1 << 20  # events of one step, and events of all kept steps of a task
@@ -48,21 +50,21 @@ class TraceTable:
       sent: number of a unit that sends -> the group.
       events: key of an answer (below 0) -> the node that gives it.
       silent: nodes that run without code: constants, folded parts, views, variables.
-      sends, receives: group -> its nodes, in the order of the values.
-      producers: Recv node -> the node elsewhere whose value it brings.
+      sends, receives: group -> its nodes and what they send or receive, in the order of the values.
+      producers: node that brings a value from elsewhere -> the node there that has made it.
     """
 
     units: list[tuple[Node, tuple[int, ...]]] = field(default_factory=list)
     sent: dict[int, int] = field(default_factory=dict)
     events: dict[int, Node] = field(default_factory=dict)
     silent: list[Node] = field(default_factory=list)
-    sends: dict[int, list[Node]] = field(default_factory=dict)
-    receives: dict[int, list[Node]] = field(default_factory=dict)
+    sends: dict[int, list[tuple[Node, End]]] = field(default_factory=dict)
+    receives: dict[int, list[tuple[Node, End]]] = field(default_factory=dict)
     producers: dict[str, str] = field(default_factory=dict)
 
     def number(self, node: Node, outputs: tuple[int, ...], group: int | None = None) -> int:
-        """The number for a unit; a Send's node may also stand for taking its value, before it is sent."""
-        if group is None and node.op == "_Send":
+        """The number for a unit; the node of a send or fetch may also stand for taking its value, before it leaves."""
+        if group is None and node.op in (SEND, FETCH):
             node = node.replace(op="Identity")
         self.units.append((node, outputs))
         number = len(self.units) - 1
@@ -70,20 +72,14 @@ class TraceTable:
             self.sent[number] = group
         return number
 
-    def add_transfers(self, nodes: Iterable[Node]) -> None:
+    def add_transfers(self, graph: TaskGraph) -> None:
         """Notes the tensors of each group, in the order of its message."""
-        for node in sorted(nodes, key=lambda node: bytes(node.attrs.get("tensor_name", b""))):
-            if node.op == "_Send" and "_group" in node.attrs:
-                self.sends.setdefault(node.attrs["_group"], []).append(node)
-            elif node.op == "_Recv":
-                self.producers[node.name] = _producer(node)
-                if "_group" in node.attrs:
-                    self.receives.setdefault(node.attrs["_group"], []).append(node)
-
-
-def _producer(node: Node) -> str:
-    name = str(node.attrs["tensor_name"].decode())
-    return name.rpartition(":")[0] if node.attrs.get("client_terminated") else edge_number_and_producer(name)[1]
+        for name, send in sorted(graph.sends.items(), key=lambda item: item[1].tensor):
+            self.sends.setdefault(send.group, []).append((graph.nodes[name], send))
+        for name, receive in sorted(graph.receives.items(), key=lambda item: item[1].tensor):
+            self.receives.setdefault(receive.group, []).append((graph.nodes[name], receive))
+            self.producers[name] = edge_number_and_producer(receive.tensor)[1]
+        self.producers.update((name, tensor[0]) for name, tensor in graph.feeds)
 
 
 class UnitEvent(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.node import Node
 from tfmini.graph.traits import trait_of
+from tfmini.placement.task_graph import End
 from tfmini.runtime.trace import labels as labels
 from tfmini.runtime.trace.record import Size, Trace, TraceTable, wall_offset_ns
 
@@ -93,18 +94,18 @@ class _TaskStats:
         return first if first in self._devices or not self._devices else next(iter(self._devices))
 
     def _add_sends(
-        self, nodes: Sequence[Node], start: int, end: int, done: int, thread: int, sizes: Sequence[Size | None]
-    ) -> None:
-        for node, size in zip(nodes, sizes):
-            label = labels.transfer_label(node.name, labels.SEND, _edge(node), node.attrs["recv_device"].decode())
+        self, sends: Sequence[tuple[Node, End]], start: int, end: int, done: int, thread: int,
+        sizes: Sequence[Size | None],
+    ) -> None:  # fmt: skip
+        for (node, send), size in zip(sends, sizes):
+            label = labels.transfer_label(node.name, labels.SEND, send.tensor, send.peer.device)
             entry = self._add(node.device, node.name, label, start, start, end, done, thread)
             _add_outputs(entry, [(0, size)], allocator="")  # it sends what another node has made
 
     def _add_arrivals(self) -> None:
         for group, thread, arrived, taken, sizes in self._trace.arrivals:
-            for node, size in zip(self._table.receives[group], sizes):
-                other = node.attrs["send_device"].decode()
-                label = labels.transfer_label(node.name, labels.RECEIVE, _edge(node), other)
+            for (node, receive), size in zip(self._table.receives[group], sizes):
+                label = labels.transfer_label(node.name, labels.RECEIVE, receive.tensor, receive.peer.device)
                 entry = self._add(node.device, node.name, label, arrived, arrived, taken, taken, thread)
                 _add_outputs(entry, [(0, size)])
 
@@ -182,7 +183,3 @@ def _add_outputs(entry: Any, outputs: Iterable[tuple[int, Size | None]], allocat
             total += nbytes
     if total and allocator:
         entry.memory.add(allocator_name=allocator, total_bytes=total, live_bytes=total)
-
-
-def _edge(node: Node) -> str:
-    return str(node.attrs["tensor_name"].decode())

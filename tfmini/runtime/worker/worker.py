@@ -14,9 +14,9 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
-from tfmini.devices import parse, task_of_device
-from tfmini.graph.node import Node
+from tfmini.devices import parse
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.compiler.blocking_kernels import several_may_block
 from tfmini.runtime.compiler.program import compile_program
@@ -122,14 +122,14 @@ class Worker:
         self.traces.forget_session(handle)
 
     def register_graph(
-        self, session_handle: str, nodes: Sequence[Node], options: Mapping[str, Any], for_client: bool = False,
-        is_whole: bool = False,
+        self, session_handle: str, task_graph: TaskGraph, fold_constants: bool = True, traced: bool = False,
+        for_client: bool = False, is_whole: bool = False,
     ) -> RegisteredGraph:  # fmt: skip
         """Compiles a partition and chooses the driver of its runs.
 
         Args:
-          nodes: the nodes of this task, in a topological order.
-          options: ``feeds`` and ``fetches`` (tensor names in order), ``fold_constants``, ``traced``.
+          fold_constants: compute constant parts now.
+          traced: note when each node runs.
           for_client: whether the fetched values go to a client in this process.
           is_whole: whether the partition is the only part of its plan.
 
@@ -144,11 +144,9 @@ class Worker:
             )
         with collector_at_rest():
             program = compile_program(
-                nodes, task_of=task_of_device, resources=session.resources,
-                feeds=options.get("feeds", ()), fetches=options.get("fetches", ()),
-                fold_constants=options.get("fold_constants", True), traced=options.get("traced", False),
+                task_graph, resources=session.resources, fold_constants=fold_constants, traced=traced,
                 kernels=session.kernels, model=self.process.kernel_model,
-                threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
+                threads=self._peer_for is not None or several_may_block(task_graph.nodes.values(), "CPU"),
             )  # fmt: skip
         graph = RegisteredGraph(
             self.process.randbits(63) | 1, session_handle, program, session.resources, session.task or self.task,
@@ -156,7 +154,7 @@ class Worker:
         )  # fmt: skip
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
-        graph.study(nodes, options.get("feeds", ()))
+        graph.study(task_graph)
         with self._lock:
             if self.sessions.get(session_handle) is session:
                 self.graphs[graph.handle] = graph

@@ -8,8 +8,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
-from tfmini.graph.node import Node
-from tfmini.graph.node_types import by_name, check_edges
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.executor.outcome import Outcome
@@ -83,7 +82,8 @@ class _WorkerService:
 
     def register_graph(self, peer: Any, request: m.RegisterGraph, respond: Any) -> None:
         self._check_session(request.session_handle, peer)
-        if len(request.graph) < _LARGE_GRAPH:
+        nodes = request.graph.get("nodes") if type(request.graph) is dict else None
+        if type(nodes) is not list or len(nodes) < _LARGE_GRAPH:
             self._register(request, respond)
         elif not self.worker.run_in_pool(self._register, request, respond):  # else heartbeats and others wait for it
             respond(errors.shutting_down(self.worker.task))
@@ -91,9 +91,10 @@ class _WorkerService:
     def _register(self, request: m.RegisterGraph, respond: Any) -> None:
         try:
             with collector_at_rest():
-                nodes = [Node.from_wire(fields) for fields in request.graph]
-                check_edges(nodes, by_name(nodes))
-            graph = self.worker.register_graph(request.session_handle, nodes, request.options)
+                task_graph = TaskGraph.from_wire(request.graph)
+            graph = self.worker.register_graph(
+                request.session_handle, task_graph, request.fold_constants, request.traced
+            )
         except errors.OpError as error:
             respond(error)
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever

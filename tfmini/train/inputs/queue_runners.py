@@ -269,7 +269,7 @@ def start_queue_runners(
                 " an explicit session to tf.start_queue_runners(sess=sess)"
             )
     if not isinstance(sess, BaseSession):
-        if type(sess).__name__ in ("MonitoredSession", "SingularMonitoredSession"):
+        if hasattr(sess, "run_step_fn"):  # a monitored session has started them itself
             return []
         raise TypeError(f"sess must be a `tf.Session` object. Given class: {type(sess)}")
     with sess.graph.as_default():

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.export import export
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies
 from tfmini.ops import control
@@ -78,13 +78,13 @@ class AdamOptimizer(FusedOptimizer):
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Operation:
         def scatter_add(slot: Any, values: Tensor) -> Any:
-            return handle_of("ScatterAdd")(slot._ref(), grad.indices, values, use_locking=self._use_locking)
+            return raw_ops.ScatterAdd(slot._ref(), grad.indices, values, use_locking=self._use_locking)
 
         return self._whole_update(grad.values, var, scatter_add)
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Operation:
         def scatter_add(slot: Any, values: Tensor) -> Any:
-            with control_dependencies([handle_of("ResourceScatterAdd")(slot.handle, indices, values)]):
+            with control_dependencies([raw_ops.ResourceScatterAdd(slot.handle, indices, values)]):
                 return slot.value()
 
         return self._whole_update(grad, handle, scatter_add)

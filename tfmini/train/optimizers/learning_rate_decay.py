@@ -10,7 +10,6 @@ import math
 from functools import partial
 from typing import Any
 
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor

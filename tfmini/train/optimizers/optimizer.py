@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import tfmini.ops.array.slicing  # gives tensors their indexing
-import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tfmini.graph import nest
+from tfmini.graph import nest, raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
-from tfmini.graph.graph import handle_of
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle
 from tfmini.graph.scoping import get_collection
 from tfmini.ops.variables.functions import Variable, trainable_variables
 
@@ -71,7 +69,6 @@ def increment_op(global_step: Any, name: str) -> Operation:
     """An operation called ``name`` that adds one to the global step."""
     if is_resource(global_step):
         one = convert_to_tensor(1, dtype=global_step.dtype)
-        add: OpHandle[Operation] = handle_of("AssignAddVariableOp")
-        return add(global_step.handle, one, name=name)
+        return raw_ops.AssignAddVariableOp(global_step.handle, one, name=name)
     reference = state_of(global_step) if isinstance(global_step, Variable) else global_step
-    return handle_of("AssignAdd")(reference, 1, name=name).op
+    return raw_ops.AssignAdd(reference, 1, name=name).op

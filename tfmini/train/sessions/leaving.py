@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import threading
+import traceback
 from typing import Any
 
 from tfmini.runtime.process import current_process
@@ -61,6 +62,14 @@ def end() -> None:
 def is_wanted() -> bool:
     """Whether this process has been told to end while a session was open."""
     return current_process().is_leaving
+
+
+def note_own_handler(error: BaseException | None) -> None:
+    """Notes that a script's own handler of SIGTERM ends this process: others do not count it as having ended."""
+    handler = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
+    frames = traceback.walk_tb(error.__traceback__) if isinstance(error, SystemExit) else ()
+    if any(frame.f_code is handler for frame, _ in frames):
+        current_process().is_leaving = True
 
 
 def last_step_is_over() -> None:

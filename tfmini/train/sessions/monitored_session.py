@@ -199,6 +199,7 @@ class _MonitoredSession:
         self, exception_type: type[BaseException] | None = None, error: BaseException | None = None
     ) -> None:
         is_leaving = self._is_leaving() and exception_type is None
+        leaving.note_own_handler(error)
         leaving.last_step_is_over()
         # Before the hooks' `end`, one of which ends a synchronous run in good order.
         self._tell_others(error if exception_type else None)

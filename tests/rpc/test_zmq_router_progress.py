@@ -13,10 +13,9 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.incomplete_messages import ADMITTED_BYTES, INTERVAL_S, PENDING_BYTES, IncompleteMessages
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.records import PROTOCOL_VERSION
-from tfmini.testing.simulated import SimulatedNetwork
+from tfmini.rpc.zmq_router import ADMITTED_BYTES, PENDING_BYTES, MessageProgress
 
 __all__ = ["server"]
 MORE = b"\x01\x00"  # an empty frame that another one follows
@@ -51,7 +50,7 @@ def test_a_message_of_endless_small_frames_ends_its_connection(server: Endpoint,
 
     until(is_cut, "the end")
     sock.close()
-    until(lambda: not listener._incomplete._watched, "the end of the connection")  # type: ignore[attr-defined]
+    until(lambda: not listener._accepted, "the end of the connection")  # type: ignore[attr-defined]
     assert_serves(server)
 
 
@@ -69,59 +68,48 @@ def test_large_messages_pass(server: Endpoint) -> None:
     client.close()
 
 
-class World:
-    """A listener with made-up connections."""
-
-    def __init__(self) -> None:
-        self.network = SimulatedNetwork()
-        self.received: dict[int, int] = {}
-        self.ended: list[int] = []
-        self.drained = True
-        clock = self.network.host("ps")
-        self.watch = IncompleteMessages(clock, lambda fd: self.received[fd], lambda: self.drained, self.ended.append)
-
-    def pass_time(self) -> None:
-        self.network.run(until=self.network.now() + 1.5 * INTERVAL_S)
-
-
 def test_who_completes_messages_may_send_without_end() -> None:
-    world = World()
-    for fd in (5, 6):
-        world.received[fd] = 0
-        world.watch.add(fd)
-        world.watch.admitted(fd)
-    for _ in range(20):
-        for fd in (5, 6):
-            world.received[fd] += ADMITTED_BYTES
-        world.watch.message(5)
-        world.pass_time()
-    assert set(world.ended) == {6}
+    sends, sends_on = MessageProgress(), MessageProgress()
+    found = []
+    for look in range(1, 21):
+        for progress in (sends, sends_on):
+            progress.is_admitted = True
+        sends.messages += 1
+        found.append((sends.is_endless(look * ADMITTED_BYTES), sends_on.is_endless(look * ADMITTED_BYTES)))
+    assert found == [(False, False), *[(False, True)] * 19]
 
 
-def test_messages_that_wait_to_be_read_are_no_fault_of_their_sender() -> None:
-    world = World()
-    world.received[5], world.drained = 0, False
-    world.watch.add(5)
-    world.received[5] = 100 << 20
-    for _ in range(5):
-        world.pass_time()
-    assert not world.ended
-    world.watch.message(5)
-    world.drained = True
-    for _ in range(5):
-        world.pass_time()
-    assert not world.ended
+def test_messages_that_wait_to_be_read_are_no_fault_of_their_sender(
+    server: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is busy, or the inboxes are full, while more arrives than one message may have."""
+    client = Endpoint(get_reactor(), "", 7, keys=server.keys, insecure=True, lanes=False)
+    peer = client.peer(server.address)
+    server.serve({m.RunGraph: lambda peer, request, respond: respond(m.RunGraphReply(()))})
+    Call(peer, m.RunGraph(1, 0, ())).wait()
+    link = peer.link
+    (listener,) = server._listeners
+    with monkeypatch.context() as full:
+        full.setattr(listener, "_is_full", True)
+        looks = [0]
+        real = MessageProgress.is_endless
+
+        def is_endless(self: MessageProgress, nbytes: int) -> bool:
+            looks[0] += 1
+            real(self, nbytes)
+            return True
+
+        full.setattr(MessageProgress, "is_endless", is_endless)
+        until(lambda: looks[0] > 5, "the looks")
+    assert isinstance(Call(peer, m.RunGraph(1, 1, ())).wait(), m.RunGraphReply) and peer.link is link
+    client.close()
 
 
 def test_a_connection_that_is_not_admitted_may_send_a_handshake() -> None:
-    world = World()
-    world.received[5] = PENDING_BYTES
-    world.watch.add(5)
-    world.pass_time()
-    assert not world.ended
-    world.received[5] += 1
-    world.pass_time()
-    assert world.ended == [5]
-    world.watch.remove(5)
-    world.pass_time()
-    assert world.ended == [5] and not world.watch._timer_runs
+    progress = MessageProgress()
+    assert not progress.is_endless(PENDING_BYTES)
+    assert progress.is_endless(PENDING_BYTES + 1)
+    progress.messages += 1
+    assert not progress.is_endless(PENDING_BYTES + 1)
+    progress.is_admitted = True
+    assert not progress.is_endless(PENDING_BYTES + ADMITTED_BYTES)

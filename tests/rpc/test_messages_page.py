@@ -2,8 +2,8 @@
 
 After a deliberate change: raise PROTOCOL_VERSION (tfmini/rpc/records.py), then::
 
-    python -m tfmini.rpc.protocol_page --listing > tests/rpc/protocol.txt
-    python -m tfmini.rpc.protocol_page > docs/protocol.md
+    python -m tests.rpc.protocol_page --listing > tests/rpc/protocol.txt
+    python -m tests.rpc.protocol_page > docs/protocol.md
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import msgpack
 import numpy as np
 import pytest
 
+from tests.rpc import protocol_page
+from tests.rpc.protocol_page import protocol_table
 from tfmini import dtypes
 from tfmini.rpc import connection_messages as connection
 from tfmini.rpc import messages as m
-from tfmini.rpc import protocol_page
 from tfmini.rpc.codec import encode
-from tfmini.rpc.protocol_page import protocol_table
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
 from tfmini.shapes import TensorShape
 
 PINNED = Path(__file__).with_name("protocol.txt")
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
-AGAIN = "see the first lines of tests/rpc/test_protocol_page.py"
+AGAIN = "see the first lines of tests/rpc/test_messages_page.py"
 
 
 def test_the_wire_format_is_pinned() -> None:

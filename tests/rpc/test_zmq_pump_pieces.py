@@ -14,7 +14,7 @@ from tests.rpc.task_processes import until
 from tfmini.rpc import lane_wire, receive_buffers
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.receive_buffers import ReceiveBuffers
-from tfmini.rpc.zmq_pieces import FRAME_LIMIT, PIECE_BYTES, Assembly, cut, is_large, is_piece
+from tfmini.rpc.zmq_pump import FRAME_LIMIT, PIECE_BYTES, Assembly, cut, is_large, is_piece
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 
@@ -135,7 +135,7 @@ def test_a_malformed_piece_ends_the_connection(ends: tuple[End, End]) -> None:
 
 def test_a_large_message_before_the_handshake_is_not_collected(ends: tuple[End, End]) -> None:
     near, far = ends
-    far.connection._is_admitted = False
+    far.connection.accepted.is_admitted = False
     near.connection.send([b"x" * PIECE_BYTES * 3])
     far.wait_messages(2)
     assert far.messages[1][:2] == [b"", b""]  # the link refuses it
