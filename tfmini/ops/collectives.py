@@ -63,7 +63,7 @@ collective_reduce_scatter = op(
     merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
     final_op: {{'Id', 'Div'}}""",
     stateful=True,
-    collective="reduce-scatter", differentiable=False,
+    collective="reduce-scatter", differentiable=False, shape=lambda node: [_other_rows(node)],
 )
 collective_all_to_all = op(
     f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
@@ -77,9 +77,6 @@ def _other_rows(node: Operation) -> RawShape:
     if known == ():
         raise ValueError(f"{node.name} needs a tensor of at least one dimension; {node.inputs[0].name} is a scalar.")
     return None if known is None else (None, *known[1:])
-
-
-collective_reduce_scatter.shape(lambda node: [_other_rows(node)])
 
 
 @collective_all_to_all.shape

@@ -17,8 +17,6 @@ from tfmini.graph.registry import op
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none", differentiable=False)
-
-
 const.shape(lambda node: [node.attrs["value"].shape])
 
 

@@ -17,6 +17,8 @@ from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_ra
 
 identity_op = op("Identity(input: T) -> output: T; T: type", forwards="value")
 _identity_n: OpHandle[Any] = op("IdentityN(input: T) -> output: T; T: list(type)", work="none")
+_identity_n.kernel("CPU")(lambda values: tuple(values))
+_identity_n.gradient(lambda node, *grads: list(grads))
 _snapshot = op("Snapshot(input: T) -> output: T; T: type", forwards="value")
 _stop_gradient = op("StopGradient(input: T) -> output: T; T: type", forwards="value", differentiable=False)
 _prevent_gradient = op("PreventGradient(input: T) -> output: T; T: type; message: string = ''", forwards="value")
@@ -26,6 +28,7 @@ _check_numerics = op(
     stateful=True, checks=True, forwards="value",
 )  # fmt: skip
 _ensure_shape = op("EnsureShape(input: T) -> output: T; shape: shape; T: type", checks=True, forwards="value")
+_ensure_shape.shape(lambda node: [merge_raw(node.inputs[0].raw_shape, node.attrs["shape"])])
 _placeholder = op(
     "Placeholder() -> output: dtype; dtype: type; shape: shape = unknown_rank", shape=declared_shape, placeholder=True,
     differentiable=False,
@@ -52,8 +55,6 @@ for _handle in (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guar
     _handle.kernel("CPU")(_pass_on)
     _handle.inline(lambda node: "{0}")
 all_of(identity_op, _snapshot, _guarantee_const).gradient(_pass_gradient)
-_identity_n.kernel("CPU")(lambda values: tuple(values))
-_identity_n.gradient(lambda node, *grads: list(grads))
 
 
 @_prevent_gradient.gradient
@@ -81,9 +82,6 @@ def _check_numerics_kernel(value: Any, *, message: bytes) -> Any:
 def _check_numerics_gradient(node: Operation, grad: Any) -> list[Any]:
     text = "Not a number (NaN) or infinity (Inf) values detected in gradient."
     return [_check_numerics(grad, message=text)]
-
-
-_ensure_shape.shape(lambda node: [merge_raw(node.inputs[0].raw_shape, node.attrs["shape"])])
 
 
 @_ensure_shape.kernel("CPU")

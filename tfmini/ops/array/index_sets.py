@@ -29,11 +29,13 @@ _unique_counts: OpHandle[Any] = op(
     distinct=True, differentiable=False,
 )
 _list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}", differentiable=False)
+_list_diff.shape(sized("_, _ -> _, _"))
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"
     " TI: {uint8, int32, int64} = DT_INT64", differentiable=False
 )
 _invert = op("InvertPermutation(x: T) -> y: T; T: {int32, int64} = DT_INT32", differentiable=False)
+_invert.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1)])
 _unravel = op(
     "UnravelIndex(indices: Tidx, dims: Tidx) -> output: Tidx; Tidx: {int32, int64} = DT_INT32", differentiable=False
 )
@@ -79,9 +81,6 @@ def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     return values, numbers.astype(out_idx.numpy), counts.astype(out_idx.numpy)
 
 
-_list_diff.shape(sized("_, _ -> _, _"))
-
-
 @_list_diff.kernel("CPU")
 def _list_diff_kernel(x: Any, y: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     for name, value in (("x", x), ("y", y)):
@@ -122,9 +121,6 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
     rows[inside, flat[inside]] = on[()]
     result = rows.reshape(*indices.shape, count)
     return result if axis in (-1, indices.ndim) else np.moveaxis(result, -1, axis)
-
-
-_invert.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1)])
 
 
 @_invert.kernel("CPU")

@@ -22,6 +22,7 @@ update_op, add_op, sub_op = (
     op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub")
 )
 deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
+deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
 empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)
 all_of(update_op, add_op, sub_op, deep_copy_op, empty_op).not_differentiable()
 
@@ -48,9 +49,6 @@ def _assign(x: Any, rows: Any, v: Any) -> None:
 _attach(update_op, _assign)
 _attach(add_op, np.add.at)
 _attach(sub_op, np.subtract.at)
-
-
-deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
 
 
 @empty_op.kernel("CPU")

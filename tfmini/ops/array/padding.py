@@ -20,18 +20,22 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _PADDINGS = "T: type; Tpaddings: {int32, int64} = DT_INT32"
 _pad = op(f"Pad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}", work="none")
+_pad.kernel("CPU")(lambda value, paddings: _pad_with(value, paddings, zero_of(value.dtype)))
 _pad_v2 = op(f"PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T; {_PADDINGS}", work="none")
+_pad_v2.kernel("CPU")(
+    lambda value, paddings, constant_values: _pad_with(value, paddings, as_ndarray(constant_values)[()])
+)
 _MODE = "mode: {'REFLECT', 'SYMMETRIC'}"
 _mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_mirror_pad.gradient(lambda node, grad: [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 _mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_mirror_pad_grad.shape(lambda node: [_padded_shape(node, -1)])
+_mirror_pad_grad.gradient(lambda node, grad: [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 
 
 @all_of(_pad, _pad_v2, _mirror_pad).shape
 def _pad_shape(node: Operation) -> list[RawShape]:
     return [_padded_shape(node, 1)]
-
-
-_mirror_pad_grad.shape(lambda node: [_padded_shape(node, -1)])
 
 
 def _padded_shape(node: Operation, sign: int) -> RawShape:
@@ -82,12 +86,6 @@ def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
         if low < 0 or high < 0:
             refuse(f"Paddings must be non-negative: {low} {high}")
     return pairs
-
-
-_pad.kernel("CPU")(lambda value, paddings: _pad_with(value, paddings, zero_of(value.dtype)))
-_pad_v2.kernel("CPU")(
-    lambda value, paddings, constant_values: _pad_with(value, paddings, as_ndarray(constant_values)[()])
-)
 
 
 def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
@@ -151,10 +149,6 @@ def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
     """The gradient of the padding constant: the sum over the border."""
     whole, part = (raw_ops.Sum(t, raw_ops.Range(0, raw_ops.Rank(t), 1)) for t in (grad, inner))
     return raw_ops.Sub(whole, part)
-
-
-_mirror_pad.gradient(lambda node, grad: [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
-_mirror_pad_grad.gradient(lambda node, grad: [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 
 
 @export("tf.pad")

@@ -17,9 +17,13 @@ from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _TYPES = "T: type; Tindices: {int32, int64}"
 _scatter_nd = op(f"ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T; {_TYPES}")
+_scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), None])
 _update = op(f"TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
 _add = op(f"TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 _sub = op(f"TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_sub.kernel("CPU")(lambda tensor, indices, updates: _apply(np.subtract, tensor.copy(), indices, updates))
+_sub.gradient(lambda node, grad: [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))])
 _non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 
 
@@ -73,16 +77,9 @@ def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
     return _apply(np.add, result, indices, updates)
 
 
-_update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
-
-
 @all_of(_add, _non_aliasing_add).kernel("CPU")
 def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
-
-
-_sub.kernel("CPU")(lambda tensor, indices, updates: _apply(np.subtract, tensor.copy(), indices, updates))
-_scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), None])
 
 
 @_update.gradient
@@ -95,9 +92,6 @@ def _update_gradient(node: Operation, grad: Any) -> list[Any]:
 @all_of(_add, _non_aliasing_add).gradient
 def _add_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
-
-
-_sub.gradient(lambda node, grad: [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))])
 
 
 # ---- public functions ---------------------------------------------------------------------------

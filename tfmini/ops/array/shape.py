@@ -26,8 +26,11 @@ _shape_op = op(f"Shape(input: T) -> output: out_type; T: type; out_type: {_INT}"
 _shape_n: OpHandle[Any] = op(
     f"ShapeN(input: N * T) -> output: N * out_type; N: int; T: type; out_type: {_INT}", shape_only=True
 )
+_shape_n.kernel("CPU")(lambda values, *, out_type: tuple(np.array(np.shape(v), out_type.numpy) for v in values))
 _size = op(f"Size(input: T) -> output: out_type; T: type; out_type: {_INT}", shape=[()], shape_only=True)
+_size.kernel("CPU")(lambda value, *, out_type: out_type.numpy.type(1 if isinstance(value, bytes) else value.size))
 _rank = op("Rank(input: T) -> output: int32; T: type", shape=[()], shape_only=True)
+_rank.kernel("CPU")(lambda value: np.int32(0 if isinstance(value, bytes) else value.ndim))
 _reshape = op(
     f"Reshape(tensor: T, shape: Tshape) -> output: T; T: type; Tshape: {_INT}", checks=True, forwards="elements"
 )
@@ -39,14 +42,13 @@ _squeeze = op(
     "Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []",
     forwards="elements", raw_names={"squeeze_dims": "axis"},
 )  # fmt: skip
+_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 _broadcast_to = op(f"BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {_INT}", work="none")
 _broadcast_args = op(f"BroadcastArgs(s0: T, s1: T) -> r0: T; T: {_INT}")
 _gradient_args: OpHandle[Any] = op(
     f"BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {_INT}", shape=[(None,), (None,)]
 )
-
 all_of(_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args).not_differentiable()
-
 
 # ---- shapes as values ---------------------------------------------------------------------------
 
@@ -60,11 +62,6 @@ def _shape_shape(node: Operation) -> list[RawShape]:
 def _shape_kernel(node: Any) -> Any:
     dtype = node.attrs["out_type"].numpy
     return lambda value: np.array(() if isinstance(value, bytes) else value.shape, dtype)
-
-
-_shape_n.kernel("CPU")(lambda values, *, out_type: tuple(np.array(np.shape(v), out_type.numpy) for v in values))
-_size.kernel("CPU")(lambda value, *, out_type: out_type.numpy.type(1 if isinstance(value, bytes) else value.size))
-_rank.kernel("CPU")(lambda value: np.int32(0 if isinstance(value, bytes) else value.ndim))
 
 
 # ---- Reshape ------------------------------------------------------------------------------------
@@ -203,9 +200,6 @@ def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
         if value.shape[axis] != 1:
             refuse(f"Can not squeeze dim[{axis % rank}], expected a dimension of 1, got {value.shape[axis]}")
     return value.squeeze(tuple({a % rank for a in squeeze_dims})) if squeeze_dims else value.squeeze()
-
-
-_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
 # ---- broadcasting -------------------------------------------------------------------------------

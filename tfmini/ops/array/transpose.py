@@ -20,7 +20,11 @@ from tfmini.shapes import RawShape, merge_dims
 
 _PERM = "perm: Tperm) -> y: T; T: type; Tperm: {int32, int64} = DT_INT32"
 _transpose = op(f"Transpose(x: T, {_PERM}", work="none")
+_transpose.gradient(lambda node, grad: [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None])
 _conjugate_transpose = op(f"ConjugateTranspose(x: T, {_PERM}")
+_conjugate_transpose.gradient(
+    lambda node, grad: [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
+)
 
 
 @all_of(_transpose, _conjugate_transpose).shape
@@ -52,14 +56,6 @@ def _transpose_kernel(x: Any, perm: Any) -> Any:
 def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
     transposed = _transpose_kernel(x, perm)
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
-
-
-_transpose.gradient(lambda node, grad: [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None])
-
-
-_conjugate_transpose.gradient(
-    lambda node, grad: [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
-)
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -32,9 +32,10 @@ print_op = op(
     stateful=True,
     shape=same_shape,
 )
+print_op.gradient(lambda node, grad: [grad] + [None] * (len(node.inputs) - 1))
 print_v2_op: OpHandle[Operation] = op(
     r"PrintV2(input: string); output_stream: string = 'stderr'; end: string = '\n'",
-    stateful=True, differentiable=False,
+    stateful=True, differentiable=False, shape=sized("() ->"),
 )
 string_format_op = op(
     """StringFormat(inputs: T) -> output: string
@@ -46,17 +47,8 @@ string_format_op = op(
 )
 assert_op: OpHandle[Operation] = op(
     "Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True, copyable=True,
-    differentiable=False,
+    differentiable=False, shape=sized("() ->"),
 )
-
-
-print_op.gradient(lambda node, grad: [grad] + [None] * (len(node.inputs) - 1))
-
-
-print_v2_op.shape(sized("() ->"))
-
-
-assert_op.shape(sized("() ->"))
 
 
 @print_op.kernel_factory("CPU")

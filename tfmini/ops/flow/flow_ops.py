@@ -43,10 +43,13 @@ next_iteration_op = op(
     "NextIteration(data: T) -> output: T; T: type", shape=same_shape, flow="next_iteration", forwards="value"
 )
 loop_cond = op("LoopCond(input: bool) -> output: bool", forwards="value")
+loop_cond.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 0)])
+loop_cond.kernel("CPU")(lambda value: value)
 ref_switch_op: OpHandle[Any] = op(
     "RefSwitch(data: Ref(T), pred: bool) -> output_false: Ref(T), output_true: Ref(T); T: type",
     uninit_ok=True, flow="switch", forwards="value",
 )  # fmt: skip
+all_of(switch_op, ref_switch_op).shape(sized("*, () -> *0, *0"))
 ref_merge_op: OpHandle[Any] = op(
     "RefMerge(inputs: Ref(N * T)) -> output: Ref(T), value_index: int32; T: type; N: int >= 1", flow="merge"
 )
@@ -60,7 +63,10 @@ ref_next_iteration_op = op(
 ref_identity_op = op(
     "RefIdentity(input: Ref(T)) -> output: Ref(T); T: type", uninit_ok=True, shape=same_shape, forwards="value"
 )
+ref_identity_op.kernel("CPU")(lambda ref: ref)
+ref_identity_op.gradient(lambda node, grad: [grad])
 ref_select = op("RefSelect(index: int32, inputs: Ref(N * T)) -> output: Ref(T); T: type; N: int >= 1")
+ref_select.not_differentiable()
 
 nest.register_composite(
     SparseTensor,
@@ -70,9 +76,6 @@ nest.register_composite(
 
 
 # ---- shapes -----------------------------------------------------------------------------------
-
-
-all_of(switch_op, ref_switch_op).shape(sized("*, () -> *0, *0"))
 
 
 @all_of(merge_op, ref_merge_op).shape
@@ -92,20 +95,12 @@ def _enter_shape(node: Operation) -> list[RawShape]:
     return [node.inputs[0].raw_shape if node.attrs["is_constant"] else None]
 
 
-loop_cond.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 0)])
-
-
 @ref_select.shape
 def _ref_select_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 0)
     first = node.inputs[1].raw_shape
     same = first is not None and None not in first and all(t.raw_shape == first for t in node.inputs[2:])
     return [first if same else None]
-
-
-ref_select.not_differentiable()
-ref_identity_op.kernel("CPU")(lambda ref: ref)
-ref_identity_op.gradient(lambda node, grad: [grad])
 
 
 # ---- kernels ----------------------------------------------------------------------------------
@@ -118,9 +113,6 @@ def _steer(*inputs: Any) -> Any:
 for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_switch_op, ref_merge_op, ref_enter_op,
                 ref_exit_op, ref_next_iteration_op):  # fmt: skip
     _handle.kernel("CPU")(_steer)  # So the placer knows the devices that have them.
-
-
-loop_cond.kernel("CPU")(lambda value: value)
 
 
 @ref_select.kernel("CPU")

@@ -35,12 +35,10 @@ ref_push_op = op(
 )
 ref_pop_op = op("StackPop(handle: Ref(string)) -> elem: elem_type; elem_type: type", shape=[None])
 ref_close_op: OpHandle[Operation] = op("StackClose(handle: Ref(string))")
+all_of(close_op, ref_close_op).shape(sized("_ ->"))
 all_of(stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op).not_differentiable()
 
 _serial = itertools.count()
-
-
-all_of(close_op, ref_close_op).shape(sized("_ ->"))
 
 
 class Stack:

@@ -27,7 +27,7 @@ tensor_array_op: OpHandle[Any] = op(
     clear_after_read: bool = true
     identical_element_shapes: bool = false
     tensor_array_name: string = ''""",
-    stateful=True, differentiable=False,
+    stateful=True, differentiable=False, shape=sized("() -> 2, ()"),
 )
 write_op = op(
     "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type"
@@ -72,9 +72,6 @@ _NO_FLOW = np.float32(0)
 def _check_handle(node: Operation) -> None:
     raw = with_rank(node.inputs[0].raw_shape, 1)
     merge_dims(raw[0], 2)
-
-
-tensor_array_op.shape(sized("() -> 2, ()"))
 
 
 @all_of(grad_op, grad_with_shape_op).shape

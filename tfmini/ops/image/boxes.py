@@ -38,6 +38,7 @@ nms_overlaps_op = op(
     "NonMaxSuppressionWithOverlaps(overlaps: float, scores: float, max_output_size: int32,"
     " overlap_threshold: float, score_threshold: float) -> selected_indices: int32", differentiable=False
 )
+all_of(nms_op, nms_overlaps_op).shape(sized("_ _, _ -> _"))
 crop_op = op(
     "CropAndResize(image: T, boxes: float, box_ind: int32, crop_size: int32) -> crops: float"
     "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}"
@@ -50,11 +51,8 @@ crop_grad_op = op(
 crop_grad_boxes_op = op(
     "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
     "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'",
-    differentiable=False,
+    differentiable=False, shape=lambda node: [node.inputs[2].raw_shape],
 )
-
-
-all_of(nms_op, nms_overlaps_op).shape(sized("_ _, _ -> _"))
 
 
 @nms_padded_op.shape
@@ -76,9 +74,6 @@ def _crops(node: Operation) -> list[RawShape]:
     size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
     return [(boxes[0], height, width, image[3])]
-
-
-crop_grad_boxes_op.shape(lambda node: [node.inputs[2].raw_shape])
 
 
 @crop_grad_op.shape

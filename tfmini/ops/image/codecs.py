@@ -58,6 +58,7 @@ encode_jpeg_op = op(
     "; progressive: bool = false; optimize_size: bool = false; chroma_downsampling: bool = true"
     "; density_unit: {'in', 'cm'} = 'in'; x_density: int = 300; y_density: int = 300; xmp_metadata: string = ''"
 )
+all_of(encode_png_op, encode_jpeg_op).shape(sized("_ _ _ -> ()"))
 _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
 all_of(*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op).not_differentiable()
 
@@ -83,9 +84,6 @@ def _crop_shape(node: Operation) -> list[RawShape]:
     window = constant_value(node.inputs[1])
     rows, columns = (None, None) if window is None else window[2:].tolist()
     return [(rows, columns, _image_shape(node)[0][2])]  # type: ignore[index]
-
-
-all_of(encode_png_op, encode_jpeg_op).shape(sized("_ _ _ -> ()"))
 
 
 # ---- reading ------------------------------------------------------------------------------------

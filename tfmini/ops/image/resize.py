@@ -27,8 +27,11 @@ _TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"
 _ATTRS = "\n    align_corners: bool = False\n    half_pixel_centers: bool = False"
 
 bilinear_op = op(f"ResizeBilinear(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+bilinear_op.gradient(lambda node, grad: [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None])
 bicubic_op = op(f"ResizeBicubic(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+bicubic_op.gradient(lambda node, grad: [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None])
 nearest_op = op(f"ResizeNearestNeighbor(images: T, size: int32) -> resized_images: T\n    T: {_TYPES}{_ATTRS}")
+nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 area_op = op(
     f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False",
     differentiable=False,
@@ -221,11 +224,6 @@ def _nearest_grad_factory(node: Any) -> Callable[..., Any]:
 
 def _attrs(node: Operation) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("align_corners", "half_pixel_centers")}
-
-
-bilinear_op.gradient(lambda node, grad: [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None])
-bicubic_op.gradient(lambda node, grad: [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None])
-nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -21,7 +21,6 @@ write_file_op: OpHandle[Operation] = op("WriteFile(filename: string, contents: s
 matching_files_op = op(
     "MatchingFiles(pattern: string) -> filenames: string", stateful=True, shape=[(None,)], copyable=True
 )
-
 all_of(read_file_op, write_file_op, matching_files_op).not_differentiable()
 
 

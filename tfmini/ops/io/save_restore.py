@@ -36,10 +36,11 @@ merge_v2_checkpoints: OpHandle[Operation] = op(
     """MergeV2Checkpoints(checkpoint_prefixes: string, destination_prefix: string)
     delete_old_dirs: bool = true""",
     stateful=True,
-    slow_io=True,
+    slow_io=True, shape=sized("_, () ->"),
 )
 sharded_filename = op("ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string")
 sharded_filespec = op("ShardedFilespec(basename: string, num_shards: int32) -> filename: string")
+all_of(sharded_filename, sharded_filespec).shape(sized("(), (), () -> ()"))
 save: OpHandle[Operation] = op(
     "Save(filename: string, tensor_names: string, data: T); T: list(type) >= 1",
     stateful=True, slow_io=True, checkpoint=True,
@@ -52,8 +53,9 @@ save_slices: OpHandle[Operation] = op(
 restore = op(
     "Restore(file_pattern: string, tensor_name: string) -> tensor: dt; dt: type; preferred_shard: int = -1",
     stateful=True,
-    slow_io=True, checkpoint=True,
+    slow_io=True, checkpoint=True, shape=sized("(), () -> *"),
 )
+restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(file_pattern, tensor_name, b"", dt=dt))
 restore_slice = op(
     """RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt
     dt: type
@@ -109,21 +111,12 @@ def _restore_v2_shape(node: Operation) -> list[RawShape]:
     return [None] * len(types) if specs is None else [_sliced_shape(spec) for spec in specs]
 
 
-restore.shape(sized("(), () -> *"))
-
-
 @restore_slice.shape
 def _restore_slice_shape(node: Operation) -> list[RawShape]:
     for tensor in node.inputs:
         with_rank(tensor.raw_shape, 0)
     spec = constant_value(node.inputs[2])
     return [None if spec is None else _sliced_shape(_scalar(spec))]
-
-
-merge_v2_checkpoints.shape(sized("_, () ->"))
-
-
-all_of(sharded_filename, sharded_filespec).shape(sized("(), (), () -> ()"))
 
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -225,9 +218,6 @@ def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes
 def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *, dt: DType) -> Any:
     reader = open_checkpoint(_scalar(file_pattern).decode())
     return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
-
-
-restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(file_pattern, tensor_name, b"", dt=dt))
 
 
 @merge_v2_checkpoints.kernel("CPU")

@@ -23,10 +23,13 @@ from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape, format_raw, merge_dims, merge_raw
 
 inverse_op = op(f"MatrixInverse(input: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
+inverse_op.shape(lambda node: [square(node.inputs[0].raw_shape)])
 determinant_op = op(f"MatrixDeterminant(input: T) -> output: T; T: {FLOATS}")
+determinant_op.kernel("CPU")(lambda value: lapack(np.linalg.det, _SINGULAR, check_square(value)))
 log_determinant_op: OpHandle[Any] = op(
     f"LogMatrixDeterminant(input: T) -> sign: T, log_abs_determinant: T; T: {FLOATS}"
 )
+log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)])
 solve_op = op(f"MatrixSolve(matrix: T, rhs: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
 triangular_solve_op = op(
     "MatrixTriangularSolve(matrix: T, rhs: T) -> output: T; lower: bool = true; adjoint: bool = false;"
@@ -41,9 +44,6 @@ _SINGULAR = "Input is not invertible."
 
 
 # ---- inverse and determinant ----------------------------------------------------------------
-
-
-inverse_op.shape(lambda node: [square(node.inputs[0].raw_shape)])
 
 
 @inverse_op.kernel("CPU")
@@ -65,9 +65,6 @@ def _determinant_shape(node: Operation) -> list[RawShape]:
     return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
 
 
-determinant_op.kernel("CPU")(lambda value: lapack(np.linalg.det, _SINGULAR, check_square(value)))
-
-
 @log_determinant_op.kernel("CPU")
 def _log_determinant_kernel(value: Any) -> tuple[Any, Any]:
     value = check_square(value)
@@ -84,9 +81,6 @@ def _as_factor(scalars: Tensor) -> Tensor:
 def _determinant_gradient(node: Operation, grad: Tensor) -> list[Any]:
     inverse = inverse_op(node.inputs[0], adjoint=True)
     return [_as_factor(grad * node.outputs[0]) * inverse]
-
-
-log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)])
 
 
 # ---- systems of equations -------------------------------------------------------------------

@@ -30,6 +30,8 @@ sum_op = op(
     Tidx: {int32, int64} = DT_INT32""",
     aggregates=True, work="input", raw_names={"reduction_indices": "axis"},
 )
+sum_op.kernel_factory("CPU")(lambda node: reducer(np.add, node.attrs["T"], node.attrs["keep_dims"]))
+sum_op.gradient(lambda node, grad: [spread(node, grad), None])
 
 T = TypeVar("T")
 HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -125,7 +127,6 @@ def reduced_shape(node: Operation) -> list[RawShape]:
 # ---- Sum ------------------------------------------------------------------------------------
 
 sum_op.shape(reduced_shape)
-sum_op.kernel_factory("CPU")(lambda node: reducer(np.add, node.attrs["T"], node.attrs["keep_dims"]))
 
 
 def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None) -> Callable[..., Any]:
@@ -153,9 +154,6 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None)
         return result.astype(numpy_dtype) if narrow else result
 
     return kernel
-
-
-sum_op.gradient(lambda node, grad: [spread(node, grad), None])
 
 
 def kept(node: Operation, value: Tensor) -> Tensor:

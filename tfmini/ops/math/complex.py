@@ -23,19 +23,21 @@ from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
 _PART = "T: {complex64, complex128} = DT_COMPLEX64; Tout: {float, double} = DT_FLOAT"
 real_op = op(f"Real(input: T) -> output: Tout; {_PART}")
+real_op.gradient(lambda node, grad: [_make(grad, array_filling.zeros_like(grad))])
 imag_op = op(f"Imag(input: T) -> output: Tout; {_PART}")
-angle_op = op(f"Angle(input: T) -> output: Tout; {_PART}")
+imag_op.gradient(lambda node, grad: [_make(array_filling.zeros_like(grad), grad)])
+angle_op = op(f"Angle(input: T) -> output: Tout; {_PART}", shape=same_shape)
+angle_op.kernel_factory("CPU")(lambda node: _part_of(node, lambda x: np.arctan2(x.imag, x.real)))
 complex_abs_op = op(f"ComplexAbs(x: T) -> y: Tout; {_PART}")
 complex_op = op(
     "Complex(real: T, imag: T) -> out: Tout"
-    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64"
+    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64", shape=broadcast_shape
 )
+complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
 
 for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):
     _handle.shape(same_shape)
     _handle.kernel_factory("CPU")(lambda node, function=_function: _part_of(node, function))
-angle_op.shape(same_shape)
-complex_op.shape(broadcast_shape)
 
 
 def _check_pair(node: Any, complex_attr: str, real_attr: str) -> None:
@@ -50,9 +52,6 @@ def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return function
 
 
-angle_op.kernel_factory("CPU")(lambda node: _part_of(node, lambda x: np.arctan2(x.imag, x.real)))
-
-
 @complex_op.kernel_factory("CPU")
 def _complex_factory(node: Any) -> Any:
     _check_pair(node, "Tout", "T")
@@ -64,11 +63,6 @@ def _complex_factory(node: Any) -> Any:
         return result
 
     return kernel
-
-
-real_op.gradient(lambda node, grad: [_make(grad, array_filling.zeros_like(grad))])
-imag_op.gradient(lambda node, grad: [_make(array_filling.zeros_like(grad), grad)])
-complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
 
 
 @complex_abs_op.gradient

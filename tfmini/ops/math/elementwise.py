@@ -253,13 +253,13 @@ mul_no_nan_op = op(f"MulNoNan(x: T, y: T) -> z: T; T: {_ANALYTIC}", shape=broadc
 mul_no_nan_op.kernel("CPU")(_mul_no_nan)
 mul_no_nan_op.gradient(_mul_no_nan_gradient)
 neg_op = op(f"Neg(x: T) -> y: T; T: {_SUMMED.replace('uint8, ', '')}", shape=same_shape)
+neg_op.inline(lambda node: "(-{0})")
+neg_op.gradient(lambda node, grad: [neg_op(grad)])
 conj_op = op("Conj(input: T) -> output: T; T: {complex64, complex128, variant} = DT_COMPLEX64", shape=same_shape)
+conj_op.gradient(lambda node, grad: [conj_op(grad)])
 for _handle, _ufunc in ((neg_op, np.negative), (conj_op, np.conjugate)):
     _handle.kernel("CPU")(_ufunc)
     _handle.into(computed_into(_ufunc))
-neg_op.inline(lambda node: "(-{0})")
-neg_op.gradient(lambda node, grad: [neg_op(grad)])
-conj_op.gradient(lambda node, grad: [conj_op(grad)])
 
 
 # ---- public functions -----------------------------------------------------------------------

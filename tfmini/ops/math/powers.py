@@ -21,13 +21,13 @@ from tfmini.ops.math.unary import log_op, square_op
 
 _LOG_TYPES = "T: {bfloat16, half, float, double, complex64, complex128}"
 pow_op = op("Pow(x: T, y: T) -> z: T; T: {bfloat16, float, half, double, int32, int64, complex64, complex128}")
+pow_op.kernel_factory("CPU")(lambda node: _integer_power if node.attrs["T"].is_integer else np.power)
 xdivy_op = op(f"Xdivy(x: T, y: T) -> z: T; {_LOG_TYPES}")
 xlogy_op = op(f"Xlogy(x: T, y: T) -> z: T; {_LOG_TYPES}")
 atan2_op = op("Atan2(y: T, x: T) -> z: T; T: {bfloat16, half, float, double}")
-next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
-
-all_of(pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op).shape(broadcast_shape)
 atan2_op.kernel("CPU")(np.arctan2)
+next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
+all_of(pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op).shape(broadcast_shape)
 next_after_op.kernel("CPU")(np.nextafter)
 
 
@@ -35,9 +35,6 @@ def _integer_power(x: Any, y: Any) -> Any:
     if np.any(y < 0):
         refuse("Integers to negative integer powers are not allowed")
     return np.power(x, y)
-
-
-pow_op.kernel_factory("CPU")(lambda node: _integer_power if node.attrs["T"].is_integer else np.power)
 
 
 def _xdivy(x: Any, y: Any) -> Any:

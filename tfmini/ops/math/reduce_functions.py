@@ -186,6 +186,7 @@ def count_nonzero(
 # ---- bincount -------------------------------------------------------------------------------
 
 bincount_op = op("Bincount(arr: int32, size: int32, weights: T) -> bins: T; T: {int32, int64, float32, float64}")
+bincount_op.not_differentiable()
 
 
 @bincount_op.shape
@@ -208,9 +209,6 @@ def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
     inside = values < size
     counts = np.bincount(values[inside], weights[inside] if weights.size else None, int(size))
     return counts.astype(weights.dtype)
-
-
-bincount_op.not_differentiable()
 
 
 @export("tf.bincount", "tf.math.bincount")

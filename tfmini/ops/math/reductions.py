@@ -37,16 +37,20 @@ _AXIS = {"reduction_indices": "axis"}
 mean_op = op(
     f"Mean(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", aggregates=True, work="input", raw_names=_AXIS
 )
+mean_op.gradient(lambda node, grad: [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None])
 prod_op = op(f"Prod(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
 max_op = op(f"Max(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+max_op.kernel_factory("CPU")(lambda node: _factory(np.maximum, _lowest)(node))
 min_op = op(f"Min(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+min_op.kernel_factory("CPU")(lambda node: _factory(np.minimum, _highest)(node))
 euclidean_norm_op = op(
     f"EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS
 )
 all_op = op(f"All(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
+all_op.not_differentiable()
 any_op = op(f"Any(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
-
 all_of(mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op).shape(reduced_shape)
+any_op.not_differentiable()
 
 # ---- kernels --------------------------------------------------------------------------------
 
@@ -72,8 +76,6 @@ def _highest(dtype: dtypes.DType) -> Any:
 prod_op.kernel_factory("CPU")(_factory(np.multiply))
 all_op.kernel_factory("CPU")(_factory(np.logical_and))
 any_op.kernel_factory("CPU")(_factory(np.logical_or))
-max_op.kernel_factory("CPU")(lambda node: _factory(np.maximum, _lowest)(node))
-min_op.kernel_factory("CPU")(lambda node: _factory(np.minimum, _highest)(node))
 
 
 @mean_op.kernel_factory("CPU")
@@ -115,10 +117,6 @@ def _norm_factory(node: Any) -> Callable[..., Any]:
 
 
 # ---- gradients ------------------------------------------------------------------------------
-
-all_op.not_differentiable()
-any_op.not_differentiable()
-mean_op.gradient(lambda node, grad: [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None])
 
 
 def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:

@@ -29,7 +29,10 @@ from tfmini.shapes import RawShape, with_rank
 _BOUND = "(sorted_inputs: T, values: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32"
 _IDX = "Taxis: {int32, int64} = DT_INT64; out_idx: {int32, int64} = DT_INT32"
 lower_bound_op = op("LowerBound" + _BOUND)
+lower_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("left", sequence, values, out_type))
 upper_bound_op = op("UpperBound" + _BOUND)
+all_of(lower_bound_op, upper_bound_op).shape(sized("n _, n values -> n values"))
+upper_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("right", sequence, values, out_type))
 unique_v2_op: OpHandle[Any] = op(f"UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx; T: type; {_IDX}")
 unique_counts_v2_op: OpHandle[Any] = op(
     f"UniqueWithCountsV2(x: T, axis: Taxis) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}"
@@ -48,9 +51,6 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 # ---- sorted bounds --------------------------------------------------------------------------
 
 
-all_of(lower_bound_op, upper_bound_op).shape(sized("n _, n values -> n values"))
-
-
 def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> Any:
     if sequence.ndim != 2 or values.ndim != 2:
         refuse(f"sorted_inputs and values must be matrices, got {list(sequence.shape)} and {list(values.shape)}")
@@ -62,10 +62,6 @@ def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> An
     for row, (have, want) in enumerate(zip(sequence, values)):
         found[row] = np.searchsorted(have, want, side)  # type: ignore[call-overload]
     return found
-
-
-lower_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("left", sequence, values, out_type))
-upper_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("right", sequence, values, out_type))
 
 
 # ---- unique ---------------------------------------------------------------------------------

@@ -27,12 +27,16 @@ from tfmini.ops.random.sampling import gamma_op
 from tfmini.shapes import RawShape, broadcast_raw
 
 igamma_op = op("Igamma(a: T, x: T) -> z: T; T: {float, double}")
+igamma_op.gradient(lambda node, grad: _igamma_gradients(node, grad))
 igammac_op = op("Igammac(a: T, x: T) -> z: T; T: {float, double}")
+igammac_op.gradient(lambda node, grad: _igamma_gradients(node, -grad))
 igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}", differentiable=False)
 gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}", differentiable=False)
 betainc_op = op("Betainc(a: T, b: T, x: T) -> z: T; T: {float, double}")
-bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}")
-bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}")
+bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
+bessel_i0e_op.kernel("CPU")(special_functions.bessel_i0e)
+bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
+bessel_i1e_op.kernel("CPU")(special_functions.bessel_i1e)
 cumulative_op = op(
     "CumulativeLogsumexp(x: T, axis: Tidx) -> out: T; exclusive: bool = false; reverse: bool = false;"
     " T: {half, float, double}; Tidx: {int32, int64} = DT_INT32",
@@ -53,10 +57,6 @@ def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
     by_a = igamma_grad_op(a, x)
     by_x = exp(-x + (a - 1.0) * log(x) - lgamma(a))
     return sum_to_operands(node, [grad * by_a, grad * by_x])
-
-
-igamma_op.gradient(lambda node, grad: _igamma_gradients(node, grad))
-igammac_op.gradient(lambda node, grad: _igamma_gradients(node, -grad))
 
 
 @betainc_op.shape
@@ -85,12 +85,6 @@ def _betainc_gradient(node: Operation, grad: Tensor) -> list[Any]:
     if x.raw_shape == () and by_x.raw_shape != ():
         by_x = reduce_sum(by_x)
     return [None, None, by_x]
-
-
-bessel_i0e_op.shape(same_shape)
-bessel_i1e_op.shape(same_shape)
-bessel_i0e_op.kernel("CPU")(special_functions.bessel_i0e)
-bessel_i1e_op.kernel("CPU")(special_functions.bessel_i1e)
 
 
 @bessel_i0e_op.gradient

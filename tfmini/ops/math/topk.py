@@ -29,10 +29,12 @@ top_k_op: OpHandle[Any] = op(
     hints=("Tk", "index_type"),  # TensorFlow 2 has indices of other types
 )
 in_top_k_op = op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool; T: {int32, int64} = DT_INT32")
+in_top_k_op.not_differentiable()
 in_top_k_v1_op = op(
     "InTopK(predictions: float, targets: T) -> precision: bool; k: int; T: {int32, int64} = DT_INT32",
     differentiable=False,
 )
+all_of(in_top_k_op, in_top_k_v1_op).shape(sized("n _, n -> n"))
 nth_element_op = op("NthElement(input: T, n: int32) -> values: T; reverse: bool = false; T: realnumbertype")
 
 
@@ -50,9 +52,6 @@ def _top_k_shape(node: Operation) -> list[RawShape]:
         raise ValueError(f"input must have last dimension >= k = {int(k)} but is {static[-1]}")
     result = static[:-1] + (None if k is None else int(k),)
     return [result, result]
-
-
-all_of(in_top_k_op, in_top_k_v1_op).shape(sized("n _, n -> n"))
 
 
 @nth_element_op.shape
@@ -143,9 +142,6 @@ def _top_k_gradient(node: Operation, grad: Tensor, _: Tensor | None) -> list[Any
     places = reshape(add(lines, expand_dims(starts, -1)), [-1])
     flat = scatter_nd(expand_dims(places, -1), reshape(grad, [-1]), reshape(count, [1]))
     return [reshape(flat, sizes), None]
-
-
-in_top_k_op.not_differentiable()
 
 
 @nth_element_op.gradient

@@ -26,9 +26,12 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 _FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
 
 bias_add_op = op("BiasAdd(value: T, bias: T) -> output: T; " + _FORMAT)
+bias_add_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])])
 bias_add_v1_op = op("BiasAddV1(value: T, bias: T) -> output: T; T: numbertype")
+bias_add_v1_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad)])
 bias_add_grad_op = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
 l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}", shape=[()])
+l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 
 
 def _channel_axis(node: Any) -> int:
@@ -119,18 +122,11 @@ def _l2_factory(node: Any) -> Callable[..., Any]:
 # ---- gradients ----------------------------------------------------------------------------------
 
 
-bias_add_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])])
-bias_add_v1_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad)])
-
-
 @bias_add_grad_op.gradient
 def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value = node.inputs[0]
     zeros = multiply(value, convert_to_tensor(0, dtype=value.dtype.base_dtype))
     return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
-
-
-l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@ greedy_op: OpHandle[Any] = op(
     "CTCGreedyDecoder(inputs: T, sequence_length: int32) -> decoded_indices: int64, decoded_values: int64,"
     f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}", differentiable=False
 )
+greedy_op.shape(lambda node: [(None, 2), (None,), (2,), (_batch(node), 1)])
 beam_search_op: OpHandle[Any] = op(
     "CTCBeamSearchDecoder(inputs: T, sequence_length: int32) -> decoded_indices: top_paths * int64,"
     " decoded_values: top_paths * int64, decoded_shape: top_paths * int64, log_probability: T;"
@@ -32,9 +33,6 @@ beam_search_op: OpHandle[Any] = op(
 def _batch(node: Operation) -> int | None:
     scores, lengths = (t.raw_shape for t in node.inputs)
     return merge_raw((with_rank(scores, 3)[1],), with_rank(lengths, 1))[0]  # type: ignore[index]
-
-
-greedy_op.shape(lambda node: [(None, 2), (None,), (2,), (_batch(node), 1)])
 
 
 @beam_search_op.shape

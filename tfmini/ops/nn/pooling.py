@@ -50,6 +50,9 @@ max_pool_op = op(
     "; T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT; "
     + _SIZES + _EXPLICIT + _FORMAT.replace("'NCHW'}", "'NCHW', 'NCHW_VECT_C'}")
 )  # fmt: skip
+max_pool_op.gradient(
+    lambda node, grad: [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
+)
 max_pool_grad_op = op(f"MaxPoolGrad{_GRAD}{_SIZES}{_EXPLICIT}{_FORMAT}T: realnumbertype = DT_FLOAT")
 max_pool_grad_grad_op = op(f"MaxPoolGradGrad{_GRAD}{_SIZES}{_PADDING}{_FORMAT}T: realnumbertype")
 avg_pool_op = op(f"AvgPool(value: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}")
@@ -57,10 +60,13 @@ avg_pool_grad_op = op(
     f"AvgPoolGrad(orig_input_shape: int32, grad: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}"
 )
 max_pool3d_op = op(f"MaxPool3D(input: T) -> output: T; {_VOLUME}T: {_HALVES_AND_FLOAT}")
+all_of(max_pool_op, max_pool3d_op).kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
+max_pool3d_op.gradient(lambda node, grad: [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))])
 max_pool3d_grad_op = op(
     f"MaxPool3DGrad(orig_input: TInput, orig_output: TInput, grad: T) -> output: T; {_VOLUME}"
     f"T: {_HALVES_AND_FLOAT} = DT_FLOAT; TInput: {_HALVES_AND_FLOAT} = DT_FLOAT"
 )
+all_of(max_pool_grad_op, max_pool3d_grad_op).kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
 max_pool3d_grad_grad_op = op(f"MaxPool3DGradGrad{_GRAD}{_VOLUME}T: realnumbertype")
 avg_pool3d_op = op(f"AvgPool3D(input: T) -> output: T; {_VOLUME}{_FLOATS}")
 avg_pool3d_grad_op = op(f"AvgPool3DGrad(orig_input_shape: int32, grad: T) -> output: T; {_VOLUME}{_FLOATS}")
@@ -283,8 +289,6 @@ def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, A
     return max_pool_grad_grad
 
 
-all_of(max_pool_op, max_pool3d_op).kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
-all_of(max_pool_grad_op, max_pool3d_grad_op).kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
 for _handle in (max_pool_grad_grad_op, max_pool3d_grad_grad_op):
     _handle.kernel_factory("CPU")(lambda node: max_pool_grad_grad_of(node.attrs))
 
@@ -336,12 +340,6 @@ def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
 
 def _attrs(node: Operation, *names: str) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("ksize", "strides", "padding", "data_format", *names)}
-
-
-max_pool_op.gradient(
-    lambda node, grad: [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
-)
-max_pool3d_op.gradient(lambda node, grad: [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))])
 
 
 def _derive_from(handle: OpHandle, other: OpHandle) -> None:

@@ -24,11 +24,12 @@ _T = "T: {half, bfloat16, float, double}"
 
 softmax_op = op("Softmax(logits: T) -> softmax: T; " + _T)
 log_softmax_op = op("LogSoftmax(logits: T) -> logsoftmax: T; " + _T)
+log_softmax_op.gradient(lambda node, grad: [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))])
 softmax_xent_op = op("SoftmaxCrossEntropyWithLogits(features: T, labels: T) -> loss: T, backprop: T; " + _T)
 sparse_xent_op = op(
     "SparseSoftmaxCrossEntropyWithLogits(features: T, labels: Tlabels) -> loss: T, backprop: T; "
     + _T
-    + "; Tlabels: {int32, int64} = DT_INT64"
+    + "; Tlabels: {int32, int64} = DT_INT64", shape=sized("n classes, n -> n, n classes")
 )
 
 
@@ -44,9 +45,6 @@ def _softmax_shape(node: Operation) -> list[RawShape]:
 def _xent_shape(node: Operation) -> list[RawShape]:
     shape = with_rank(broadcast_raw(node.inputs[0].raw_shape, node.inputs[1].raw_shape), 2)
     return [shape[:1], shape]
-
-
-sparse_xent_op.shape(sized("n classes, n -> n, n classes"))
 
 
 # ---- kernels ------------------------------------------------------------------------------------
@@ -200,9 +198,6 @@ def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [multiply(subtract(grad, _last_sum(multiply(grad, softmax))), softmax)]
 
 
-log_softmax_op.gradient(lambda node, grad: [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))])
-
-
 def _is_zero(grad: Tensor | None) -> bool:
     if grad is None or grad.op.type in ("ZerosLike", "Zeros"):
         return True
@@ -234,5 +229,3 @@ def _xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | N
 @sparse_xent_op.gradient
 def _sparse_xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> list[Any]:
     return [_logits_gradient(node, grad_loss, grad_backprop), None]
-
-

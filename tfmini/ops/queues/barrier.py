@@ -43,7 +43,9 @@ take_many_op = state_op(
 )
 close_op = state_op("BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", [])
 ready_size_op = state_op("BarrierReadySize(handle: Ref(string)) -> size: int32", [()])
+ready_size_op.kernel("CPU")(lambda state: np.int32(state.ready.size()))
 incomplete_size_op = state_op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", [()])
+incomplete_size_op.kernel("CPU")(lambda state: np.int32(len(state.incomplete)))
 
 
 class BarrierState:
@@ -222,10 +224,6 @@ def _take_many(
 def _close(state: BarrierState, *, cancel_pending_enqueues: bool) -> tuple[()]:
     state.close(cancel_pending_enqueues)
     return ()
-
-
-ready_size_op.kernel("CPU")(lambda state: np.int32(state.ready.size()))
-incomplete_size_op.kernel("CPU")(lambda state: np.int32(len(state.incomplete)))
 
 
 @export("tf.Barrier")

@@ -70,6 +70,7 @@ padding_fifo_queue, padding_fifo_queue_v1 = _queue("PaddingFIFOQueue", _QUEUE)
 random_shuffle_queue, random_shuffle_queue_v1 = _queue("RandomShuffleQueue", _SHUFFLE)
 priority_queue, priority_queue_v1 = _queue("PriorityQueue", _PRIORITY)
 fake_queue = state_op("FakeQueue(resource: resource) -> handle: Ref(string)", [(2,)])
+fake_queue.kernel("CPU")(lambda resource: resource)
 _ADDS: Traits = {"queue": "enqueue", "keeps": True}
 enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES, **_ADDS)
 enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES, **_ADDS)
@@ -143,9 +144,6 @@ def _priority(
     types = [int64, *component_types]
     all_shapes: list[RawShape] = [(), *shapes] if shapes or not component_types else []
     return _found(resources, container, shared_name, node, PriorityQueueState, capacity, types, all_shapes)
-
-
-fake_queue.kernel("CPU")(lambda resource: resource)
 
 
 def _found(

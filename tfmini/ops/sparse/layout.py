@@ -31,20 +31,22 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 
 reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
-    " -> output_indices: int64, output_values: T; T: type"
+    " -> output_indices: int64, output_values: T; T: type", shape=sized("n rank, n, rank -> n rank, n")
 )
 reshape_op: OpHandle[Any] = op(
     "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64)"
-    " -> output_indices: int64, output_shape: int64", differentiable=False
+    " -> output_indices: int64, output_shape: int64", differentiable=False, shape=sized("n _, *, rank -> n rank, rank")
 )
 _RESULT = "output_indices: int64, output_values: T, output_shape: int64"
 slice_op: OpHandle[Any] = op(
     f"SparseSlice(indices: int64, values: T, shape: int64, start: int64, size: int64) -> {_RESULT}; T: type"
 )
+slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
     " -> val_grad: T; T: numbertype", differentiable=False
 )
+slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
     " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type", differentiable=False
@@ -63,14 +65,11 @@ fill_rows_op: OpHandle[Any] = op(
 )
 fill_rows_grad_op: OpHandle[Any] = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
-    differentiable=False,
+    differentiable=False, shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
 )
 
 
 # ---- reorder and reshape --------------------------------------------------------------------
-
-
-reorder_op.shape(sized("n rank, n, rank -> n rank, n"))
 
 
 @reorder_op.kernel("CPU")
@@ -87,9 +86,6 @@ def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
     numbers = array_filling.range(count)
     _, places = reorder_op(indices, numbers, shape)
     return [None, array_gather.gather(grad, array_sets.invert_permutation(places)), None]
-
-
-reshape_op.shape(sized("n _, *, rank -> n rank, rank"))
 
 
 @reshape_op.kernel("CPU")
@@ -138,9 +134,6 @@ def _target_sizes(shape: Any, new_shape: Any) -> Any:
 # ---- slice, split, concat -------------------------------------------------------------------
 
 
-slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
-
-
 def _window(indices: Any, values: Any, start: Any, size: Any) -> tuple[Any, Any]:
     inside = ((indices >= start) & (indices < start + size)).all(axis=1)
     return indices[inside] - start, values[inside]
@@ -162,9 +155,6 @@ def _slice_kernel(indices: Any, values: Any, shape: Any, start: Any, size: Any) 
 def _slice_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
     indices, start = node.inputs[0], node.inputs[3]
     return [None, slice_grad_op(grad, indices, start, node.outputs[0]), None, None, None]
-
-
-slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 
 
 @slice_grad_op.kernel("CPU")
@@ -349,9 +339,6 @@ def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tu
 def _fill_rows_gradient(node: Operation, _: Any, grad: Tensor, __: Any, ___: Any) -> list[Any]:
     values_grad, default_grad = fill_rows_grad_op(node.outputs[3], grad)
     return [None, values_grad, None, default_grad]
-
-
-fill_rows_grad_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()])
 
 
 @fill_rows_grad_op.kernel("CPU")

@@ -24,7 +24,9 @@ _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 _TYPES = "T: type; out_type: {string, variant} = DT_STRING"
 _FOUND = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
 serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_op.shape(sized("n rank, n, rank -> 3"))
 serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_many_op.shape(sized("n rank, n, rank -> _ 3"))
 deserialize_op: OpHandle[Any] = op(
     f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
     " dtype: type; Tserialized: {string, variant} = DT_STRING", differentiable=False
@@ -45,16 +47,10 @@ def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
     return [_message(indices), _message(values), _message(shape)]
 
 
-serialize_op.shape(sized("n rank, n, rank -> 3"))
-
-
 @serialize_op.kernel("CPU")
 def _serialize_kernel(indices: Any, values: Any, shape: Any) -> Any:
     check_parts(indices, values, shape)
     return np.array(_line(indices, values, shape), object)
-
-
-serialize_many_op.shape(sized("n rank, n, rank -> _ 3"))
 
 
 _ROW_BYTES = 256  # of the three strings of a row without elements

@@ -22,6 +22,7 @@ _RESULT = "result_indices: int64, result_values: T, result_shape: int64"
 _OPTIONS = f"set_operation: string; validate_indices: bool = true; {_TYPES}"
 _SECOND = "set2_indices: int64, set2_values: T, set2_shape: int64"
 dense_dense_op: OpHandle[Any] = op(f"DenseToDenseSetOperation(set1: T, set2: T) -> {_RESULT}; {_OPTIONS}")
+dense_dense_op.kernel("CPU")(lambda a, b, *, set_operation: _combined(_members(a), _members(b), set_operation))
 dense_sparse_op: OpHandle[Any] = op(f"DenseToSparseSetOperation(set1: T, {_SECOND}) -> {_RESULT}; {_OPTIONS}")
 sparse_sparse_op: OpHandle[Any] = op(
     f"SparseToSparseSetOperation(set1_indices: int64, set1_values: T, set1_shape: int64, {_SECOND}) -> {_RESULT};"
@@ -97,9 +98,6 @@ def _combined(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], operati
         elements[element],
         np.append(first[2], longest).astype(np.int64),
     )
-
-
-dense_dense_op.kernel("CPU")(lambda a, b, *, set_operation: _combined(_members(a), _members(b), set_operation))
 
 
 @dense_sparse_op.kernel("CPU")

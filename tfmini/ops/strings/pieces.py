@@ -33,15 +33,20 @@ split_op: OpHandle[Any] = op(
 split_v2_op: OpHandle[Any] = op(
     "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
 )
+all_of(split_op, split_v2_op).shape(sized("_, () -> _ 2, _, 2"))
 bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_op.kernel("CPU")(lambda value, *, num_buckets: each(lambda s: hash64(s) % num_buckets, value, np.int64))
 bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_fast_op.kernel("CPU")(
+    lambda value, *, num_buckets: each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+)
 bucket_strong_op = op(
     "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)", shape=same_shape
 )
 ngrams_op: OpHandle[Any] = op(
     "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
     " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
-    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64"
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64", shape=sized("_, n -> _, n")
 )
 fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
 segment_join_op = op(
@@ -54,9 +59,6 @@ for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_
 
 
 # ---- split ----------------------------------------------------------------------------------
-
-
-all_of(split_op, split_v2_op).shape(sized("_, () -> _ 2, _, 2"))
 
 
 def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
@@ -105,12 +107,6 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 # ---- hashes ---------------------------------------------------------------------------------
 
 
-bucket_op.kernel("CPU")(lambda value, *, num_buckets: each(lambda s: hash64(s) % num_buckets, value, np.int64))
-bucket_fast_op.kernel("CPU")(
-    lambda value, *, num_buckets: each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
-)
-
-
 @bucket_strong_op.kernel("CPU")
 def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
@@ -148,9 +144,6 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
 
 
 # ---- n-grams --------------------------------------------------------------------------------
-
-
-ngrams_op.shape(sized("_, n -> _, n"))
 
 
 @ngrams_op.kernel("CPU")

@@ -34,10 +34,17 @@ write_op = state_op(
     "WriteSummary(writer: resource, step: int64, tensor: T, tag: string, summary_metadata: string); T: type", []
 )
 raw_op = state_op("WriteRawProtoSummary(writer: resource, step: int64, tensor: string)", [])
+raw_op.kernel("CPU")(lambda writer, step, tensor: _write(writer, step, _single(tensor, "tensor")))
 graph_op = state_op("WriteGraphSummary(writer: resource, step: int64, tensor: string)", [])
 scalar_op = state_op(f"WriteScalarSummary(writer: resource, step: int64, tag: string, value: T); T: {_REAL}", [])
+scalar_op.kernel("CPU")(
+    lambda writer, step, tag, value: _write(writer, step, scalar_message(tag, _single(value, "value")))
+)
 histogram_op = state_op(
     f"WriteHistogramSummary(writer: resource, step: int64, tag: string, values: T); T: {_REAL} = DT_FLOAT", []
+)
+histogram_op.kernel("CPU")(
+    lambda writer, step, tag, values, *, node: _write(writer, step, histogram_message(tag, values, node=node))
 )
 image_op = state_op(
     "WriteImageSummary(writer: resource, step: int64, tag: string, tensor: T, bad_color: uint8);"
@@ -167,9 +174,6 @@ def _write(writer: WriterState, step: Any, serialized: bytes) -> tuple[()]:
     return ()
 
 
-raw_op.kernel("CPU")(lambda writer, step, tensor: _write(writer, step, _single(tensor, "tensor")))
-
-
 @graph_op.kernel("CPU")
 def _graph(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
     writer.write(protos.Event(wall_time=time.time(), step=int(step), graph_def=_single(tensor, "tensor")))
@@ -179,14 +183,6 @@ def _graph(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
 @write_op.kernel("CPU")
 def _tensor(writer: WriterState, step: Any, tensor: Any, tag: Any, metadata: Any) -> tuple[()]:
     return _write(writer, step, tensor_message(tag, tensor, metadata, keep_empty=False))
-
-
-scalar_op.kernel("CPU")(
-    lambda writer, step, tag, value: _write(writer, step, scalar_message(tag, _single(value, "value")))
-)
-histogram_op.kernel("CPU")(
-    lambda writer, step, tag, values, *, node: _write(writer, step, histogram_message(tag, values, node=node))
-)
 
 
 @image_op.kernel("CPU")

@@ -43,9 +43,11 @@ assign_sub_variable: OpHandle[Operation] = op(
     taken_back_by="Add",
 )
 var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True, shape=[()])
+var_is_initialized.kernel("CPU")(lambda state: np.bool_(state.is_initialized))
 variable_shape = op(
     "VariableShape(input: resource) -> output: out_type; out_type: {int32, int64} = DT_INT32", stateful=True
 )
+variable_shape.kernel("CPU")(lambda state, *, out_type: np.array(np.shape(state.read()), out_type.numpy))
 destroy_resource: OpHandle[Operation] = op(
     "DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true", stateful=True, shape=[]
 )
@@ -206,10 +208,6 @@ def _assign_add(state: VariableState, value: Any) -> tuple[()]:
 def _assign_sub(state: VariableState, value: Any) -> tuple[()]:
     state.update(state_ref.subtract_in_place, value)
     return ()
-
-
-var_is_initialized.kernel("CPU")(lambda state: np.bool_(state.is_initialized))
-variable_shape.kernel("CPU")(lambda state, *, out_type: np.array(np.shape(state.read()), out_type.numpy))
 
 
 @destroy_resource.kernel("CPU")
