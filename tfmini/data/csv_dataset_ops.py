@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes, errors
+from tfmini import dtypes
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.file_ops import compression_of, paths_of
 from tfmini.data.pipeline import Element, FunctionSource, Source
 from tfmini.dtypes import DType
 from tfmini.numerics.inflation import check_inflated
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.csv_ops import number_of
 from tfmini.ops.io.record_files import InflatedFile
 
@@ -41,10 +42,6 @@ class _Format:
     columns: list[int] | None
     defaults: list[list[Any]]
     types: list[DType]
-
-
-def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError.of(text)
 
 
 def lines_of(path: bytes, compression: str) -> Iterator[bytes]:
@@ -134,7 +131,7 @@ def _fields(record: bytes, form: _Format) -> list[bytes]:
             end = len(record) if end < 0 else end
             field, at = record[at:end], end
             if b'"' in field:
-                raise _invalid("Unquoted fields cannot have quotes inside")
+                refuse("Unquoted fields cannot have quotes inside")
         found.append(field)
         if at >= len(record):
             return found
@@ -147,14 +144,14 @@ def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
     while True:
         end = record.find(b'"', at)
         if end < 0:
-            raise _invalid("Reached end of file without closing quoted field in record")
+            refuse("Reached end of file without closing quoted field in record")
         parts.append(record[at:end])
         if record[end + 1 : end + 2] != b'"':
             break
         parts.append(b'"')
         at = end + 2
     if end + 1 < len(record) and record[end + 1 : end + 2] != delim:
-        raise _invalid("Quote inside a string has to be escaped by another quote")
+        refuse("Quote inside a string has to be escaped by another quote")
     return b"".join(parts), end + 1
 
 
@@ -163,12 +160,12 @@ def _element(record: bytes, form: _Format) -> Element:
     count = len(form.types)
     if form.columns is not None:
         if fields and form.columns[-1] >= len(fields):
-            raise _invalid(f"Expect {count} fields but have {sum(c < len(fields) for c in form.columns)} in record")
+            refuse(f"Expect {count} fields but have {sum(c < len(fields) for c in form.columns)} in record")
         fields = [fields[c] for c in form.columns]
     elif len(fields) > count:
-        raise _invalid(f"Expect {count} fields but have more in record")
+        refuse(f"Expect {count} fields but have more in record")
     elif len(fields) < count:
-        raise _invalid(f"Expect {count} fields but have {len(fields)} in record")
+        refuse(f"Expect {count} fields but have {len(fields)} in record")
     return tuple(_component(f, field, form) for f, field in enumerate(fields))
 
 
@@ -176,7 +173,7 @@ def _component(f: int, field: bytes, form: _Format) -> Any:
     dtype = form.types[f]
     if not field or field == form.na:
         if not form.defaults[f]:
-            raise _invalid(f"Field {f} is required but missing in record!")
+            refuse(f"Field {f} is required but missing in record!")
         value = form.defaults[f][0]
     else:
         value = field if dtype is dtypes.string else number_of(field, dtype, f"Field {f} in record")
@@ -195,7 +192,7 @@ class _Elements:
         for path in paths:
             records = _records(path, compression, form)
             if header and next(records, None) is None:
-                raise _invalid("Can't read header of file")
+                refuse("Can't read header of file")
             yield from records
 
     def __iter__(self) -> Iterator[Element]:
@@ -215,14 +212,14 @@ def _csv(
 ) -> Source:  # fmt: skip
     delim = np.asarray(field_delim, object).item()
     if len(delim) != 1:
-        raise _invalid("field_delim should be only 1 char")
+        refuse("field_delim should be only 1 char")
     if buffer_size <= 0:
-        raise _invalid("buffer_size should be positive")
+        refuse("buffer_size should be positive")
     columns = [int(c) for c in np.atleast_1d(select_cols)] or None
     if columns is not None and len(columns) != len(output_types):
-        raise _invalid("select_cols should match output size")
+        refuse("select_cols should match output size")
     if columns is not None and (columns[0] < 0 or any(a >= b for a, b in zip(columns, columns[1:]))):
-        raise _invalid("select_cols should be strictly increasing indices and all indices should be nonnegative")
+        refuse("select_cols should be strictly increasing indices and all indices should be nonnegative")
     defaults = [np.ravel(np.asarray(d, t.numpy)).tolist() for d, t in zip(record_defaults, output_types)]
     form = _Format(
         delim, bool(use_quote_delim), np.asarray(na_value, object).item(), columns, defaults, list(output_types)

@@ -51,11 +51,17 @@ generator_dataset = dataset_op(
     "_PyGeneratorDataset", "args: Targs", f"token: string; Targs: list(type) >= 0; {TYPES}", waits=True
 )
 zip_dataset = dataset_op("ZipDataset", "input_datasets: N * variant", f"{TYPES}; N: int >= 1")
+zip_dataset.kernel("CPU")(lambda sources: stages.ZipSource(list(sources)))
 concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, another_dataset: variant")
+concatenate_dataset.kernel("CPU")(lambda first, second: stages.ConcatenateSource([first, second]))
 repeat_dataset = dataset_op("RepeatDataset", "input_dataset: variant, count: int64")
+repeat_dataset.kernel("CPU")(lambda source, count: stages.RepeatSource(source, int(count)))
 take_dataset = dataset_op("TakeDataset", "input_dataset: variant, count: int64")
+take_dataset.kernel("CPU")(lambda source, count: stages.take(source, int(count)))
 skip_dataset = dataset_op("SkipDataset", "input_dataset: variant, count: int64")
+skip_dataset.kernel("CPU")(lambda source, count: stages.skip(source, int(count)))
 shard_dataset = dataset_op("ShardDataset", "input_dataset: variant, num_shards: int64, index: int64")
+shard_dataset.kernel("CPU")(lambda source, num_shards, index: stages.shard(source, int(num_shards), int(index)))
 shuffle_dataset = dataset_op(
     "ShuffleDataset",
     "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64",
@@ -70,6 +76,7 @@ batch_dataset = dataset_op(
     "input_dataset: variant, batch_size: int64, drop_remainder: bool",
     f"parallel_copy: bool = false; {TYPES}",
 )
+batch_dataset.kernel("CPU")(lambda source, size, drop_remainder: stages.batch(source, int(size), bool(drop_remainder)))
 padded_batch_dataset = dataset_op(
     "PaddedBatchDatasetV2",
     "input_dataset: variant, batch_size: int64, padded_shapes: N * int64, padding_values: Toutput_types,"
@@ -80,7 +87,9 @@ window_dataset = dataset_op(
     "WindowDataset", "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool"
 )
 unbatch_dataset = dataset_op("UnbatchDataset", "input_dataset: variant")
+unbatch_dataset.kernel("CPU")(lambda source: unbatch(source))
 ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: variant")
+ignore_errors_dataset.kernel("CPU")(lambda source: ignore_errors(source))
 
 
 # ---- sources --------------------------------------------------------------------------------
@@ -149,36 +158,6 @@ class _Translated:
 # ---- transformations ------------------------------------------------------------------------
 
 
-@zip_dataset.kernel("CPU")
-def _zip(sources: list[Source]) -> Source:
-    return stages.ZipSource(list(sources))
-
-
-@concatenate_dataset.kernel("CPU")
-def _concatenate(first: Source, second: Source) -> Source:
-    return stages.ConcatenateSource([first, second])
-
-
-@repeat_dataset.kernel("CPU")
-def _repeat(source: Source, count: Any) -> Source:
-    return stages.RepeatSource(source, int(count))
-
-
-@take_dataset.kernel("CPU")
-def _take(source: Source, count: Any) -> Source:
-    return stages.take(source, int(count))
-
-
-@skip_dataset.kernel("CPU")
-def _skip(source: Source, count: Any) -> Source:
-    return stages.skip(source, int(count))
-
-
-@shard_dataset.kernel("CPU")
-def _shard(source: Source, num_shards: Any, index: Any) -> Source:
-    return stages.shard(source, int(num_shards), int(index))
-
-
 @shuffle_dataset.kernel("CPU")
 def _shuffle(source: Source, size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool) -> Source:
     return stages.ShuffleSource(source, int(size), (int(seed), int(seed2)), reshuffle_each_iteration)
@@ -197,11 +176,6 @@ def _prefetch(source: Source, size: Any) -> Source:
     return PrefetchSource(source, int(size))
 
 
-@batch_dataset.kernel("CPU")
-def _batch(source: Source, size: Any, drop_remainder: Any) -> Source:
-    return stages.batch(source, int(size), bool(drop_remainder))
-
-
 @padded_batch_dataset.kernel("CPU")
 def _padded_batch(source: Source, size: Any, shapes: list[Any], values: list[Any], drop_remainder: Any) -> Source:
     return stages.batch(source, int(size), bool(drop_remainder), padded_combiner(shapes, own_all(values)))
@@ -210,13 +184,3 @@ def _padded_batch(source: Source, size: Any, shapes: list[Any], values: list[Any
 @window_dataset.kernel("CPU")
 def _window(source: Source, size: Any, shift: Any, stride: Any, drop_remainder: Any) -> Source:
     return stages.window(source, int(size), int(shift), int(stride), bool(drop_remainder))
-
-
-@unbatch_dataset.kernel("CPU")
-def _unbatch(source: Source) -> Source:
-    return unbatch(source)
-
-
-@ignore_errors_dataset.kernel("CPU")
-def _ignore_errors(source: Source) -> Source:
-    return ignore_errors(source)

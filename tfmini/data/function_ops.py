@@ -14,7 +14,7 @@ from tfmini.data.pipeline import Element, Source, compiled
 from tfmini.data.reading import Reading
 from tfmini.data.stages import batch
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.ops.kept_values import own_all
 
@@ -37,6 +37,9 @@ map_and_batch_dataset = dataset_op(
 )
 filter_dataset = dataset_op("FilterDataset", _ON, f"predicate: func; Targuments: list(type) >= 0; {TYPES}")
 flat_map_dataset = dataset_op("FlatMapDataset", _ON, _F)
+flat_map_dataset.kernel("CPU")(
+    lambda source, captured, *, f, resources: function_stages.flat_map(source, compiled(f, resources, captured))
+)
 interleave_dataset = dataset_op("InterleaveDataset", f"{_ON}, cycle_length: int64, block_length: int64", _F)
 scan_dataset = dataset_op(
     "ScanDataset",
@@ -54,15 +57,10 @@ single_element: OpHandle[Any] = op(
     stateful=True, waits=True, shape=element_shapes,
 )  # fmt: skip
 cardinality_op = op("DatasetCardinality(input_dataset: variant) -> cardinality: int64", stateful=True, shape=[()])
-for _handle in (reduce_dataset, single_element, cardinality_op):
-    _handle.not_differentiable()
+cardinality_op.kernel("CPU")(lambda source: np.int64(source.count))
+all_of(reduce_dataset, single_element, cardinality_op).not_differentiable()
 
 _AUTOTUNED_CALLS = 4
-
-
-@cardinality_op.kernel("CPU")
-def _cardinality(source: Source) -> Any:
-    return np.int64(source.count)
 
 
 @map_dataset.kernel("CPU")
@@ -100,11 +98,6 @@ def _map_and_batch(
 @filter_dataset.kernel("CPU")
 def _filter(source: Source, captured: list[Any], *, predicate: FunctionBody, resources: Any) -> Source:
     return function_stages.filter_elements(source, compiled(predicate, resources, captured))
-
-
-@flat_map_dataset.kernel("CPU")
-def _flat_map(source: Source, captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
-    return function_stages.flat_map(source, compiled(f, resources, captured))
 
 
 @interleave_dataset.kernel("CPU")

@@ -10,23 +10,25 @@ import numpy as np
 from tfmini import errors
 from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.iterator_ops import IteratorState
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import check_components
 
 from_value_op = op(
     "OptionalFromValue(components: Toutput_types) -> optional: variant; Toutput_types: list(type) >= 1", shape=[()]
 )
+from_value_op.kernel("CPU")(lambda components: OptionalValue(tuple(components)))
 none_op = op("OptionalNone() -> optional: variant", shape=[()])
+none_op.kernel("CPU")(lambda: OptionalValue(None))
 has_value_op = op("OptionalHasValue(optional: variant) -> has_value: bool", shape=[()])
+has_value_op.kernel("CPU")(lambda optional: np.bool_(optional.components is not None))
 get_value_op: OpHandle[Any] = op(
     f"OptionalGetValue(optional: variant) -> components: output_types; {TYPES}", shape=element_shapes
 )
 get_next_as_optional_op = op(
     f"IteratorGetNextAsOptional(iterator: resource) -> optional: variant; {TYPES}", stateful=True, shape=[()]
 )
-for _handle in (from_value_op, none_op, has_value_op, get_value_op, get_next_as_optional_op):
-    _handle.not_differentiable()
+all_of(from_value_op, none_op, has_value_op, get_value_op, get_next_as_optional_op).not_differentiable()
 
 
 @dataclass(frozen=True)
@@ -34,21 +36,6 @@ class OptionalValue:
     """An element's components, or None if there is no value."""
 
     components: tuple[Any, ...] | None
-
-
-@from_value_op.kernel("CPU")
-def _from_value(components: list[Any]) -> OptionalValue:
-    return OptionalValue(tuple(components))
-
-
-@none_op.kernel("CPU")
-def _none() -> OptionalValue:
-    return OptionalValue(None)
-
-
-@has_value_op.kernel("CPU")
-def _has_value(optional: OptionalValue) -> Any:
-    return np.bool_(optional.components is not None)
 
 
 @get_value_op.kernel("CPU")
@@ -80,5 +67,3 @@ class _OptionalWait:
 @get_next_as_optional_op.async_kernel("CPU")
 def _get_next_as_optional(wait: Wait, iterator: IteratorState) -> None:
     iterator.ask(_OptionalWait(wait))
-
-

@@ -14,9 +14,8 @@ from tfmini.ops.io.record_files import RecordWriter
 
 dataset_to_tf_record: OpHandle[Operation] = op(
     "DatasetToTFRecord(input_dataset: variant, filename: string, compression_type: string)",
-    stateful=True, waits=True, slow_io=True, shape=[],
+    stateful=True, waits=True, slow_io=True, shape=[], differentiable=False,
 )  # fmt: skip
-dataset_to_tf_record.not_differentiable()
 
 
 @dataset_to_tf_record.kernel("CPU")

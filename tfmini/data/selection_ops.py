@@ -25,6 +25,7 @@ take_while_dataset = dataset_op(
     f"predicate: func; Targuments: list(type) >= 0; {TYPES}",
 )
 unique_dataset = dataset_op("UniqueDataset", "input_dataset: variant")
+unique_dataset.kernel("CPU")(lambda source: TransformedSource(source, _Unique))
 dense_to_sparse_batch_dataset = dataset_op(
     "DenseToSparseBatchDataset", "input_dataset: variant, batch_size: int64, row_shape: int64"
 )
@@ -109,11 +110,6 @@ class _Unique(Transformation):
                 self._seen.add(value)
                 return element
         raise StopIteration
-
-
-@unique_dataset.kernel("CPU")
-def _unique(source: Source) -> Source:
-    return TransformedSource(source, _Unique)
 
 
 class _SparseBatch(Transformation):
