@@ -8,9 +8,9 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
+from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, all_of
-from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.ops.array.kernel_arguments import refuse
