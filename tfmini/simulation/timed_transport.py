@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,26 @@ class TimedTransport(SimulatedTransport):
         return TimedConnection
 
 
+class _Message:
+    """A message that has been sent; ``leave`` is called with the event after which it may leave, once that is known."""
+
+    __slots__ = ("leave", "cause", "is_ready")
+
+    def __init__(self, leave: Callable[[Event | None], None]) -> None:
+        self.leave = leave
+        self.cause: Event | None = None
+        self.is_ready = False
+
+
 class TimedConnection(SimulatedConnection):
     """One end of a connection."""
 
     host: TimedHost
     _under_way = 0
+
+    def __init__(self, host: TimedHost, address: str) -> None:
+        super().__init__(host, address)
+        self._unsent: deque[_Message] = deque()
 
     @property
     def activity(self) -> int:
@@ -70,13 +86,21 @@ class TimedConnection(SimulatedConnection):
         other._under_way += 1
         network.under_way += counts
         network.work += counts
-        leave = partial(self._leave, other, list(parts), nbytes, label, counts)
+        message = _Message(partial(self._leave, other, list(parts), nbytes, label, counts))
+        self._unsent.append(message)
         if host.recording is None:
-            leave(None)
+            self._ready(message, None)
             return
         part_s = host.machine.part_s if kind is RunGraph else 0.0
         host.recording.charge(part_s + link.send_s + link.copy_s(nbytes), f"sends {label}")
-        host.recording.then(leave)
+        host.recording.then(partial(self._ready, message))
+
+    def _ready(self, message: _Message, cause: Event | None) -> None:
+        """The work before a message has been done. Of a task with several threads, an earlier one may still wait."""
+        message.cause, message.is_ready = cause, True
+        while self._unsent and self._unsent[0].is_ready:
+            first = self._unsent.popleft()
+            first.leave(first.cause)
 
     def _leave(
         self, other: TimedConnection, parts: list[Any], nbytes: int, label: str, counts: bool, cause: Event | None
