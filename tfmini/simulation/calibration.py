@@ -34,7 +34,7 @@ _SEGMENT_SHARE = 0.15  # of a message's CPU time: that of the segment that it ma
 
 
 def calibrate(tf: Any, name: str = "here") -> Profile:
-    """Measures this machine. It takes about six minutes, and the machine should do nothing else.
+    """Measures this machine. It takes about seven minutes, and the machine should do nothing else.
 
     Args:
       tf: the root module.
