@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from tfmini.rpc.codec import kind_of
-from tfmini.rpc.connection_messages import Heartbeat
+from tfmini.rpc.connection_messages import Heartbeat, Hello, HelloReply
 from tfmini.rpc.messages import CollectiveData, RunGraph, RunGraphReply, SendTensors
 from tfmini.rpc.records import REGISTRY
 from tfmini.simulation.prediction import Event
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _TENSORS = {cls.row.kind: 3 + [field.name for field in cls.row.fields].index(name) for cls, name in (
     (SendTensors, "values"), (RunGraph, "feed_values"), (RunGraphReply, "values"), (CollectiveData, "values"),
 )}  # fmt: skip
+_HANDSHAKE = (Hello, HelloReply)
 _GROUP = 3 + [field.name for field in SendTensors.row.fields].index("group")
 
 
@@ -107,7 +108,12 @@ class TimedConnection(SimulatedConnection):
     ) -> None:
         network = self.host.network
         event = Event(label, f"{self.host.name} -> {other.host.name}", network.now(), cause)
-        network.nics.send(self.host.name, other.host.name, nbytes, partial(other._arrive, parts, nbytes, counts, event))
+        arrived = partial(other._arrive, parts, nbytes, counts, event)
+        if REGISTRY.get(kind_of(parts)) in _HANDSHAKE:
+            # Its few bytes pass between those of other connections; behind gigabytes it would come too late.
+            network.call_later(network.cluster.between(self.host.name, other.host.name).latency_s, arrived)
+        else:
+            network.nics.send(self.host.name, other.host.name, nbytes, arrived)
 
     def _arrive(self, parts: list[Any], nbytes: int, counts: bool, event: Event) -> None:
         self._under_way -= 1
