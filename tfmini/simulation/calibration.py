@@ -34,7 +34,7 @@ _SEGMENT_SHARE = 0.15  # of a message's CPU time: that of the segment that it ma
 
 
 def calibrate(tf: Any, name: str = "here") -> Profile:
-    """Measures this machine. It takes about six minutes, and the machine should do nothing else.
+    """Measures this machine. It takes about seven minutes, and the machine should do nothing else.
 
     Args:
       tf: the root module.
@@ -108,7 +108,7 @@ class Calibration:
     def _reduce_s_per_byte(self) -> float:
         medium, large = (self._running[name].median_s for name in REDUCED.values())
         bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED]
-        return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
+        return max(0.0, float((large - medium) / (bytes_read[1] - bytes_read[0])))
 
 
 def _costs(found: dict[str, Rates]) -> tuple[Machine, Link]:

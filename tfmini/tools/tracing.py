@@ -67,7 +67,7 @@ def watch_sessions(execute: Callable[..., list[Any]]) -> Callable[[], None]:
     from tfmini.runtime.client.session import BaseSession
 
     original = BaseSession._execute
-    BaseSession._execute = lambda *args: execute(original, *args)  # type: ignore[method-assign, assignment]
+    BaseSession._execute = lambda *args: execute(original, *args)  # type: ignore[method-assign]
 
     def end() -> None:
         BaseSession._execute = original  # type: ignore[method-assign]
