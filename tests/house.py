@@ -176,8 +176,8 @@ LIMITS: dict[str, float] = {
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,
-    "circles of imports inside packages": 15,  # (3)
-    "parameters annotated as Any, %": 32.0,  # (12)
+    "circles of imports inside packages": 13,  # (3)
+    "parameters annotated as Any, %": 31.9,  # (12)
     "lock blocks in runtime and rpc": 216,  # (110)
     "private members reached from tests": 501,  # (100)
 }

@@ -18,13 +18,14 @@ from tfmini.shapes import RawShape
 
 # Stateful, so that the compiler does not fold it: a `SparseValue` is no array.
 pack_op = op(
-    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True, shape=[()]
+    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True, shape=[()],
+    differentiable=False,
 )
+pack_op.kernel("CPU")(lambda indices, values, dense_shape: SparseValue(indices, values, dense_shape))
 unpack_op: OpHandle[Any] = op(
-    "_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int"
+    "_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int",
+    differentiable=False,
 )
-pack_op.not_differentiable()
-unpack_op.not_differentiable()
 
 
 class SparseValue(NamedTuple):
@@ -39,11 +40,6 @@ class SparseValue(NamedTuple):
 def _parts(node: Operation) -> list[RawShape]:
     rank = node.attrs["rank"] if node.attrs["rank"] >= 0 else None
     return [(None, rank), (None,), (rank,)]
-
-
-@pack_op.kernel("CPU")
-def _pack(indices: Any, values: Any, dense_shape: Any) -> SparseValue:
-    return SparseValue(indices, values, dense_shape)
 
 
 @unpack_op.kernel("CPU")

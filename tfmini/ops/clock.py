@@ -10,13 +10,8 @@ from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
 
-timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()])
-timestamp_op.not_differentiable()
-
-
-@timestamp_op.kernel("CPU")
-def _now() -> np.float64:
-    return np.float64(time.time())
+timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()], differentiable=False)
+timestamp_op.kernel("CPU")(lambda: np.float64(time.time()))
 
 
 @export("tf.timestamp")

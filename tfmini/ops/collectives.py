@@ -17,7 +17,7 @@ from tfmini.dtypes import as_dtype
 from tfmini.export import export
 from tfmini.graph.node import Node
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.graph.waiting import Wait
 from tfmini.shapes import RawShape, TensorShape, with_rank
@@ -38,20 +38,23 @@ collective_reduce = op(
     communication_hint: string = 'auto'""",
     stateful=True,
     shape=same_shape,
-    collective="all-reduce",
+    collective="all-reduce", differentiable=False,
 )
 collective_bcast_send = op(
-    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    differentiable=False,
 )
 collective_bcast_recv = op(
-    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    differentiable=False,
 )
 collective_bcast_alike = op(
     f"CollectiveBcastAlike(input: T) -> data: T\n{_KEYS}\nis_source: bool",
-    stateful=True, shape=same_shape, collective="broadcast",
+    stateful=True, shape=same_shape, collective="broadcast", differentiable=False,
 )  # fmt: skip
 collective_gather = op(
-    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather"
+    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather",
+    differentiable=False,
 )
 
 collective_reduce_scatter = op(
@@ -60,19 +63,13 @@ collective_reduce_scatter = op(
     merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
     final_op: {{'Id', 'Div'}}""",
     stateful=True,
-    collective="reduce-scatter",
+    collective="reduce-scatter", differentiable=False, shape=lambda node: [_other_rows(node)],
 )
 collective_all_to_all = op(
     f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
     stateful=True,
-    collective="all-to-all",
+    collective="all-to-all", differentiable=False,
 )
-
-for _handle in (
-    collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather, collective_reduce_scatter,
-    collective_all_to_all, collective_bcast_alike,
-):  # fmt: skip
-    _handle.not_differentiable()
 
 
 def _other_rows(node: Operation) -> RawShape:
@@ -82,22 +79,14 @@ def _other_rows(node: Operation) -> RawShape:
     return None if known is None else (None, *known[1:])
 
 
-@collective_reduce_scatter.shape
-def _reduce_scatter_shape(node: Operation) -> list[RawShape]:
-    return [_other_rows(node)]
-
-
 @collective_all_to_all.shape
 def _all_to_all_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[1].raw_shape, 1)
     return [_other_rows(node), (node.attrs["group_size"],)]
 
 
-@collective_reduce.async_kernel("CPU")
-@collective_bcast_send.async_kernel("CPU")
-@collective_bcast_alike.async_kernel("CPU")
-@collective_gather.async_kernel("CPU")
-@collective_reduce_scatter.async_kernel("CPU")
+@all_of(collective_reduce, collective_bcast_send).async_kernel("CPU")
+@all_of(collective_bcast_alike, collective_gather, collective_reduce_scatter).async_kernel("CPU")
 def _collective(wait: Wait, value: Any, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, value)
 

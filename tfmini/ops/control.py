@@ -12,18 +12,19 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
 _log = logging.getLogger("tensorflow")
 
-noop: OpHandle[Operation] = op("NoOp()", shape=[], control_only=True)
-control_trigger_op: OpHandle[Operation] = op("ControlTrigger()", shape=[], control_only=True)
-abort_op: OpHandle[Operation] = op("Abort(); error_msg: string = ''; exit_without_error: bool = false", shape=[])
+noop: OpHandle[Operation] = op("NoOp()", shape=[], control_only=True, differentiable=False)
+control_trigger_op: OpHandle[Operation] = op("ControlTrigger()", shape=[], control_only=True, differentiable=False)
+abort_op: OpHandle[Operation] = op(
+    "Abort(); error_msg: string = ''; exit_without_error: bool = false", shape=[], differentiable=False
+)
 
 
-@noop.kernel("CPU")
-@control_trigger_op.kernel("CPU")
+@all_of(noop, control_trigger_op).kernel("CPU")
 def _nothing() -> builtins.tuple[()]:
     return ()
 
@@ -37,10 +38,6 @@ def _abort(step: Any, *, error_msg: bytes, exit_without_error: bool) -> builtins
         os._exit(0)
     _log.critical("Abort_op intentional failure; %s", text)
     os.abort()
-
-
-for _handle in (noop, control_trigger_op, abort_op):
-    _handle.not_differentiable()
 
 
 @export("tf.no_op")

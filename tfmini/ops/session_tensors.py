@@ -15,15 +15,15 @@ from tfmini import dtypes, errors
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, device
 from tfmini.ops.array.identity import placeholder
+from tfmini.ops.array.kernel_arguments import refuse
 
 _get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True, shape=[()])
 _get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True, shape=[None])
 _delete_tensor: OpHandle[Operation] = op("DeleteSessionTensor(handle: string)", stateful=True, shape=[])
-for _handle in (_get_handle, _get_tensor, _delete_tensor):
-    _handle.not_differentiable()
+all_of(_get_handle, _get_tensor, _delete_tensor).not_differentiable()
 
 _numbers = itertools.count(1)
 
@@ -51,9 +51,7 @@ def _find(handle: Any, *, dtype: dtypes.DType, resources: Any) -> Any:
         raise _missing(name)
     value = tensors[name]
     if not isinstance(value, bytes) and np.asarray(value).dtype != dtype.numpy:
-        raise errors.InvalidArgumentError.of(
-            f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}."
-        )
+        refuse(f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}.")
     return value
 
 

@@ -12,7 +12,6 @@ from tfmini.rpc.codec import kind_of
 from tfmini.rpc.connection_messages import Heartbeat
 from tfmini.rpc.messages import CollectiveData, RunGraph, RunGraphReply, SendTensors
 from tfmini.rpc.records import REGISTRY
-from tfmini.rpc.transport import Connection, Locate
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.simulated_transport import SimulatedConnection, SimulatedTransport
 
@@ -43,18 +42,9 @@ def payload_of(parts: Sequence[Any]) -> tuple[type[Any] | None, int, int]:
 class TimedTransport(SimulatedTransport):
     """The transport of a `TimedHost`."""
 
-    def connect(self, address: str, locate: Locate | None = None) -> Connection:
-        network, host = self.host.network, self.host
-        listener = network.listeners.get(address)
-        near = TimedConnection(host, address)
-        if listener is None:
-            near.arrive("connection refused: no process listens there", network.latency_s[1])
-            return near
-        far = TimedConnection(listener.host, address)
-        near.pair(far)
-        listener.connections.append(far)
-        listener.host.call_soon(listener.on_connection, far)
-        return near
+    @property
+    def connection(self) -> type[SimulatedConnection]:
+        return TimedConnection
 
 
 class TimedConnection(SimulatedConnection):

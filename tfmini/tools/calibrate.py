@@ -21,12 +21,13 @@ def calibrate(output: str, name: str) -> None:
 
     It takes about six minutes. The machine should do nothing else meanwhile.
     """
+    import tfmini as tf
     from tfmini.simulation import calibration
     from tfmini.simulation.profile import format_profile
 
     with shown():
         try:
-            profile = calibration.calibrate(name)
+            profile = calibration.calibrate(tf, name)
         except RuntimeError as error:
             raise click.ClickException(str(error)) from None
     today = datetime.datetime.now(datetime.UTC).date()

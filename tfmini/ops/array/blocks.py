@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
@@ -17,16 +17,20 @@ from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 _LAYOUT = "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
 _space_to_depth = op(f"SpaceToDepth(input: T) -> output: T; {_LAYOUT}")
+_space_to_depth.shape(lambda node: [_depth_shape(node, to_depth=True)])
 _depth_to_space = op(f"DepthToSpace(input: T) -> output: T; {_LAYOUT}")
+_depth_to_space.shape(lambda node: [_depth_shape(node, to_depth=False)])
 _BLOCK = "block_shape: Tblock_shape"
 _TYPES = "T: type; Tblock_shape: {int32, int64} = DT_INT32"
 _space_to_batch = op(
     f"SpaceToBatchND(input: T, {_BLOCK}, paddings: Tpaddings) -> output: T; {_TYPES};"
     " Tpaddings: {int32, int64} = DT_INT32"
 )
+_space_to_batch.gradient(lambda node, grad: [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None])
 _batch_to_space = op(
     f"BatchToSpaceND(input: T, {_BLOCK}, crops: Tcrops) -> output: T; {_TYPES}; Tcrops: {{int32, int64}} = DT_INT32"
 )
+_batch_to_space.gradient(lambda node, grad: [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
 # ---- depth --------------------------------------------------------------------------------------
@@ -37,16 +41,6 @@ def _axes(data_format: bytes) -> tuple[int, int, int]:
     if data_format == b"NCHW_VECT_C":
         raise ValueError("tfmini moves blocks in the formats NHWC and NCHW, not NCHW_VECT_C.")
     return (1, 2, 3) if data_format == b"NHWC" else (2, 3, 1)
-
-
-@_space_to_depth.shape
-def _space_to_depth_shape(node: Operation) -> list[RawShape]:
-    return [_depth_shape(node, to_depth=True)]
-
-
-@_depth_to_space.shape
-def _depth_to_space_shape(node: Operation) -> list[RawShape]:
-    return [_depth_shape(node, to_depth=False)]
 
 
 def _depth_shape(node: Operation, to_depth: bool) -> RawShape:
@@ -106,8 +100,7 @@ def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- batch --------------------------------------------------------------------------------------
 
 
-@_space_to_batch.shape
-@_batch_to_space.shape
+@all_of(_space_to_batch, _batch_to_space).shape
 def _batch_shape(node: Operation) -> list[RawShape]:
     count, raw = _block_rank(node), node.inputs[0].raw_shape
     if count is None:
@@ -229,16 +222,6 @@ def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
     grown = [s * b for s, b in zip(space, block)]
     window = tuple(slice(low, size - high) for size, (low, high) in zip(grown, crops.tolist()))
     return moved.reshape(batch, *grown, *rest)[(slice(None), *window)]
-
-
-@_space_to_batch.gradient
-def _space_to_batch_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None]
-
-
-@_batch_to_space.gradient
-def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------

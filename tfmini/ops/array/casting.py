@@ -30,6 +30,7 @@ _BITS = (
     " complex64, complex128, qint8, quint8, qint16, quint16, qint32}"
 )
 _bitcast = op(f"Bitcast(input: T) -> output: type; T: {_BITS}; type: {_BITS}", forwards="elements")
+_bitcast.not_differentiable()
 
 
 @_cast.kernel_factory("CPU")
@@ -83,9 +84,6 @@ def _bitcast_kernel(node: Any) -> Any:
         return value.view(wanted)[..., 0]
 
     return run
-
-
-_bitcast.not_differentiable()
 
 
 # ---- public functions -------------------------------------------------------------------------

@@ -22,30 +22,25 @@ from tfmini.shapes import RawShape, merge_raw
 
 _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 _diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")
+_diag.kernel("CPU")(lambda diagonal: np.diag(diagonal.ravel()).reshape(diagonal.shape * 2))
+_diag.gradient(lambda node, grad: [_diag_part(grad)])
 _diag_part = op(f"DiagPart(input: T) -> diagonal: T; {_NUMBERS}")
+_diag_part.gradient(lambda node, grad: [_diag(grad)])
 _matrix_diag = op("MatrixDiag(diagonal: T) -> output: T; T: type")
+_matrix_diag.gradient(lambda node, grad: [_matrix_diag_part(grad)])
 _matrix_diag_part = op("MatrixDiagPart(input: T) -> diagonal: T; T: type")
 _matrix_set_diag = op("MatrixSetDiag(input: T, diagonal: T) -> output: T; T: type")
 _band_part = op(
     "MatrixBandPart(input: T, num_lower: Tindex, num_upper: Tindex) -> band: T; T: type;"
-    " Tindex: {int32, int64} = DT_INT64"
+    " Tindex: {int32, int64} = DT_INT64", shape=lambda node: [at_least_rank(node.inputs[0].raw_shape, 2)]
 )
+_band_part.gradient(lambda node, grad: [_band_part(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
 @_diag.shape
 def _diag_shape(node: Operation) -> list[RawShape]:
     raw = at_least_rank(node.inputs[0].raw_shape, 1)
     return [None if raw is None else raw + raw]
-
-
-@_diag.kernel("CPU")
-def _diag_kernel(diagonal: Any) -> Any:
-    return np.diag(diagonal.ravel()).reshape(diagonal.shape * 2)
-
-
-@_diag.gradient
-def _diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_diag_part(grad)]
 
 
 @_diag_part.shape
@@ -68,11 +63,6 @@ def _diag_part_kernel(value: Any) -> Any:
     return value.reshape(count, count).diagonal().reshape(half)
 
 
-@_diag_part.gradient
-def _diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_diag(grad)]
-
-
 # ---- batches of matrices ------------------------------------------------------------------------
 
 
@@ -92,11 +82,6 @@ def _matrix_diag_kernel(diagonal: Any) -> Any:
     position = np.arange(size)
     result[..., position, position] = diagonal
     return result
-
-
-@_matrix_diag.gradient
-def _matrix_diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_matrix_diag_part(grad)]
 
 
 def _shorter(rows: int | None, columns: int | None) -> int | None:
@@ -152,11 +137,6 @@ def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
     return [inside, _matrix_diag_part(grad)]
 
 
-@_band_part.shape
-def _band_part_shape(node: Operation) -> list[RawShape]:
-    return [at_least_rank(node.inputs[0].raw_shape, 2)]
-
-
 @_band_part.kernel("CPU")
 def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
     rows, columns = value.shape[-2:]
@@ -172,11 +152,6 @@ def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
     if upper >= 0:
         inside &= offset <= upper
     return np.where(inside, value, zero_of(value.dtype))
-
-
-@_band_part.gradient
-def _band_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_band_part(grad, node.inputs[1], node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -25,23 +25,23 @@ from tfmini.ops.array.shape import reshape, shape_internal
 from tfmini.shapes import RawShape, as_raw
 
 _fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32", work="none")
-_zeros_like = op("ZerosLike(x: T) -> y: T; T: type", shape=same_shape, work="none")
+_fill.gradient(lambda node, grad: [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))])
+_zeros_like = op("ZerosLike(x: T) -> y: T; T: type", shape=same_shape, work="none", differentiable=False)
 _ones_like = op(
     "OnesLike(x: T) -> y: T; T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, int64,"
     " complex64, complex128, bool}",
     shape=same_shape,
-    work="none",
+    work="none", differentiable=False,
 )
+_ones_like.kernel("CPU")(lambda x: np.ones(x.shape, x.dtype))
 _range = op(
     "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx;"
-    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32", work="none"
+    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32", work="none", differentiable=False
 )
 _lin_space = op(
-    "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double}; Tidx: {int32, int64} = DT_INT32"
+    "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double};"
+    " Tidx: {int32, int64} = DT_INT32", differentiable=False
 )
-
-for _handle in (_zeros_like, _ones_like, _range, _lin_space):
-    _handle.not_differentiable()
 
 # Longer constants would make every GraphDef large; they become a Fill.
 _MAX_CONSTANT = 1000
@@ -98,20 +98,10 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
     return run
 
 
-@_fill.gradient
-def _fill_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))]
-
-
 @_zeros_like.kernel("CPU")
 def _zeros_like_kernel(x: Any) -> Any:
     x = as_ndarray(x)
     return filled(x.shape, zero_of(x.dtype), x.dtype)
-
-
-@_ones_like.kernel("CPU")
-def _ones_like_kernel(x: Any) -> Any:
-    return np.ones(x.shape, x.dtype)
 
 
 def _range_size(start: Any, limit: Any, delta: Any) -> int:

@@ -24,6 +24,8 @@ _gather_v1 = op(
     "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"
     " Tindices: {int32,int64}", looks_up=True
 )
+_gather_v1.kernel("CPU")(lambda params, indices: _gathered(params, indices, 0))
+_gather_v1.gradient(lambda node, grad: [_row_slices(node.inputs[0], node.inputs[1], grad), None])
 _gather_v2 = op(
     "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams; batch_dims: int = 0; Tparams: type;"
     " Tindices: {int32,int64}; Taxis: {int32,int64}", looks_up=True, aggregates=True
@@ -59,11 +61,6 @@ def _gather_v2_shape(node: Operation) -> list[RawShape]:
         raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({axis})")
     shared = merge_raw(params[:batch], indices[:batch])
     return [(*shared, *params[batch:axis], *indices[batch:], *params[axis + 1 :])]  # type: ignore[misc]
-
-
-@_gather_v1.kernel("CPU")
-def _gather_v1_kernel(params: Any, indices: Any) -> Any:
-    return _gathered(params, indices, 0)
 
 
 @_gather_v2.kernel("CPU")
@@ -105,11 +102,6 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
     count = expand_dims(size(indices), 0)
     values = reshape(grad, concat([count, whole[1:]], 0))
     return IndexedSlices(values, reshape(indices, count), whole)
-
-
-@_gather_v1.gradient
-def _gather_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_row_slices(node.inputs[0], node.inputs[1], grad), None]
 
 
 @_gather_v2.gradient

@@ -10,8 +10,9 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array.constant_value import constant_value
@@ -21,26 +22,26 @@ from tfmini.shapes import RawShape, with_rank
 _IDX = "out_idx: {int32, int64} = DT_INT32"
 _unique: OpHandle[Any] = op(
     f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}", aggregates=True, distinct=True,
-    work="none",
+    work="none", differentiable=False,
 )
 _unique_counts: OpHandle[Any] = op(
     f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}",
-    distinct=True,
+    distinct=True, differentiable=False,
 )
-_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}")
+_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}", differentiable=False)
+_list_diff.shape(sized("_, _ -> _, _"))
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"
-    " TI: {uint8, int32, int64} = DT_INT64"
+    " TI: {uint8, int32, int64} = DT_INT64", differentiable=False
 )
-_invert = op("InvertPermutation(x: T) -> y: T; T: {int32, int64} = DT_INT32")
-_unravel = op("UnravelIndex(indices: Tidx, dims: Tidx) -> output: Tidx; Tidx: {int32, int64} = DT_INT32")
+_invert = op("InvertPermutation(x: T) -> y: T; T: {int32, int64} = DT_INT32", differentiable=False)
+_invert.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1)])
+_unravel = op(
+    "UnravelIndex(indices: Tidx, dims: Tidx) -> output: Tidx; Tidx: {int32, int64} = DT_INT32", differentiable=False
+)
 
-for _handle in (_unique, _unique_counts, _list_diff, _one_hot, _invert, _unravel):
-    _handle.not_differentiable()
 
-
-@_unique.shape
-@_unique_counts.shape
+@all_of(_unique, _unique_counts).shape
 def _unique_shape(node: Operation) -> list[RawShape]:
     length: RawShape = with_rank(node.inputs[0].raw_shape, 1)
     return [(None,), length, (None,)][: 2 if node.type == "Unique" else 3]
@@ -78,13 +79,6 @@ def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     values, numbers = _first_seen(x)
     counts = np.bincount(numbers, minlength=len(values))
     return values, numbers.astype(out_idx.numpy), counts.astype(out_idx.numpy)
-
-
-@_list_diff.shape
-def _list_diff_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 1)
-    return [(None,), (None,)]
 
 
 @_list_diff.kernel("CPU")
@@ -127,11 +121,6 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
     rows[inside, flat[inside]] = on[()]
     result = rows.reshape(*indices.shape, count)
     return result if axis in (-1, indices.ndim) else np.moveaxis(result, -1, axis)
-
-
-@_invert.shape
-def _invert_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 1)]
 
 
 @_invert.kernel("CPU")

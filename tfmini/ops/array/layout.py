@@ -31,6 +31,7 @@ _reverse = op(
     "ReverseV2(tensor: T, axis: Tidx) -> output: T; Tidx: {int32, int64} = DT_INT32; T: {uint8, int8, uint16, int16,"
     " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}", work="none"
 )
+_reverse.gradient(lambda node, grad: [_reverse(grad, node.inputs[1]), None])
 _reverse_sequence = op(
     "ReverseSequence(input: T, seq_lengths: Tlen) -> output: T; seq_dim: int; batch_dim: int = 0; T: type;"
     " Tlen: {int32, int64} = DT_INT64"
@@ -38,6 +39,7 @@ _reverse_sequence = op(
 _roll = op(
     "Roll(input: T, shift: Tshift, axis: Taxis) -> output: T; T: type; Tshift: {int32,int64}; Taxis: {int32,int64}"
 )
+_roll.gradient(lambda node, grad: [_roll(grad, raw_ops.Neg(node.inputs[1]), node.inputs[2]), None, None])
 
 
 # ---- Tile ---------------------------------------------------------------------------------------
@@ -110,11 +112,6 @@ def _reverse_kernel(value: Any, axis: Any) -> Any:
     return np.flip(value, tuple(axis.tolist())) if axis.size else value
 
 
-@_reverse.gradient
-def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_reverse(grad, node.inputs[1]), None]
-
-
 @_reverse_sequence.shape
 def _reverse_sequence_shape(node: Operation) -> list[RawShape]:
     before, (length,) = node.inputs[0].raw_shape, with_rank(node.inputs[1].raw_shape, 1)
@@ -176,11 +173,6 @@ def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
     if any(not -value.ndim <= a < value.ndim for a in axes):
         refuse(f"axis {axes} is out of range [{-value.ndim}, {value.ndim})")
     return np.roll(value, np.ravel(shift).tolist(), axes)
-
-
-@_roll.gradient
-def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_roll(grad, raw_ops.Neg(node.inputs[1]), node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------

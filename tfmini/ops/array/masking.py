@@ -22,6 +22,7 @@ from tfmini.ops.array.shape import expand_dims, reshape, shape, squeeze
 from tfmini.shapes import RawShape, compatible_raw
 
 _where = op("Where(input: T) -> index: int64; T: type = DT_BOOL", raw_names={"input": "condition"})
+_where.kernel("CPU")(lambda value: np.argwhere(value).astype(np.int64, copy=False))
 _where.not_differentiable()
 
 
@@ -29,11 +30,6 @@ _where.not_differentiable()
 def _where_shape(node: Operation) -> list[RawShape]:
     raw = node.inputs[0].raw_shape
     return [(None, None if raw is None else len(raw))]
-
-
-@_where.kernel("CPU")
-def _where_kernel(value: Any) -> Any:
-    return np.argwhere(value).astype(np.int64, copy=False)
 
 
 # ---- public functions ---------------------------------------------------------------------------

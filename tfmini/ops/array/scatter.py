@@ -9,7 +9,7 @@ import numpy as np
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.gather import gather_nd, nd_index
 from tfmini.ops.array.kernel_arguments import filled, refuse, zero_of
@@ -17,9 +17,13 @@ from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _TYPES = "T: type; Tindices: {int32, int64}"
 _scatter_nd = op(f"ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T; {_TYPES}")
+_scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), None])
 _update = op(f"TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
 _add = op(f"TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 _sub = op(f"TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_sub.kernel("CPU")(lambda tensor, indices, updates: _apply(np.subtract, tensor.copy(), indices, updates))
+_sub.gradient(lambda node, grad: [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))])
 _non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 
 
@@ -42,10 +46,7 @@ def _check_updates(indices: RawShape, updates: RawShape, whole: RawShape) -> Non
         ) from None
 
 
-@_update.shape
-@_add.shape
-@_sub.shape
-@_non_aliasing_add.shape
+@all_of(_update, _add, _sub, _non_aliasing_add).shape
 def _same_shape(node: Operation) -> list[RawShape]:
     whole, indices, updates = (t.raw_shape for t in node.inputs)
     _check_updates(indices, updates, whole)
@@ -76,25 +77,9 @@ def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
     return _apply(np.add, result, indices, updates)
 
 
-@_update.kernel("CPU")
-def _update_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-    return _apply(None, tensor.copy(), indices, updates)
-
-
-@_add.kernel("CPU")
-@_non_aliasing_add.kernel("CPU")
+@all_of(_add, _non_aliasing_add).kernel("CPU")
 def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
-
-
-@_sub.kernel("CPU")
-def _sub_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-    return _apply(np.subtract, tensor.copy(), indices, updates)
-
-
-@_scatter_nd.gradient
-def _scatter_nd_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, gather_nd(grad, node.inputs[0]), None]
 
 
 @_update.gradient
@@ -104,15 +89,9 @@ def _update_gradient(node: Operation, grad: Any) -> list[Any]:
     return [kept, None, gather_nd(grad, indices)]
 
 
-@_add.gradient
-@_non_aliasing_add.gradient
+@all_of(_add, _non_aliasing_add).gradient
 def _add_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
-
-
-@_sub.gradient
-def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))]
 
 
 # ---- public functions ---------------------------------------------------------------------------

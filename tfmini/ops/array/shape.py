@@ -12,7 +12,7 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
@@ -26,8 +26,11 @@ _shape_op = op(f"Shape(input: T) -> output: out_type; T: type; out_type: {_INT}"
 _shape_n: OpHandle[Any] = op(
     f"ShapeN(input: N * T) -> output: N * out_type; N: int; T: type; out_type: {_INT}", shape_only=True
 )
+_shape_n.kernel("CPU")(lambda values, *, out_type: tuple(np.array(np.shape(v), out_type.numpy) for v in values))
 _size = op(f"Size(input: T) -> output: out_type; T: type; out_type: {_INT}", shape=[()], shape_only=True)
+_size.kernel("CPU")(lambda value, *, out_type: out_type.numpy.type(1 if isinstance(value, bytes) else value.size))
 _rank = op("Rank(input: T) -> output: int32; T: type", shape=[()], shape_only=True)
+_rank.kernel("CPU")(lambda value: np.int32(0 if isinstance(value, bytes) else value.ndim))
 _reshape = op(
     f"Reshape(tensor: T, shape: Tshape) -> output: T; T: type; Tshape: {_INT}", checks=True, forwards="elements"
 )
@@ -39,21 +42,18 @@ _squeeze = op(
     "Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []",
     forwards="elements", raw_names={"squeeze_dims": "axis"},
 )  # fmt: skip
+_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 _broadcast_to = op(f"BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {_INT}", work="none")
 _broadcast_args = op(f"BroadcastArgs(s0: T, s1: T) -> r0: T; T: {_INT}")
 _gradient_args: OpHandle[Any] = op(
     f"BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {_INT}", shape=[(None,), (None,)]
 )
-
-for _handle in (_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args):
-    _handle.not_differentiable()
-
+all_of(_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args).not_differentiable()
 
 # ---- shapes as values ---------------------------------------------------------------------------
 
 
-@_shape_op.shape
-@_shape_n.shape
+@all_of(_shape_op, _shape_n).shape
 def _shape_shape(node: Operation) -> list[RawShape]:
     return [(None if t.raw_shape is None else len(t.raw_shape),) for t in node.inputs]
 
@@ -62,21 +62,6 @@ def _shape_shape(node: Operation) -> list[RawShape]:
 def _shape_kernel(node: Any) -> Any:
     dtype = node.attrs["out_type"].numpy
     return lambda value: np.array(() if isinstance(value, bytes) else value.shape, dtype)
-
-
-@_shape_n.kernel("CPU")
-def _shape_n_kernel(values: list[Any], *, out_type: dtypes.DType) -> tuple[Any, ...]:
-    return tuple(np.array(np.shape(v), out_type.numpy) for v in values)
-
-
-@_size.kernel("CPU")
-def _size_kernel(value: Any, *, out_type: dtypes.DType) -> Any:
-    return out_type.numpy.type(1 if isinstance(value, bytes) else value.size)
-
-
-@_rank.kernel("CPU")
-def _rank_kernel(value: Any) -> Any:
-    return np.int32(0 if isinstance(value, bytes) else value.ndim)
 
 
 # ---- Reshape ------------------------------------------------------------------------------------
@@ -152,8 +137,7 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
     )
 
 
-@_reshape.gradient
-@_expand_dims.gradient
+@all_of(_reshape, _expand_dims).gradient
 def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
     return [reshape(grad, shape(node.inputs[0])), None]
 
@@ -216,11 +200,6 @@ def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
         if value.shape[axis] != 1:
             refuse(f"Can not squeeze dim[{axis % rank}], expected a dimension of 1, got {value.shape[axis]}")
     return value.squeeze(tuple({a % rank for a in squeeze_dims})) if squeeze_dims else value.squeeze()
-
-
-@_squeeze.gradient
-def _squeeze_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [reshape(grad, shape(node.inputs[0]))]
 
 
 # ---- broadcasting -------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ _strided_slice_grad = op(
 )
 strided_slice_assign_op = op(
     "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T)"
-    f" -> output_ref: Ref(T); {MASKS}", shape=same_shape, writes="update"
+    f" -> output_ref: Ref(T); {MASKS}", shape=same_shape, writes="update", differentiable=False
 )
 newaxis = None
 
@@ -281,9 +281,6 @@ def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, v
     except (ValueError, IndexError) as error:
         raise InvalidArgumentError.of(str(error)) from None
     return ref
-
-
-strided_slice_assign_op.not_differentiable()
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -21,10 +21,12 @@ _split: OpHandle[Any] = op(
     "Split(split_dim: int32, value: T) -> output: num_split * T; num_split: int >= 1; T: type", work="none",
     raw_names={"split_dim": "axis"},
 )  # fmt: skip
+_split.gradient(lambda node, *grads: [None, concat(list(grads), node.inputs[0])])
 _split_v: OpHandle[Any] = op(
     "SplitV(value: T, size_splits: Tlen, split_dim: int32) -> output: num_split * T;"
     " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64", work="none", raw_names={"split_dim": "axis"}
 )
+_split_v.gradient(lambda node, *grads: [concat(list(grads), node.inputs[2]), None, None])
 
 
 @_split.shape
@@ -63,11 +65,6 @@ def _cut(value: Any, axis: int, sizes: list[int]) -> tuple[Any, ...]:
     ends = list(accumulate(sizes))
     prefix = (slice(None),) * axis
     return tuple(value[(*prefix, slice(end - size, end))] for end, size in zip(ends, sizes))
-
-
-@_split.gradient
-def _split_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [None, concat(list(grads), node.inputs[0])]
 
 
 @_split_v.shape
@@ -118,11 +115,6 @@ def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: 
             f" less than the size of the input along split_dim if not fully specified.  Got: {given} for size {total}"
         ) from None
     return _cut(value, axis % rank, sizes)
-
-
-@_split_v.gradient
-def _split_v_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [concat(list(grads), node.inputs[2]), None, None]
 
 
 @export("tf.split")

@@ -10,7 +10,7 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
@@ -20,11 +20,14 @@ from tfmini.shapes import RawShape, merge_dims
 
 _PERM = "perm: Tperm) -> y: T; T: type; Tperm: {int32, int64} = DT_INT32"
 _transpose = op(f"Transpose(x: T, {_PERM}", work="none")
+_transpose.gradient(lambda node, grad: [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None])
 _conjugate_transpose = op(f"ConjugateTranspose(x: T, {_PERM}")
+_conjugate_transpose.gradient(
+    lambda node, grad: [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
+)
 
 
-@_transpose.shape
-@_conjugate_transpose.shape
+@all_of(_transpose, _conjugate_transpose).shape
 def _transpose_shape(node: Operation) -> list[RawShape]:
     before, perm = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     length = node.inputs[1].raw_shape
@@ -53,16 +56,6 @@ def _transpose_kernel(x: Any, perm: Any) -> Any:
 def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
     transposed = _transpose_kernel(x, perm)
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
-
-
-@_transpose.gradient
-def _transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
-
-
-@_conjugate_transpose.gradient
-def _conjugate_transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
@@ -16,6 +15,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.control import no_op
 from tfmini.ops.debugging.assertion import Assert
 from tfmini.ops.math import comparison as compare
@@ -57,7 +57,7 @@ def _binary(
         condition = reduce_all(test(x, y))
         x_value, y_value = _static_value(x), _static_value(y)
         if x_value is not None and y_value is not None and not np.all(static_test(x_value, y_value)):
-            raise InvalidArgumentError.of("\n".join(map(_static_text, data)))
+            refuse("\n".join(map(_static_text, data)))
         return Assert(condition, data, summarize=summarize)
 
 

@@ -11,8 +11,9 @@ from tfmini.deprecated_arguments import either
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -23,20 +24,21 @@ Array = np.ndarray[Any, Any]
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
-nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}")
+nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}", differentiable=False)
 nms_padded_op: OpHandle[Any] = op(
     f"NonMaxSuppressionV4{_BOXES} -> selected_indices: int32, valid_outputs: int32; {_KINDS}"
-    "; pad_to_max_output_size: bool = false"
+    "; pad_to_max_output_size: bool = false", differentiable=False
 )
 nms_soft_op: OpHandle[Any] = op(
     "NonMaxSuppressionV5(boxes: T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T,"
     " soft_nms_sigma: T) -> selected_indices: int32, selected_scores: T, valid_outputs: int32"
-    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false"
+    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false", differentiable=False
 )
 nms_overlaps_op = op(
     "NonMaxSuppressionWithOverlaps(overlaps: float, scores: float, max_output_size: int32,"
-    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32"
+    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32", differentiable=False
 )
+all_of(nms_op, nms_overlaps_op).shape(sized("_ _, _ -> _"))
 crop_op = op(
     "CropAndResize(image: T, boxes: float, box_ind: int32, crop_size: int32) -> crops: float"
     "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}"
@@ -44,22 +46,13 @@ crop_op = op(
 )
 crop_grad_op = op(
     "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
-    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'"
+    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'", differentiable=False
 )
 crop_grad_boxes_op = op(
     "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
-    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'"
+    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'",
+    differentiable=False, shape=lambda node: [node.inputs[2].raw_shape],
 )
-for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_op, crop_grad_boxes_op):
-    _handle.not_differentiable()
-
-
-@nms_op.shape
-@nms_overlaps_op.shape
-def _indices(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 2)
-    with_rank(node.inputs[1].raw_shape, 1)
-    return [(None,)]
 
 
 @nms_padded_op.shape
@@ -81,11 +74,6 @@ def _crops(node: Operation) -> list[RawShape]:
     size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
     return [(boxes[0], height, width, image[3])]
-
-
-@crop_grad_boxes_op.shape
-def _boxes(node: Operation) -> list[RawShape]:
-    return [node.inputs[2].raw_shape]
 
 
 @crop_grad_op.shape

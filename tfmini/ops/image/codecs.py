@@ -19,8 +19,9 @@ from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.numerics import bmp_decoding, png_decoding
 from tfmini.numerics.inflation import check_inflated
 from tfmini.numerics.media_encoding import encode_png as png_of
@@ -57,9 +58,9 @@ encode_jpeg_op = op(
     "; progressive: bool = false; optimize_size: bool = false; chroma_downsampling: bool = true"
     "; density_unit: {'in', 'cm'} = 'in'; x_density: int = 300; y_density: int = 300; xmp_metadata: string = ''"
 )
+all_of(encode_png_op, encode_jpeg_op).shape(sized("_ _ _ -> ()"))
 _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
-for _handle in (*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op):
-    _handle.not_differentiable()
+all_of(*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op).not_differentiable()
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _SIGNATURES = {png_decoding.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
@@ -85,13 +86,6 @@ def _crop_shape(node: Operation) -> list[RawShape]:
     return [(rows, columns, _image_shape(node)[0][2])]  # type: ignore[index]
 
 
-@encode_png_op.shape
-@encode_jpeg_op.shape
-def _contents(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 3)
-    return [()]
-
-
 # ---- reading ------------------------------------------------------------------------------------
 
 
@@ -112,9 +106,7 @@ def _format(data: bytes) -> str:
     for start, name in _SIGNATURES.items():
         if data.startswith(start):
             return name
-    raise InvalidArgumentError.of(
-        f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}"
-    )
+    refuse(f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}")
 
 
 @contextmanager

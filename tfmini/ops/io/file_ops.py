@@ -11,7 +11,8 @@ import numpy as np
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.shapes import RawShape, format_raw
 
@@ -20,9 +21,7 @@ write_file_op: OpHandle[Operation] = op("WriteFile(filename: string, contents: s
 matching_files_op = op(
     "MatchingFiles(pattern: string) -> filenames: string", stateful=True, shape=[(None,)], copyable=True
 )
-
-for _handle in (read_file_op, write_file_op, matching_files_op):
-    _handle.not_differentiable()
+all_of(read_file_op, write_file_op, matching_files_op).not_differentiable()
 
 
 def _check_scalar(node: Operation) -> None:
@@ -47,8 +46,7 @@ def _scalar(value: Any, what: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if np.ndim(value):
-        text = f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}")
     return np.asarray(value, object).item()  # type: ignore[no-any-return]
 
 

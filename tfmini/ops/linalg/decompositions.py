@@ -9,7 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -24,17 +24,16 @@ from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape
 
 cholesky_op = op(f"Cholesky(input: T) -> output: T; T: {FLOATS}")
-cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}")
+cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}", differentiable=False)
 qr_op: OpHandle[Any] = op(f"Qr(input: T) -> q: T, r: T; full_matrices: bool = false; T: {FLOATS}")
 svd_op: OpHandle[Any] = op(
     f"Svd(input: T) -> s: T, u: T, v: T; compute_uv: bool = true; full_matrices: bool = false; T: {FLOATS}"
 )
 eigh_op: OpHandle[Any] = op(f"SelfAdjointEigV2(input: T) -> e: T, v: T; compute_v: bool = true; T: {FLOATS}")
 lu_op: OpHandle[Any] = op(
-    f"Lu(input: T) -> lu: T, p: output_idx_type; output_idx_type: {{int32, int64}} = DT_INT32; T: {FLOATS}"
+    f"Lu(input: T) -> lu: T, p: output_idx_type; output_idx_type: {{int32, int64}} = DT_INT32; T: {FLOATS}",
+    differentiable=False,
 )
-cholesky_grad_op.not_differentiable()
-lu_op.not_differentiable()
 
 _NO_CONVERGENCE = "The decomposition did not converge. The input might contain inf or nan."
 
@@ -46,8 +45,7 @@ def _adjoint(matrix: Tensor) -> Tensor:
 # ---- Cholesky -------------------------------------------------------------------------------
 
 
-@cholesky_op.shape
-@cholesky_grad_op.shape
+@all_of(cholesky_op, cholesky_grad_op).shape
 def _cholesky_shape(node: Operation) -> list[RawShape]:
     return [square(node.inputs[0].raw_shape)]
 

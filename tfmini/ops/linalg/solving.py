@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import eye, matrix_band_part
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.transpose import matrix_transpose
 from tfmini.ops.linalg.lapack import FLOATS, check_square, iterated, lapack, matrix_parts, square
 from tfmini.ops.math import elementwise as math_elementwise
@@ -23,10 +23,13 @@ from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape, format_raw, merge_dims, merge_raw
 
 inverse_op = op(f"MatrixInverse(input: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
+inverse_op.shape(lambda node: [square(node.inputs[0].raw_shape)])
 determinant_op = op(f"MatrixDeterminant(input: T) -> output: T; T: {FLOATS}")
+determinant_op.kernel("CPU")(lambda value: lapack(np.linalg.det, _SINGULAR, check_square(value)))
 log_determinant_op: OpHandle[Any] = op(
     f"LogMatrixDeterminant(input: T) -> sign: T, log_abs_determinant: T; T: {FLOATS}"
 )
+log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)])
 solve_op = op(f"MatrixSolve(matrix: T, rhs: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
 triangular_solve_op = op(
     "MatrixTriangularSolve(matrix: T, rhs: T) -> output: T; lower: bool = true; adjoint: bool = false;"
@@ -43,11 +46,6 @@ _SINGULAR = "Input is not invertible."
 # ---- inverse and determinant ----------------------------------------------------------------
 
 
-@inverse_op.shape
-def _inverse_shape(node: Operation) -> list[RawShape]:
-    return [square(node.inputs[0].raw_shape)]
-
-
 @inverse_op.kernel("CPU")
 def _inverse_kernel(value: Any, *, adjoint: bool) -> Any:
     value = check_square(value)
@@ -61,16 +59,10 @@ def _inverse_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [-(matrix_transpose(inner, conjugate=True) if node.attrs["adjoint"] else inner)]
 
 
-@determinant_op.shape
-@log_determinant_op.shape
+@all_of(determinant_op, log_determinant_op).shape
 def _determinant_shape(node: Operation) -> list[RawShape]:
     shape = square(node.inputs[0].raw_shape)
     return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
-
-
-@determinant_op.kernel("CPU")
-def _determinant_kernel(value: Any) -> Any:
-    return lapack(np.linalg.det, _SINGULAR, check_square(value))
 
 
 @log_determinant_op.kernel("CPU")
@@ -91,16 +83,10 @@ def _determinant_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [_as_factor(grad * node.outputs[0]) * inverse]
 
 
-@log_determinant_op.gradient
-def _log_determinant_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
-    return [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)]
-
-
 # ---- systems of equations -------------------------------------------------------------------
 
 
-@solve_op.shape
-@triangular_solve_op.shape
+@all_of(solve_op, triangular_solve_op).shape
 def _solve_shape(node: Operation) -> list[RawShape]:
     matrix, rhs = square(node.inputs[0].raw_shape), node.inputs[1].raw_shape
     parts = matrix_parts(rhs)
@@ -113,13 +99,11 @@ def _solve_shape(node: Operation) -> list[RawShape]:
 
 def _check_system(matrix: Any, rhs: Any) -> None:
     if matrix.shape[:-2] != rhs.shape[:-2]:
-        raise InvalidArgumentError.of(
-            f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
+        refuse(
+            f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}"
         )
     if matrix.shape[-2] != rhs.shape[-2]:
-        raise InvalidArgumentError.of(
-            f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
-        )
+        refuse(f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}")
 
 
 @solve_op.kernel("CPU")

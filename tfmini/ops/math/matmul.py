@@ -13,11 +13,12 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.matrix_product import dot, product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import HALVES, sum_op
 from tfmini.ops.math.elementwise import conj, conjugate
@@ -44,8 +45,7 @@ sparse_mat_mul_op = op(
 cross_op = op("Cross(a: T, b: T) -> product: T; T: realnumbertype")
 
 
-@mat_mul_op.shape
-@sparse_mat_mul_op.shape
+@all_of(mat_mul_op, sparse_mat_mul_op).shape
 def _matmul_shape(node: Operation) -> list[RawShape]:
     a, b = (with_rank(t.raw_shape, 2) for t in node.inputs)
     a = a[::-1] if node.attrs["transpose_a"] else a
@@ -57,7 +57,7 @@ def _matmul_shape(node: Operation) -> list[RawShape]:
 def _refuse_others(a: Any, b: Any) -> NoReturn:
     """Names the one of two operands that is no matrix. (A call for each product would take longer than the look.)"""
     i, value = next(operand for operand in enumerate((a, b)) if operand[1].ndim != 2)
-    raise InvalidArgumentError.of(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
+    refuse(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
 
 
 def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
@@ -317,7 +317,7 @@ def _cross_shape(node: Operation) -> list[RawShape]:
 @cross_op.kernel("CPU")
 def _cross_kernel(a: Any, b: Any) -> Any:
     if a.shape != b.shape or a.shape[-1] != 3:
-        raise InvalidArgumentError.of("Cross-products are only defined for 3-element vectors of one shape.")
+        refuse("Cross-products are only defined for 3-element vectors of one shape.")
     return np.cross(a, b)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -20,8 +19,9 @@ from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math import reductions as math_reductions
-from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.math.broadcast import named, sum_op
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, sub_op
 from tfmini.ops.math.unary import exp_op, is_finite_op, log_op, sqrt_op
@@ -36,13 +36,12 @@ def _reduction(handle: OpHandle, function_name: str, text: str) -> Callable[...,
         axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
         return reduce(handle, input_tensor, axis, keep, name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = (
+    return named(
+        function, function_name,
         f"{text} over ``axis`` (one, several, or None for all); ``keepdims`` leaves them as size 1."
         " ``reduction_indices`` and ``keep_dims`` are older names.\n\n"
-        "    Raises:\n      ValueError: when an old and a new name are both given."
-    )
-    return function
+        "    Raises:\n      ValueError: when an old and a new name are both given.",
+    )  # fmt: skip
 
 
 def reduce(handle: OpHandle, x: Any, axis: Any, keep: bool, name: str | None) -> Tensor:
@@ -187,6 +186,7 @@ def count_nonzero(
 # ---- bincount -------------------------------------------------------------------------------
 
 bincount_op = op("Bincount(arr: int32, size: int32, weights: T) -> bins: T; T: {int32, int64, float32, float64}")
+bincount_op.not_differentiable()
 
 
 @bincount_op.shape
@@ -198,20 +198,17 @@ def _bincount_shape(node: Operation) -> list[RawShape]:
 @bincount_op.kernel("CPU")
 def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
     if np.ndim(size) == 0 and size < 0:
-        raise InvalidArgumentError.of(f"size ({size}) must be non-negative")
+        refuse(f"size ({size}) must be non-negative")
     values, weights = np.ravel(values), np.ravel(weights)
     if np.ndim(size) or weights.size not in (0, values.size):
         shapes = f"size {list(np.shape(size))}, weights {list(weights.shape)} for {list(values.shape)} values"
-        raise InvalidArgumentError.of(f"size must be a scalar, and weights one per value or none: {shapes}")
+        refuse(f"size must be a scalar, and weights one per value or none: {shapes}")
     check_room((int(size),), 8)
     if values.size and values.min() < 0:
-        raise InvalidArgumentError.of("Input arr must be non-negative!")
+        refuse("Input arr must be non-negative!")
     inside = values < size
     counts = np.bincount(values[inside], weights[inside] if weights.size else None, int(size))
     return counts.astype(weights.dtype)
-
-
-bincount_op.not_differentiable()
 
 
 @export("tf.bincount", "tf.math.bincount")

@@ -10,8 +10,9 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -23,12 +24,15 @@ from tfmini.ops.array.transpose import transpose
 from tfmini.ops.math.clip import clip_by_value
 from tfmini.ops.math.topk import top_k
 from tfmini.ops.math.unary import floor
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape, with_rank
 
 _BOUND = "(sorted_inputs: T, values: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32"
 _IDX = "Taxis: {int32, int64} = DT_INT64; out_idx: {int32, int64} = DT_INT32"
 lower_bound_op = op("LowerBound" + _BOUND)
+lower_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("left", sequence, values, out_type))
 upper_bound_op = op("UpperBound" + _BOUND)
+all_of(lower_bound_op, upper_bound_op).shape(sized("n _, n values -> n values"))
+upper_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("right", sequence, values, out_type))
 unique_v2_op: OpHandle[Any] = op(f"UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx; T: type; {_IDX}")
 unique_counts_v2_op: OpHandle[Any] = op(
     f"UniqueWithCountsV2(x: T, axis: Taxis) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}"
@@ -47,14 +51,6 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 # ---- sorted bounds --------------------------------------------------------------------------
 
 
-@lower_bound_op.shape
-@upper_bound_op.shape
-def _bound_shape(node: Operation) -> list[RawShape]:
-    sequence, values = (with_rank(t.raw_shape, 2) for t in node.inputs)
-    merge_dims(sequence[0], values[0])
-    return [values]
-
-
 def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> Any:
     if sequence.ndim != 2 or values.ndim != 2:
         refuse(f"sorted_inputs and values must be matrices, got {list(sequence.shape)} and {list(values.shape)}")
@@ -68,21 +64,10 @@ def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> An
     return found
 
 
-@lower_bound_op.kernel("CPU")
-def _lower_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -> Any:
-    return _bounds("left", sequence, values, out_type)
-
-
-@upper_bound_op.kernel("CPU")
-def _upper_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -> Any:
-    return _bounds("right", sequence, values, out_type)
-
-
 # ---- unique ---------------------------------------------------------------------------------
 
 
-@unique_v2_op.shape
-@unique_counts_v2_op.shape
+@all_of(unique_v2_op, unique_counts_v2_op).shape
 def _unique_shape(node: Operation) -> list[RawShape]:
     x, axis = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     y: RawShape = None

@@ -12,7 +12,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
-from tfmini.numerics import special_integrals
+from tfmini.numerics import special_functions
 from tfmini.ops.array.filling import fill, zeros_like
 from tfmini.ops.array.filling import range as arange
 from tfmini.ops.array.kernel_arguments import refuse
@@ -27,27 +27,29 @@ from tfmini.ops.random.sampling import gamma_op
 from tfmini.shapes import RawShape, broadcast_raw
 
 igamma_op = op("Igamma(a: T, x: T) -> z: T; T: {float, double}")
+igamma_op.gradient(lambda node, grad: _igamma_gradients(node, grad))
 igammac_op = op("Igammac(a: T, x: T) -> z: T; T: {float, double}")
-igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}")
-gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}")
+igammac_op.gradient(lambda node, grad: _igamma_gradients(node, -grad))
+igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}", differentiable=False)
+gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}", differentiable=False)
 betainc_op = op("Betainc(a: T, b: T, x: T) -> z: T; T: {float, double}")
-bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}")
-bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}")
+bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
+bessel_i0e_op.kernel("CPU")(special_functions.bessel_i0e)
+bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
+bessel_i1e_op.kernel("CPU")(special_functions.bessel_i1e)
 cumulative_op = op(
     "CumulativeLogsumexp(x: T, axis: Tidx) -> out: T; exclusive: bool = false; reverse: bool = false;"
     " T: {half, float, double}; Tidx: {int32, int64} = DT_INT32",
     shape=same_shape,
 )
 for _handle, _compute in (
-    (igamma_op, special_integrals.igamma),
-    (igammac_op, special_integrals.igammac),
-    (igamma_grad_op, special_integrals.igamma_grad_a),
-    (gamma_grad_op, special_integrals.random_gamma_grad),
+    (igamma_op, special_functions.igamma),
+    (igammac_op, special_functions.igammac),
+    (igamma_grad_op, special_functions.igamma_grad_a),
+    (gamma_grad_op, special_functions.random_gamma_grad),
 ):
     _handle.shape(broadcast_shape)
     _handle.kernel("CPU")(_compute)
-igamma_grad_op.not_differentiable()
-gamma_grad_op.not_differentiable()
 
 
 def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
@@ -55,16 +57,6 @@ def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
     by_a = igamma_grad_op(a, x)
     by_x = exp(-x + (a - 1.0) * log(x) - lgamma(a))
     return sum_to_operands(node, [grad * by_a, grad * by_x])
-
-
-@igamma_op.gradient
-def _igamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _igamma_gradients(node, grad)
-
-
-@igammac_op.gradient
-def _igammac_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _igamma_gradients(node, -grad)
 
 
 @betainc_op.shape
@@ -81,7 +73,7 @@ def _betainc_kernel(a: Any, b: Any, x: Any) -> Any:
     shapes = {np.shape(v) for v in (a, b, x)} - {()}
     if len(shapes) > 1:
         refuse(f"Shapes of a, b and x are inconsistent: {[list(np.shape(v)) for v in (a, b, x)]}")
-    return special_integrals.betainc(a, b, x)
+    return special_functions.betainc(a, b, x)
 
 
 @betainc_op.gradient
@@ -93,12 +85,6 @@ def _betainc_gradient(node: Operation, grad: Tensor) -> list[Any]:
     if x.raw_shape == () and by_x.raw_shape != ():
         by_x = reduce_sum(by_x)
     return [None, None, by_x]
-
-
-bessel_i0e_op.shape(same_shape)
-bessel_i1e_op.shape(same_shape)
-bessel_i0e_op.kernel("CPU")(special_integrals.bessel_i0e)
-bessel_i1e_op.kernel("CPU")(special_integrals.bessel_i1e)
 
 
 @bessel_i0e_op.gradient

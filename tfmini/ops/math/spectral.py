@@ -19,6 +19,7 @@ from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.complex import real
 from tfmini.ops.math.elementwise import floormod, multiply
 from tfmini.ops.math.reduce_functions import reduce_prod
@@ -164,9 +165,7 @@ def _complex_function(handle: Any, name: str, what: str) -> Callable[..., Tensor
     def function(input: Any, name: str | None = None) -> Tensor:
         return handle(input, name=name)  # type: ignore[no-any-return]
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{what} (``tf.{name}``), complex64 or complex128."
-    return function
+    return named(function, name, f"{what} (``tf.{name}``), complex64 or complex128.")
 
 
 fft, fft2d, fft3d = (
@@ -201,9 +200,7 @@ def _real_function(handle: Any, name: str, rank: int, inverse: bool) -> Callable
         return handle(value, convert_to_tensor(lengths, dtypes.int32), name=name)  # type: ignore[no-any-return]
 
     kind = "inverse Fourier transform to" if inverse else "Fourier transform of"
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {kind} a real signal over the last {rank} axes (``tf.signal.{name}``)."
-    return function
+    return named(function, name, f"The {kind} a real signal over the last {rank} axes (``tf.signal.{name}``).")
 
 
 rfft, rfft2d, rfft3d = (

@@ -17,7 +17,7 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.op_types import INTO_FROM
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.segments import unsorted_sum_op
@@ -28,6 +28,7 @@ add_n_op = op(
     " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}", aggregates=True
 )
 accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numbertype; shape: shape")
+accumulate_op.shape(lambda node: [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])])
 
 
 @add_n_op.shape
@@ -41,13 +42,7 @@ def _add_n_shape(node: Operation) -> list[RawShape]:
     return [merged]
 
 
-@accumulate_op.shape
-def _accumulate_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])]
-
-
-@add_n_op.kernel("CPU")
-@accumulate_op.kernel("CPU")
+@all_of(add_n_op, accumulate_op).kernel("CPU")
 def _sum_kernel(values: list[Any]) -> Any:
     return _sum(values, None)
 
@@ -61,8 +56,7 @@ def _sum(values: list[Any], total: Any) -> Any:
     return total
 
 
-@add_n_op.into
-@accumulate_op.into
+@all_of(add_n_op, accumulate_op).into
 def _sum_into(node: Any) -> Callable[..., Any]:
     def run(new: Callable[..., Any], values: list[Any]) -> Any:
         first = values[0]
@@ -73,8 +67,7 @@ def _sum_into(node: Any) -> Callable[..., Any]:
     return run
 
 
-@add_n_op.gradient
-@accumulate_op.gradient
+@all_of(add_n_op, accumulate_op).gradient
 def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad] * len(node.inputs)
 

@@ -11,7 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import equal_shapes, same_shape
 from tfmini.ops.array.casting import cast
@@ -27,40 +27,36 @@ _SCALE = 1.0507009873554804934193349852946
 _SCALE_ALPHA = 1.7580993408473768599402175208123
 
 relu_op = op("Relu(features: T) -> activations: T; T: realnumbertype")
+relu_op.kernel("CPU")(lambda x: np.maximum(x, x.dtype.type(0)))
 relu6_op = op("Relu6(features: T) -> activations: T; T: realnumbertype")
+relu6_op.kernel("CPU")(lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)))
 elu_op = op("Elu(features: T) -> activations: T; " + _FLOATS)
 selu_op = op("Selu(features: T) -> activations: T; " + _FLOATS)
 leaky_relu_op = op("LeakyRelu(features: T) -> activations: T; " + _ALPHA)
+leaky_relu_op.gradient(lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])])
 softplus_op = op("Softplus(features: T) -> activations: T; " + _FLOATS)
 softsign_op = op("Softsign(features: T) -> activations: T; " + _FLOATS)
+all_of(relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op).shape(same_shape)
 
 relu_grad_op = op("ReluGrad(gradients: T, features: T) -> backprops: T; T: realnumbertype")
 relu6_grad_op = op("Relu6Grad(gradients: T, features: T) -> backprops: T; T: realnumbertype")
+relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
 elu_grad_op = op("EluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 selu_grad_op = op("SeluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 leaky_relu_grad_op = op("LeakyReluGrad(gradients: T, features: T) -> backprops: T; " + _ALPHA)
+leaky_relu_grad_op.gradient(
+    lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
+)
 softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
-softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
+softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=False)
 
 
-for _handle in (relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op):
-    _handle.shape(same_shape)
 for _handle in (
     relu_grad_op, relu6_grad_op, elu_grad_op, selu_grad_op, leaky_relu_grad_op, softplus_grad_op, softsign_grad_op,
 ):  # fmt: skip
     _handle.shape(equal_shapes)
 
 # ---- kernels ------------------------------------------------------------------------------------
-
-
-@relu_op.kernel("CPU")
-def _relu(x: Any) -> Any:
-    return np.maximum(x, x.dtype.type(0))
-
-
-@relu6_op.kernel("CPU")
-def _relu6(x: Any) -> Any:
-    return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
 
 
 def _elu(x: Any) -> Any:
@@ -182,12 +178,6 @@ elu_op.gradient(_from_output(elu_grad_op))
 selu_op.gradient(_from_output(selu_grad_op))
 softplus_op.gradient(_from_input(softplus_grad_op))
 softsign_op.gradient(_from_input(softsign_grad_op))
-softsign_grad_op.not_differentiable()
-
-
-@leaky_relu_op.gradient
-def _leaky_relu_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])]
 
 
 def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
@@ -196,12 +186,6 @@ def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[An
 
 
 relu_grad_op.gradient(_rectifier_second(relu_grad_op))
-relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
-
-
-@leaky_relu_grad_op.gradient
-def _leaky_relu_second(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
 
 
 def _below_zero(values: Tensor, where: Tensor) -> Tensor:

@@ -12,10 +12,11 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import multiply
 from tfmini.ops.math.matmul import matmul
@@ -25,17 +26,19 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 _FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
 
 bias_add_op = op("BiasAdd(value: T, bias: T) -> output: T; " + _FORMAT)
+bias_add_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])])
 bias_add_v1_op = op("BiasAddV1(value: T, bias: T) -> output: T; T: numbertype")
+bias_add_v1_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad)])
 bias_add_grad_op = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
 l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}", shape=[()])
+l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 
 
 def _channel_axis(node: Any) -> int:
     return 1 if node.attrs.get("data_format") == b"NCHW" else -1
 
 
-@bias_add_op.shape
-@bias_add_v1_op.shape
+@all_of(bias_add_op, bias_add_v1_op).shape
 def _bias_shape(node: Operation) -> list[RawShape]:
     value = node.inputs[0].raw_shape
     bias = with_rank(node.inputs[1].raw_shape, 1)
@@ -92,7 +95,7 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
 
     def sum_channels(grad: Array) -> Any:
         if grad.ndim < 2:
-            raise InvalidArgumentError.of(f"Input tensor must be at least 2D: {list(grad.shape)}")
+            refuse(f"Input tensor must be at least 2D: {list(grad.shape)}")
         if first:
             axes = (0, *range(2, grad.ndim))
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
@@ -119,26 +122,11 @@ def _l2_factory(node: Any) -> Callable[..., Any]:
 # ---- gradients ----------------------------------------------------------------------------------
 
 
-@bias_add_op.gradient
-def _bias_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])]
-
-
-@bias_add_v1_op.gradient
-def _bias_v1_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad, bias_add_grad_op(grad)]
-
-
 @bias_add_grad_op.gradient
 def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value = node.inputs[0]
     zeros = multiply(value, convert_to_tensor(0, dtype=value.dtype.base_dtype))
     return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
-
-
-@l2_loss_op.gradient
-def _l2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [multiply(node.inputs[0], grad)]
 
 
 # ---- public functions ---------------------------------------------------------------------------

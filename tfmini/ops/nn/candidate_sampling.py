@@ -18,7 +18,7 @@ from tfmini.errors import naming_file
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.functions import seed_attrs
@@ -31,28 +31,22 @@ _SIGNATURE = (
 )
 _SEEDS = "seed: int = 0; seed2: int = 0"
 _RANGE = _SIGNATURE + "range_max: int >= 1; "
-uniform_op = op("UniformCandidateSampler" + _RANGE + _SEEDS, stateful=True)
-log_uniform_op = op("LogUniformCandidateSampler" + _RANGE + _SEEDS, stateful=True)
-learned_op = op("LearnedUnigramCandidateSampler" + _RANGE + _SEEDS, stateful=True)
-all_op = op("AllCandidateSampler" + _SIGNATURE + _SEEDS, stateful=True)
+uniform_op = op("UniformCandidateSampler" + _RANGE + _SEEDS, stateful=True, differentiable=False)
+log_uniform_op = op("LogUniformCandidateSampler" + _RANGE + _SEEDS, stateful=True, differentiable=False)
+learned_op = op("LearnedUnigramCandidateSampler" + _RANGE + _SEEDS, stateful=True, differentiable=False)
+all_op = op("AllCandidateSampler" + _SIGNATURE + _SEEDS, stateful=True, differentiable=False)
 fixed_op = op(
     "FixedUnigramCandidateSampler" + _RANGE + "vocab_file: string = ''; distortion: float = 1.0;"
     " num_reserved_ids: int = 0; num_shards: int >= 1 = 1; shard: int >= 0 = 0; unigrams: list(float) = []; " + _SEEDS,
-    stateful=True,
+    stateful=True, differentiable=False,
 )  # fmt: skip
 hits_op: OpHandle[Any] = op(
     "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)"
-    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}"
+    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}", differentiable=False
 )
-for _handle in (uniform_op, log_uniform_op, learned_op, all_op, fixed_op, hits_op):
-    _handle.not_differentiable()
 
 
-@uniform_op.shape
-@log_uniform_op.shape
-@learned_op.shape
-@fixed_op.shape
-@all_op.shape
+@all_of(uniform_op, log_uniform_op, learned_op, fixed_op, all_op).shape
 def _sampler_shape(node: Operation) -> list[RawShape]:
     if node.attrs["num_sampled"] < 1:
         raise ValueError("num_sampled must be >= 1")

@@ -7,7 +7,6 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -18,6 +17,7 @@ from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.identity import stop_gradient
 from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import rank, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice_
@@ -56,7 +56,7 @@ def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
     if axis is None or axis == -1 or (shape is not None and axis == len(shape) - 1):
         return handle(logits, name=name)  # type: ignore[no-any-return]
     if shape is not None and not -len(shape) <= axis < len(shape):
-        raise InvalidArgumentError.of(
+        refuse(
             f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
             f" dimensions in the input. Received: dim={axis}"
         )

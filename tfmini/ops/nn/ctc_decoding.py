@@ -20,25 +20,19 @@ Prefix = tuple[int, ...]
 _T = "T: {float32, float64} = DT_FLOAT"
 greedy_op: OpHandle[Any] = op(
     "CTCGreedyDecoder(inputs: T, sequence_length: int32) -> decoded_indices: int64, decoded_values: int64,"
-    f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}"
+    f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}", differentiable=False
 )
+greedy_op.shape(lambda node: [(None, 2), (None,), (2,), (_batch(node), 1)])
 beam_search_op: OpHandle[Any] = op(
     "CTCBeamSearchDecoder(inputs: T, sequence_length: int32) -> decoded_indices: top_paths * int64,"
     " decoded_values: top_paths * int64, decoded_shape: top_paths * int64, log_probability: T;"
-    f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}"
+    f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}", differentiable=False
 )
-greedy_op.not_differentiable()
-beam_search_op.not_differentiable()
 
 
 def _batch(node: Operation) -> int | None:
     scores, lengths = (t.raw_shape for t in node.inputs)
     return merge_raw((with_rank(scores, 3)[1],), with_rank(lengths, 1))[0]  # type: ignore[index]
-
-
-@greedy_op.shape
-def _greedy_shape(node: Operation) -> list[RawShape]:
-    return [(None, 2), (None,), (2,), (_batch(node), 1)]
 
 
 @beam_search_op.shape

@@ -9,7 +9,7 @@ from tfmini.deprecated_arguments import either
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics.ctc_alignment import Array, negative_log_likelihood, states_of
 from tfmini.ops.array.casting import cast
@@ -41,8 +41,7 @@ ctc_loss_op = op("CTCLoss" + _INPUTS.format("T") + _ATTRS + "; T: {float32, floa
 ctc_loss_v2_op = op("CTCLossV2" + _INPUTS.format("float32") + _ATTRS)
 
 
-@ctc_loss_op.shape
-@ctc_loss_v2_op.shape
+@all_of(ctc_loss_op, ctc_loss_v2_op).shape
 def _shape(node: Operation) -> list[RawShape]:
     scores, indices, values, lengths = (t.raw_shape for t in node.inputs)
     time, batch, classes = with_rank(scores, 3)
@@ -132,8 +131,7 @@ def _losses(
     return loss, grad
 
 
-@ctc_loss_op.gradient
-@ctc_loss_v2_op.gradient
+@all_of(ctc_loss_op, ctc_loss_v2_op).gradient
 def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
     own = prevent_gradient(
         node.outputs[1],

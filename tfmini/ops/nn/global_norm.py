@@ -21,9 +21,8 @@ norm_op = op(
 )
 norm_grad_op = op(
     "BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T)"
-    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS
+    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS, differentiable=False
 )
-norm_grad_op.not_differentiable()
 
 
 def _depth(node: Operation, vectors: Any) -> int | None:

@@ -43,13 +43,9 @@ _LRN_ATTRS = (
     "depth_radius: int = 5; bias: float = 1.0; alpha: float = 1.0; beta: float = 0.5;"
     " T: {half, bfloat16, float} = DT_FLOAT"
 )
-lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS)
+lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS, shape=lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 lrn_grad_op = op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> output: T; " + _LRN_ATTRS)
-
-
-@lrn_op.shape
-def _lrn_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 4)]
+lrn_grad_op.not_differentiable()
 
 
 @lrn_grad_op.shape
@@ -94,9 +90,6 @@ def _lrn_grad(
 def _lrn_gradient(node: Operation, grad: Tensor) -> list[Any]:
     attrs = {name: node.attrs[name] for name in ("depth_radius", "bias", "alpha", "beta")}
     return [lrn_grad_op(grad, node.inputs[0], node.outputs[0], **attrs)]
-
-
-lrn_grad_op.not_differentiable()
 
 
 @export("tf.nn.local_response_normalization", "tf.nn.lrn")

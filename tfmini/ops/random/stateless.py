@@ -11,7 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -37,17 +37,13 @@ multinomial_op = op(
     "StatelessMultinomial(logits: T, num_samples: int32, seed: Tseed) -> output: output_dtype"
     "; T: realnumbertype; Tseed: {int32, int64} = DT_INT64; output_dtype: {int32, int64} = DT_INT64"
 )
-for _handle in (uniform_op, normal_op, truncated_op, uniform_int_op, multinomial_op):
-    _handle.not_differentiable()
+all_of(uniform_op, normal_op, truncated_op, uniform_int_op, multinomial_op).not_differentiable()
 
 # The key with which TensorFlow scrambles seeds.
 _SCRAMBLER = 0x02461E29_3EC8F720
 
 
-@uniform_op.shape
-@normal_op.shape
-@truncated_op.shape
-@uniform_int_op.shape
+@all_of(uniform_op, normal_op, truncated_op, uniform_int_op).shape
 def _shape(node: Operation) -> list[RawShape]:
     _check_seed(node.inputs[1].raw_shape)
     return [constant_value_as_shape(node.inputs[0])]

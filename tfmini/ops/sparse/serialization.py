@@ -11,26 +11,29 @@ from tfmini.errors import InvalidArgumentError, reading
 from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.shape_functions import sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
+from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, format_raw
 
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 _TYPES = "T: type; out_type: {string, variant} = DT_STRING"
 _FOUND = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
-serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
-serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
+serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_op.shape(sized("n rank, n, rank -> 3"))
+serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_many_op.shape(sized("n rank, n, rank -> _ 3"))
 deserialize_op: OpHandle[Any] = op(
     f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
-    " dtype: type; Tserialized: {string, variant} = DT_STRING"
+    " dtype: type; Tserialized: {string, variant} = DT_STRING", differentiable=False
 )
-deserialize_many_op: OpHandle[Any] = op(f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type")
-for _handle in (serialize_op, serialize_many_op, deserialize_op, deserialize_many_op):
-    _handle.not_differentiable()
+deserialize_many_op: OpHandle[Any] = op(
+    f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type", differentiable=False
+)
 
 
 # ---- serialise ------------------------------------------------------------------------------
@@ -44,22 +47,10 @@ def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
     return [_message(indices), _message(values), _message(shape)]
 
 
-@serialize_op.shape
-def _serialize_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    return [(3,)]
-
-
 @serialize_op.kernel("CPU")
 def _serialize_kernel(indices: Any, values: Any, shape: Any) -> Any:
     check_parts(indices, values, shape)
     return np.array(_line(indices, values, shape), object)
-
-
-@serialize_many_op.shape
-def _serialize_many_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    return [(None, 3)]
 
 
 _ROW_BYTES = 256  # of the three strings of a row without elements
@@ -83,8 +74,7 @@ def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
 # ---- deserialise ----------------------------------------------------------------------------
 
 
-@deserialize_op.shape
-@deserialize_many_op.shape
+@all_of(deserialize_op, deserialize_many_op).shape
 def _deserialize_shape(node: Operation) -> list[RawShape]:
     shape = node.inputs[0].raw_shape
     if shape == ():
@@ -126,8 +116,7 @@ def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:
     return indices, values, shape
 
 
-@deserialize_op.kernel("CPU")
-@deserialize_many_op.kernel("CPU")
+@all_of(deserialize_op, deserialize_many_op).kernel("CPU")
 def _deserialize_kernel(serialized: Any, *, dtype: Any) -> tuple[Any, Any, Any]:
     serialized = as_ndarray(serialized)
     outer = serialized.shape[:-1]

@@ -9,7 +9,7 @@ import numpy as np
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
@@ -22,6 +22,7 @@ _RESULT = "result_indices: int64, result_values: T, result_shape: int64"
 _OPTIONS = f"set_operation: string; validate_indices: bool = true; {_TYPES}"
 _SECOND = "set2_indices: int64, set2_values: T, set2_shape: int64"
 dense_dense_op: OpHandle[Any] = op(f"DenseToDenseSetOperation(set1: T, set2: T) -> {_RESULT}; {_OPTIONS}")
+dense_dense_op.kernel("CPU")(lambda a, b, *, set_operation: _combined(_members(a), _members(b), set_operation))
 dense_sparse_op: OpHandle[Any] = op(f"DenseToSparseSetOperation(set1: T, {_SECOND}) -> {_RESULT}; {_OPTIONS}")
 sparse_sparse_op: OpHandle[Any] = op(
     f"SparseToSparseSetOperation(set1_indices: int64, set1_values: T, set1_shape: int64, {_SECOND}) -> {_RESULT};"
@@ -37,13 +38,10 @@ edit_distance_op = op(
     f"EditDistance({_THREE.format('hypothesis')}, {_THREE.format('truth')}) -> output: float;"
     " normalize: bool = true; T: type"
 )
-for _handle in (dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op):
-    _handle.not_differentiable()
+all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op).not_differentiable()
 
 
-@dense_dense_op.shape
-@dense_sparse_op.shape
-@sparse_sparse_op.shape
+@all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op).shape
 def _set_shape(node: Operation) -> list[RawShape]:
     ranks = set()
     for name, tensor in zip((arg.name for arg in node.op_def.inputs), node.inputs):
@@ -100,11 +98,6 @@ def _combined(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], operati
         elements[element],
         np.append(first[2], longest).astype(np.int64),
     )
-
-
-@dense_dense_op.kernel("CPU")
-def _dense_dense_kernel(a: Any, b: Any, *, set_operation: bytes) -> Any:
-    return _combined(_members(a), _members(b), set_operation)
 
 
 @dense_sparse_op.kernel("CPU")

@@ -30,24 +30,22 @@ as_string_op = op(
     shortest: bool = false
     width: int = -1
     fill: string = ''""",
-    shape=same_shape,
+    shape=same_shape, differentiable=False,
 )
 to_number_op = op(
     "StringToNumber(string_tensor: string) -> output: out_type; out_type: {float, double, int32, int64} = DT_FLOAT",
-    shape=same_shape,
+    shape=same_shape, differentiable=False,
 )
 decode_raw_op = op(
     """DecodeRaw(bytes: string) -> output: out_type
     out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool}
-    little_endian: bool = true"""
+    little_endian: bool = true""", differentiable=False
 )
 reduce_join_op = op(
     """ReduceJoin(inputs: string, reduction_indices: int32) -> output: string
     keep_dims: bool = false
-    separator: string = ''"""
+    separator: string = ''""", differentiable=False
 )
-for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op):
-    _handle.not_differentiable()
 
 
 # ---- numbers --------------------------------------------------------------------------------

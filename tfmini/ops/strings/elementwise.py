@@ -23,12 +23,16 @@ _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
 lower_op = op("StringLower(input: string) -> output: string; encoding: string = ''", shape=same_shape)
 upper_op = op("StringUpper(input: string) -> output: string; encoding: string = ''", shape=same_shape)
 strip_op = op("StringStrip(input: string) -> output: string", shape=same_shape)
+strip_op.kernel("CPU")(lambda value: each(bytes.strip, value))
 length_op = op(f"StringLength(input: string) -> output: int32; {_UNIT}", shape=same_shape)
 join_op = op("StringJoin(inputs: N * string) -> output: string; N: int >= 1; separator: string = ''")
 substr_op = op(f"Substr(input: string, pos: T, len: T) -> output: string; T: {{int32, int64}}; {_UNIT}")
 replace_op = op(
     "RegexReplace(input: string, pattern: string, rewrite: string) -> output: string; replace_global: bool = true",
     shape=same_shape,
+)
+replace_op.kernel("CPU")(
+    lambda value, pattern, rewrite, *, replace_global: _replace(value, pattern, rewrite, replace_global)
 )
 static_replace_op = op(
     """StaticRegexReplace(input: string) -> output: string
@@ -37,10 +41,15 @@ static_replace_op = op(
     replace_global: bool = true""",
     shape=same_shape,
 )
+static_replace_op.kernel("CPU")(
+    lambda value, *, pattern, rewrite, replace_global: _replace(value, pattern, rewrite, replace_global)
+)
 full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool", shape=same_shape)
 static_full_match_op = op("StaticRegexFullMatch(input: string) -> output: bool; pattern: string", shape=same_shape)
+static_full_match_op.kernel("CPU")(lambda value, *, pattern: _full_match(value, pattern))
 encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false", shape=same_shape)
 decode_op = op("DecodeBase64(input: string) -> output: string", shape=same_shape)
+decode_op.kernel("CPU")(lambda value: each(_decode_one, value))
 _ALL = (lower_op, upper_op, strip_op, length_op, join_op, substr_op, replace_op, static_replace_op, full_match_op,
         static_full_match_op, encode_op, decode_op)  # fmt: skip
 for _handle in _ALL:
@@ -69,11 +78,6 @@ def _attach_case(handle: OpHandle, method: str) -> None:
 
 _attach_case(lower_op, "lower")
 _attach_case(upper_op, "upper")
-
-
-@strip_op.kernel("CPU")
-def _strip(value: Any) -> Any:
-    return each(bytes.strip, value)
 
 
 # TensorFlow's characters, whether or not the text is valid UTF-8: a byte and the continuation bytes behind it. Those
@@ -178,25 +182,10 @@ def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> An
     return each(lambda s: regular_expressions.replaced(compiled, s, text, replace_global), value)
 
 
-@replace_op.kernel("CPU")
-def _regex_replace(value: Any, pattern: Any, rewrite: Any, *, replace_global: bool) -> Any:
-    return _replace(value, pattern, rewrite, replace_global)
-
-
-@static_replace_op.kernel("CPU")
-def _static_regex_replace(value: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool) -> Any:
-    return _replace(value, pattern, rewrite, replace_global)
-
-
 @full_match_op.kernel("CPU")
 def _full_match(value: Any, pattern: Any) -> Any:
     compiled = _compile(pattern)
     return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
-
-
-@static_full_match_op.kernel("CPU")
-def _static_full_match(value: Any, *, pattern: bytes) -> Any:
-    return _full_match(value, pattern)
 
 
 # ---- base64 ---------------------------------------------------------------------------------
@@ -225,11 +214,6 @@ def _decode_one(text: bytes) -> bytes:
     if not _URL_SAFE.fullmatch(plain):
         refuse("Invalid character found in base64.")
     return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
-
-
-@decode_op.kernel("CPU")
-def _decode(value: Any) -> Any:
-    return each(_decode_one, value)
 
 
 # ---- public functions -----------------------------------------------------------------------

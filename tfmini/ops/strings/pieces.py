@@ -12,9 +12,9 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.shape_functions import same_shape, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.array.constant_value import constant_value
@@ -24,7 +24,7 @@ from tfmini.ops.array.slicing import getitem
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.strings.elementwise import each
-from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 split_op: OpHandle[Any] = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
@@ -33,15 +33,20 @@ split_op: OpHandle[Any] = op(
 split_v2_op: OpHandle[Any] = op(
     "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
 )
+all_of(split_op, split_v2_op).shape(sized("_, () -> _ 2, _, 2"))
 bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_op.kernel("CPU")(lambda value, *, num_buckets: each(lambda s: hash64(s) % num_buckets, value, np.int64))
 bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_fast_op.kernel("CPU")(
+    lambda value, *, num_buckets: each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+)
 bucket_strong_op = op(
     "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)", shape=same_shape
 )
 ngrams_op: OpHandle[Any] = op(
     "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
     " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
-    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64"
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64", shape=sized("_, n -> _, n")
 )
 fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
 segment_join_op = op(
@@ -54,14 +59,6 @@ for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_
 
 
 # ---- split ----------------------------------------------------------------------------------
-
-
-@split_op.shape
-@split_v2_op.shape
-def _split_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [(None, 2), (None,), (2,)]
 
 
 def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
@@ -110,16 +107,6 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 # ---- hashes ---------------------------------------------------------------------------------
 
 
-@bucket_op.kernel("CPU")
-def _bucket_kernel(value: Any, *, num_buckets: int) -> Any:
-    return each(lambda s: hash64(s) % num_buckets, value, np.int64)
-
-
-@bucket_fast_op.kernel("CPU")
-def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
-    return each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
-
-
 @bucket_strong_op.kernel("CPU")
 def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
@@ -157,12 +144,6 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
 
 
 # ---- n-grams --------------------------------------------------------------------------------
-
-
-@ngrams_op.shape
-def _ngrams_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    return [(None,), with_rank(node.inputs[1].raw_shape, 1)]
 
 
 @ngrams_op.kernel("CPU")

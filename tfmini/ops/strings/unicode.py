@@ -15,7 +15,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import name_scope
 from tfmini.graph.shape_functions import same_shape
 from tfmini.ops.array import shape as array_shape
@@ -36,23 +36,22 @@ _OUTPUT = "output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}"
 _SPLITS = "Tsplits: {int32, int64} = DT_INT64"
 decode_op: OpHandle[Any] = op(
     "UnicodeDecode(input: string) -> row_splits: Tsplits, char_values: int32;"
-    f" input_encoding: string; {_OPTIONS}; {_SPLITS}"
+    f" input_encoding: string; {_OPTIONS}; {_SPLITS}", differentiable=False
 )
 decode_offsets_op: OpHandle[Any] = op(
     "UnicodeDecodeWithOffsets(input: string)"
     " -> row_splits: Tsplits, char_values: int32, char_to_byte_starts: int64;"
-    f" input_encoding: string; {_OPTIONS}; {_SPLITS}"
+    f" input_encoding: string; {_OPTIONS}; {_SPLITS}", differentiable=False
 )
 encode_op = op(
     "UnicodeEncode(input_values: int32, input_splits: Tsplits) -> output: string;"
-    f" errors: {{'ignore', 'replace', 'strict'}} = 'replace'; {_OUTPUT}; replacement_char: int = 65533; {_SPLITS}"
+    f" errors: {{'ignore', 'replace', 'strict'}} = 'replace'; {_OUTPUT}; replacement_char: int = 65533; {_SPLITS}",
+    differentiable=False,
 )
 transcode_op = op(
     f"UnicodeTranscode(input: string) -> output: string; input_encoding: string; {_OUTPUT}; {_OPTIONS}",
-    shape=same_shape,
+    shape=same_shape, differentiable=False,
 )
-for _handle in (decode_op, decode_offsets_op, encode_op, transcode_op):
-    _handle.not_differentiable()
 
 
 class _Rules(NamedTuple):
@@ -142,8 +141,7 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
 # ---- decode ---------------------------------------------------------------------------------
 
 
-@decode_op.shape
-@decode_offsets_op.shape
+@all_of(decode_op, decode_offsets_op).shape
 def _decode_shape(node: Operation) -> list[RawShape]:
     count = _product(node.inputs[0].raw_shape)
     splits: RawShape = (None if count is None else count + 1,)

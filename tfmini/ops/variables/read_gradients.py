@@ -12,10 +12,7 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.variables.resource_ops import read_variable, resource_gather, resource_gather_nd, variable_shape
 
-
-@read_variable.gradient
-def _read_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad]
+read_variable.gradient(lambda node, grad: [grad])
 
 
 @resource_gather.gradient

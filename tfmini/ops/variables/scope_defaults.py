@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from tfmini import dtypes
@@ -60,37 +61,17 @@ class VariableScope:
         """False, True or AUTO_REUSE."""
         return self._reuse
 
-    @property
-    def initializer(self) -> Any:
-        return self._initializer
-
-    @property
-    def regularizer(self) -> Any:
-        return self._regularizer
-
-    @property
-    def caching_device(self) -> Any:
-        return self._caching_device
-
-    @property
-    def partitioner(self) -> Any:
-        return self._partitioner
-
-    @property
-    def custom_getter(self) -> Any:
-        return self._custom_getter
-
-    @property
-    def dtype(self) -> Any:
-        return self._dtype
+    initializer = property(attrgetter("_initializer"))
+    regularizer = property(attrgetter("_regularizer"))
+    caching_device = property(attrgetter("_caching_device"))
+    partitioner = property(attrgetter("_partitioner"))
+    custom_getter = property(attrgetter("_custom_getter"))
+    dtype = property(attrgetter("_dtype"))
+    constraint = property(attrgetter("_constraint"))
 
     @property
     def use_resource(self) -> bool | None:
         return self._use_resource
-
-    @property
-    def constraint(self) -> Any:
-        return self._constraint
 
     def reuse_variables(self) -> None:
         """Sets ``reuse`` to True: further variables of this scope must exist."""

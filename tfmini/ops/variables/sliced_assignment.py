@@ -15,13 +15,12 @@ from tfmini.shapes import RawShape
 
 _BOUNDS = "begin: Index, end: Index, strides: Index, value: T"
 resource_strided_slice_assign_op: OpHandle[Operation] = op(
-    f"ResourceStridedSliceAssign(ref: resource, {_BOUNDS}); {MASKS}", stateful=True, writes="update"
+    f"ResourceStridedSliceAssign(ref: resource, {_BOUNDS}); {MASKS}", stateful=True, writes="update",
+    differentiable=False,
 )
 tensor_strided_slice_update_op = op(
-    f"TensorStridedSliceUpdate(input: T, {_BOUNDS}) -> output: T; {MASKS}", shape=same_shape
+    f"TensorStridedSliceUpdate(input: T, {_BOUNDS}) -> output: T; {MASKS}", shape=same_shape, differentiable=False
 )
-resource_strided_slice_assign_op.not_differentiable()
-tensor_strided_slice_update_op.not_differentiable()
 
 
 @resource_strided_slice_assign_op.shape
