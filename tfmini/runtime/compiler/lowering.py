@@ -171,8 +171,8 @@ class Lowering:
 
     # ---- waves and guards -------------------------------------------------------------------
 
-    def found(self, wave: Wave) -> Wave:
-        """The same wave, which has its rank."""
+    def ranked(self, wave: Wave) -> Wave:
+        """The same wave. It has a rank from now on, which orders the segments."""
         self.wave_ranks.setdefault(wave, len(self.wave_ranks))
         return wave
 
@@ -208,7 +208,7 @@ class Lowering:
 
     def _admit(self, node: Node) -> None:
         """Takes one node into account: receive, send, constant, alias, or code to generate."""
-        wave = self.waves[node.name] = self.found(joined(node, self.waves))
+        wave = self.waves[node.name] = self.ranked(joined(node, self.waves))
         op = node.op
         guard: Guard = ALWAYS
         if self._flows:
@@ -218,9 +218,9 @@ class Lowering:
             guard = self.liveness.admit(node)
         if op == FEED:
             self.slots[node.name, 0] = self.compilation.feed_slots[node.name]
-        elif op == RECEIVE:
-            self._admit_receive(node, wave)
-        elif op in (SEND, FETCH):
+        elif op == RECEIVE and (receive := self.compilation.graph.receives.get(node.name)) is not None:
+            self._admit_receive(node, receive, wave)
+        elif op == FETCH or op == SEND and node.name in self.compilation.graph.sends:
             self._admit_send(node, wave, guard)
         elif op == "Const":
             self.constants[node.name, 0] = node.attrs["value"]
@@ -279,12 +279,12 @@ class Lowering:
             self.compilation.reads.add(endpoint)
         return endpoint
 
-    def _admit_receive(self, node: Node, wave: Wave) -> None:
-        receive, endpoint = self.compilation.graph.receives[node.name], (node.name, 0)
+    def _admit_receive(self, node: Node, receive: End, wave: Wave) -> None:
+        endpoint = (node.name, 0)
         if receive.group == INNER:
             source = self.alias[endpoint] = self.compilation.inner_sends[receive.tensor]
             # What a loop's Enter stands for may be a constant or a variable of a level around: it is always there.
-            self.waves[node.name] = self.found(wave | self.waves.get(source[0], 0))
+            self.waves[node.name] = self.ranked(wave | self.waves.get(source[0], 0))
             return
         if receive.may_be_dead:
             self.liveness.doubt(endpoint)
@@ -294,7 +294,7 @@ class Lowering:
 
     def await_values(self, key: int, name: str, values: list[tuple[Any, Endpoint]], wave: Wave) -> None:
         """Notes that a node's values arrive from outside the units."""
-        self.waves[name] = self.arrival_waves[key] = self.found(wave | self.bit(key))
+        self.waves[name] = self.arrival_waves[key] = self.ranked(wave | self.bit(key))
         self.arrival_nodes.add(name)
         self.arrivals.setdefault(key, []).extend(values)
         for _, endpoint in values:
@@ -339,7 +339,7 @@ class Lowering:
         self._sent.setdefault(group, []).append((send.tensor, source))
         self.compilation.send_tasks[group] = send.peer.task
         _, _, others = self._send_nodes.get(group, (0, node, wave))
-        self._send_nodes[group] = (len(self.units), node, self.found(wave | others))
+        self._send_nodes[group] = (len(self.units), node, self.ranked(wave | others))
 
     def _admit_computation(self, node: Node, wave: Wave, guard: Condition) -> None:
         facts = op_facts(node.op, self.compilation.device_type)

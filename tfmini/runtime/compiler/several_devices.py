@@ -32,7 +32,7 @@ class DevicesLowering(Lowering):
 
     def _admit_computation(self, node: Node, wave: Wave, guard: Condition) -> None:
         if node.op in _HEAVY:
-            wave = self.waves[node.name] = self.found(wave | self._marks[node.device])
+            wave = self.waves[node.name] = self.ranked(wave | self._marks[node.device])
         super()._admit_computation(node, wave, guard)
 
 
