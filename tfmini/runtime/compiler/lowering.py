@@ -36,6 +36,8 @@ from tfmini.runtime.trace.record import TraceTable
 
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")
+_HEAVY = ops_with("work", "matmul", "convolution")
+_FIRST_DEVICE = 1 << 40  # among the keys of arrivals: groups and events are below
 
 
 class Compilation:
@@ -115,7 +117,7 @@ class Lowering:
 
     Attributes:
       waves: node -> its wave, and ``wave_ranks``: each wave -> its number, in the order in which they were found.
-      device_bits: the bits of waves that stand for devices (see `several_devices`).
+      device_bits: the bits of waves that stand for devices (see `tell_devices_apart`).
       arrivals: group or event -> (order, endpoint) of its values; ``arrival_waves`` their wave.
       kept: endpoints that are wanted after the level has run; ``wanted`` while it runs.
     """
@@ -131,6 +133,7 @@ class Lowering:
         self.waves: dict[str, Wave] = {}
         self.wave_ranks: dict[Wave, int] = {0: 0}
         self.device_bits: Wave = 0
+        self._device_marks: dict[str, Wave] = {}
         self.arrivals: dict[int, list[tuple[Any, Endpoint]]] = {}
         self.arrival_waves: dict[int, Wave] = {}
         self.arrival_nodes: set[str] = set()
@@ -147,6 +150,19 @@ class Lowering:
         self._snapshots: dict[Endpoint, Endpoint] = {}
         receives = compilation.graph.receives.values()
         self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
+
+    def tell_devices_apart(self) -> None:
+        """Puts what several devices compute into segments of their own, which may run at one time.
+
+        The wave of a node then also says which devices have worked for it: each product or convolution adds its device
+        to its wave, and so to the waves of all that follow. So the towers of two devices are in segments that do not
+        wait for each other, and their sum is in a third. Cheap nodes before the first product add nothing: both towers
+        may read a variable or an input that one of the devices has prepared.
+        """
+        devices = sorted({node.device for node in self.nodes.values() if node.op in _HEAVY})
+        if len(devices) > 1:
+            self._device_marks = {device: self.bit(_FIRST_DEVICE + i) for i, device in enumerate(devices)}
+            self.device_bits = sum(self._device_marks.values())
 
     def run(self) -> None:
         """Admits all nodes."""
@@ -352,6 +368,8 @@ class Lowering:
         if facts.kernel.makes_state:
             self._admit_state(node, facts)
             return
+        if self._device_marks and node.op in _HEAVY:
+            wave = self.waves[node.name] = self.ranked(wave | self._device_marks[node.device])
         if trait_of(node.op, "keeps"):
             self.compilation.keeps_feeds = True
         inputs = [self.canonical(e) for e in node.inputs] if self.alias else list(node.inputs)
