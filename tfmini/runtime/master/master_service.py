@@ -130,7 +130,7 @@ class _MasterService:
     def close_session(self, session: MasterSession, request: m.CloseSession, respond: Responder) -> None:
         self._owners.release(session.handle)
         session.close()
-        respond(m.CloseSessionReply())
+        respond(m.Acknowledged())
 
     def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Responder) -> None:
         signature = (request.feeds, request.fetches, request.targets)
@@ -152,7 +152,7 @@ class _MasterService:
 
     def reset(self, peer: Peer, request: m.Reset, respond: Responder) -> None:
         def done(error: errors.OpError | None) -> None:
-            respond(error if error is not None else m.ResetReply())
+            respond(error if error is not None else m.Acknowledged())
 
         self.master.reset(request.containers, request.device_filters, done, peer.describe())
 

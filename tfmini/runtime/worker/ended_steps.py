@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.messages import LostTensors, LostTensorsReply
+from tfmini.rpc.messages import Acknowledged, LostTensors
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
@@ -75,7 +75,7 @@ class LossReports:
         """
 
         def answered(answer: Any) -> None:
-            if not isinstance(answer, errors.CancelledError | LostTensorsReply):  # cancelled: this task shuts down
+            if not isinstance(answer, errors.CancelledError | Acknowledged):  # cancelled: this task shuts down
                 self.tell_masters(peer, steps, f"{why}. For {_REPORT_S:g} s it could not be told")
 
         # To any incarnation: a dead link may have gone to the one before that which waits.
