@@ -195,7 +195,9 @@ class Step:
     # ---- the state --------------------------------------------------------------------------
 
     def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
-        for instruction in self._state(event, *args):
+        with self._state.lock:
+            instructions = event(self._state.state, *args)
+        for instruction in instructions:
             if isinstance(instruction, Abort):
                 self._abort(instruction)
             else:

@@ -229,7 +229,8 @@ class Worker:
         """A run that has the tensors which arrived before it, and the reason why it cannot start, if any."""
         graph.program.bind(graph.resources)
         run = graph.driver(self, graph, step_id, feeds, timeout_s)
-        early, loss = self._state(TaskState.begin, run)
+        with self._state.lock:
+            early, loss = self._state.state.begin(run)
         for group, values, path, arrived_ns in early:
             graph.check_group(group, values)
             run.deliver(group, values, path, arrived_ns)
@@ -247,7 +248,8 @@ class Worker:
         outcome: StepOutcome | PartitionRun | None = None
         if run.graph.complete.made and has_begun:
             outcome = run.graph.complete if error is None else run.outcome() if run.is_settled else run
-        self._state(TaskState.end, run, updates_before, error is not None, outcome)
+        with self._state.lock:
+            self._state.state.end(run, updates_before, error is not None, outcome)
 
     def outcome_of(self, session: str, step_id: int) -> StepOutcome | PartitionRun:
         """What a step has done here, or its run while that still computes; see `StepOutcomes.of`."""
