@@ -249,7 +249,7 @@ class CollectiveExecutor:
             self._call_later(KEEP_S, self._sweep)
 
     def _sweep(self) -> None:
-        if self.table(GroupTable.sweep):
+        if self.table(lambda table: table.early.sweep()):
             self._sweep_later()
 
     def rung(self, bell: m.CollectiveBell) -> None:
@@ -392,12 +392,12 @@ class CollectiveExecutor:
 
     def tell_ended(self, peer: Any) -> None:
         """Tells a rank that joins which tasks have ended."""
-        for news in self.table(GroupTable.ends):
+        for news in self.table(lambda table: table.ended_tasks.news()):
             peer.send_if_ready(news)
 
     def returned(self, task: str, incarnation: int) -> None:
         """A task is connected, perhaps as a new process."""
-        self.table(GroupTable.returned, task, incarnation)
+        self.table(lambda table: table.ended_tasks.returned(task, incarnation))
 
     def _fail_joining(self) -> None:
         """Ends the calls that wait for groups which can never form."""

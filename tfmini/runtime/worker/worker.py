@@ -250,7 +250,7 @@ class Worker:
 
     def outcome_of(self, session: str, step_id: int) -> StepOutcome | PartitionRun:
         """What a step has done here, or its run while that still computes; see `StepOutcomes.of`."""
-        return self._state(TaskState.outcome_of, session, step_id)
+        return self._state(lambda state: state.outcomes.of(session, step_id, session in state.sessions))
 
     def final_outcome(self, session: str, step_id: int, told: Callable[[StepOutcome], None]) -> None:
         """Calls back with what a step has done here.
@@ -312,7 +312,7 @@ class Worker:
 
     def step_stats(self, step_id: int) -> bytes:
         """The serialized StepStats of a traced step on this task, in its wall-clock time; b"" when asked again."""
-        found = self._state(TaskState.take_trace, step_id)
+        found = self._state(lambda state: state.traces.take(step_id))
         return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
     def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
@@ -326,7 +326,7 @@ class Worker:
                 text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
                 self.abort_step(run.step_id, errors.UnavailableError.of(text, task=task))
         if self.early and self.reactor is not None:  # the step of a task that has done its part may start soon
-            self.reactor.call_later(ORPHAN_S, self._state, TaskState.drop_orphans, task, why, peer)
+            self.reactor.call_later(ORPHAN_S, self._state, lambda state: state.early.drop_from(peer, task, why))
         self.losses.report(peer, self._state(TaskState.sent_to, peer), why)
 
     def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Any) -> None:

@@ -135,10 +135,6 @@ class TaskState:
         self.sweeps = self.early.sweep() and not self.closed
         return self.sweeps
 
-    def drop_orphans(self, task: str, why: str, peer: Any) -> None:
-        """Drops the early tensors of a task that is gone."""
-        self.early.drop_from(peer, task, why)
-
     def sent_to(self, peer: Any) -> dict[int, str]:
         """The steps that have ended here and whose tensors for a peer may have been in flight, with their sessions."""
         return {} if self.closed else self.ended.sent_to(peer)
@@ -149,23 +145,6 @@ class TaskState:
         if run is None and step_id not in self.ended:
             self.early.drop(step_id, error)
         return run
-
-    # ---- questions --------------------------------------------------------------------------
-
-    def outcome_of(self, session: str, step_id: int) -> StepOutcome | PartitionRun:
-        """What a step has done here; see `StepOutcomes.of`."""
-        return self.outcomes.of(session, step_id, session in self.sessions)
-
-    def take_trace(self, step_id: int) -> Any:
-        """See `KeptTraces.take`."""
-        return self.traces.take(step_id)
-
-    def executed(self) -> dict[str, int]:
-        """How often clients' threads have run a graph alone, by session; "" for graphs that are gone."""
-        found = {"": self.counts.executed}
-        for graph in self.graphs.values():
-            found[graph.session_handle] = found.get(graph.session_handle, 0) + graph.executed
-        return found
 
     def close(self) -> list[PartitionRun]:
         """The task ends: returns the runs."""
