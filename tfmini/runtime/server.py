@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
@@ -36,6 +36,9 @@ from tfmini.runtime.status.task_status import TaskStatus
 from tfmini.runtime.worker.ended_steps import LossReports
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import worker_handlers
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _log = logging.getLogger("tfmini.runtime")
 _MEMORY_LIMIT = 256 << 20
@@ -131,7 +134,7 @@ class Server:
         if process.is_real:
             _running.add(self)
 
-    def _watch(self, peer: Any) -> None:
+    def _watch(self, peer: Peer) -> None:
         """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
         self.worker.collectives.returned(peer.task, peer.incarnation)
         if peer.task and peer not in self._watched:

@@ -10,7 +10,7 @@ import collections
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
@@ -28,6 +28,10 @@ from tfmini.runtime.collectives.shared import SharedCollectives
 from tfmini.runtime.collectives.traffic import Counters, note
 from tfmini.runtime.collectives.watch import Watch
 from tfmini.runtime.process import Process
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
 
 COLLECTIVES = ops_with("collective")
 _REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
@@ -390,7 +394,7 @@ class CollectiveExecutor:
         if self.leader_task == self.task:
             self._spread(news)
 
-    def tell_ended(self, peer: Any) -> None:
+    def tell_ended(self, peer: Peer) -> None:
         """Tells a rank that joins which tasks have ended."""
         for news in self.table(lambda table: table.ended_tasks.news()):
             peer.send_if_ready(news)
@@ -440,7 +444,7 @@ class CollectiveExecutor:
 def collective_handlers(collectives: CollectiveExecutor) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
 
-    def join(peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
+    def join(peer: Peer, request: m.CollectiveJoin, respond: Responder) -> None:
         leader, key, device = collectives.leader, request.group_key, request.device
         collectives.tell_ended(peer)
         leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)

@@ -25,6 +25,7 @@ from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
 from tfmini.runtime.trace.record import clock
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 _RUNS, _BROKEN = -1, -2  # `pending` of a segment that runs, or has run and is in `unfinished` no more; that has failed
@@ -302,7 +303,7 @@ class DataflowRun(WaitingRun, Activation):
     def missing_groups(self) -> list[int]:
         return [*self.missing, *(group for group, _ in list(self._iterations))]
 
-    def needs(self, task: str, peer: Any) -> bool:
+    def needs(self, task: str, peer: Peer | None) -> bool:
         graph = self.graph
         return (
             task in self.program.sends.values()
@@ -310,7 +311,7 @@ class DataflowRun(WaitingRun, Activation):
             or self.awaits_from(task, peer)
         )
 
-    def awaits_from(self, task: str, peer: Any) -> bool:
+    def awaits_from(self, task: str, peer: Peer | None) -> bool:
         return any(self.graph.comes_from(group, task, peer) for group in self.missing | self.program.loop_groups)
 
     def _finish(self, why: Aborted, values: Sequence[Any] = ()) -> None:

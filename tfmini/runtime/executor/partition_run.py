@@ -19,6 +19,7 @@ from tfmini.runtime.executor.ownership import make_private
 from tfmini.runtime.trace.record import Trace
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 Done = Callable[[errors.OpError | None, list[Any]], None]
@@ -221,11 +222,11 @@ class PartitionRun:
         """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
         return ""
 
-    def needs(self, task: str, peer: Any) -> bool:
+    def needs(self, task: str, peer: Peer | None) -> bool:
         """Whether the run exchanges tensors with a task, known by its name or as a peer."""
         return False
 
-    def awaits_from(self, task: str, peer: Any) -> bool:
+    def awaits_from(self, task: str, peer: Peer | None) -> bool:
         """Whether the run needs tensors that have not arrived from a task, known by its name or as a peer."""
         return False
 

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
 from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun, StepOutcome
 from tfmini.runtime.resources import Resources
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _NAMES = operator.itemgetter(0, 1)
 _DTYPE = operator.attrgetter("dtype")
@@ -86,7 +89,7 @@ class RegisteredGraph:
     def describe_group(self, group: int) -> str:
         return self.labels.get(group, f"group {group}")
 
-    def comes_from(self, group: int, task: str, peer: Any) -> bool:
+    def comes_from(self, group: int, task: str, peer: Peer | None) -> bool:
         """Whether a task sends a group; the peer identifies it where a session gives it another name."""
         if self.senders.get(group) == task:
             return True

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_device
@@ -24,6 +24,9 @@ from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name
 from tfmini.runtime.session_owners import GRACE_S
 from tfmini.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -165,7 +168,7 @@ class Master:
                 text = f"{what}, which waits for them: {why}"
                 step.cancel(errors.UnavailableError.of(text, task=receiver))
 
-    def task_lost(self, peer: Any, why: str) -> None:
+    def task_lost(self, peer: Peer, why: str) -> None:
         """A task can no longer be reached: steps may wait for tensors that it has sent."""
         for step in [step for session in list(self.sessions.values()) for step in session.steps()]:
             step.task_lost(peer, why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
@@ -18,6 +18,10 @@ from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
 
 _UNREAD_LIMIT = 1 << 30  # bytes of answers to a client that it has not read
 
@@ -45,7 +49,7 @@ class _MasterService:
     def answer(self, method: Callable[[MasterSession, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
         """A handler that finds the session and its owner, and answers with the error that a method raises."""
 
-        def handler(peer: Any, request: Any, respond: Any) -> None:
+        def handler(peer: Peer, request: Any, respond: Responder) -> None:
             try:
                 session = self.master.session(request.session_handle)
                 self._owners.check(session.handle, peer)
@@ -55,12 +59,13 @@ class _MasterService:
 
         return handler
 
-    def create_session(self, peer: Any, request: m.CreateSession, respond: Any) -> None:
+    def create_session(self, peer: Peer, request: m.CreateSession, respond: Responder) -> None:
         self._owners.check_room(peer, self.master.task)
         nodes = [Node.from_wire(fields) for fields in request.graph]
 
         def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
             if session is None:
+                assert error is not None
                 respond(error)
                 return
             if respond.cancelled:
@@ -76,7 +81,7 @@ class _MasterService:
         except errors.OpError as error:
             respond(error)
 
-    def extend_session(self, session: MasterSession, request: m.ExtendSession, respond: Any) -> None:
+    def extend_session(self, session: MasterSession, request: m.ExtendSession, respond: Responder) -> None:
         if session.graph_version != request.current_graph_version:
             text = f"Current version is {session.graph_version} but caller expected {request.current_graph_version}."
             raise errors.AbortedError.of(text)
@@ -86,14 +91,14 @@ class _MasterService:
 
         session.extend_when_known([Node.from_wire(fields) for fields in request.graph], extended)
 
-    def run_step(self, peer: Any, request: m.RunStep, respond: Any) -> None:
+    def run_step(self, peer: Peer, request: m.RunStep, respond: Responder) -> None:
         if peer.backlog > _UNREAD_LIMIT:
             text = f"{peer.backlog} bytes of answers wait for {peer}. Read them before you run another step."
             respond(errors.ResourceExhaustedError.of(text))
         else:
             self._run_step(peer, request, respond)
 
-    def _start_step(self, session: MasterSession, request: m.RunStep, respond: Any) -> None:
+    def _start_step(self, session: MasterSession, request: m.RunStep, respond: Responder) -> None:
         asked, costs = parsed(request.options), session.options.build_cost_model
         signature = (request.feeds, request.fetches, request.targets)
         cancelled = errors.CancelledError.of("Step was cancelled by its client.")
@@ -126,16 +131,16 @@ class _MasterService:
         plan = session.find_plan(signature) if request is not None else None
         return request if request is not None and plan is not None and request.wants(session, plan) else None
 
-    def close_session(self, session: MasterSession, request: m.CloseSession, respond: Any) -> None:
+    def close_session(self, session: MasterSession, request: m.CloseSession, respond: Responder) -> None:
         self._owners.release(session.handle)
         session.close()
-        respond(m.CloseSessionReply())
+        respond(m.Acknowledged())
 
-    def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Any) -> None:
+    def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Responder) -> None:
         signature = (request.feeds, request.fetches, request.targets)
         session.describe_wait(signature, lambda text: respond(m.DescribeWaitReply(text)))
 
-    def list_devices(self, peer: Any, request: m.ListDevices, respond: Any) -> None:
+    def list_devices(self, peer: Peer, request: m.ListDevices, respond: Responder) -> None:
         def done(error: errors.OpError | None, devices: list[Any]) -> None:
             if error is not None:
                 respond(error)
@@ -149,15 +154,15 @@ class _MasterService:
         options = session.options if session else SessionOptions()
         master.list_devices(done, options.device_filters, options.patience_s)
 
-    def reset(self, peer: Any, request: m.Reset, respond: Any) -> None:
+    def reset(self, peer: Peer, request: m.Reset, respond: Responder) -> None:
         def done(error: errors.OpError | None) -> None:
-            respond(error if error is not None else m.ResetReply())
+            respond(error if error is not None else m.Acknowledged())
 
         self.master.reset(request.containers, request.device_filters, done, peer.describe())
 
 
 def _reply(
-    found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Any
+    found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Responder
 ) -> None:
     """Answers with a RunMetadata, which takes long for many ops."""
     try:

@@ -17,6 +17,7 @@ from tfmini.runtime.trace.gathered_trace import GatheredTrace
 from tfmini.runtime.trace.record import StepLog, clock
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.master.master_session import MasterSession
 
 _ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing may compute on
@@ -132,7 +133,7 @@ class Step:
         """Calls back with a text about the waits of the parts that have not answered."""
         describe_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs, told)
 
-    def task_lost(self, peer: Any, why: str) -> None:
+    def task_lost(self, peer: Peer, why: str) -> None:
         """A task is lost that may have run its part: ends the step if another part waits for tensors from there.
 
         They may have waited for a connection when the process died. A part that has not ended fails by itself.

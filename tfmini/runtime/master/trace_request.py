@@ -17,6 +17,8 @@ from tfmini.rpc.waiter import Clock
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
 if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.master.master import Master
     from tfmini.runtime.master.master_session import MasterSession
     from tfmini.runtime.master.plan import Plan
@@ -83,7 +85,7 @@ class TraceRequest:
 def trace_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
 
-    def trace_step(peer: Any, asked: TraceStep, respond: Any) -> None:
+    def trace_step(peer: Peer, asked: TraceStep, respond: Responder) -> None:
         request = TraceRequest(lambda error, trace: _answer(master, error, trace, respond))
         if not master.open_trace_request(request):
             respond(errors.UnavailableError.of(f"Another step of {master.task} is being traced; ask again later."))
@@ -99,7 +101,7 @@ def trace_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
     return {TraceStep: trace_step}
 
 
-def _answer(master: Master, error: errors.OpError | None, trace: GatheredTrace | None, respond: Any) -> None:
+def _answer(master: Master, error: errors.OpError | None, trace: GatheredTrace | None, respond: Responder) -> None:
     master.trace_request = None
     if trace is None:
         respond(error or errors.InternalError.of("The step has no record."))
@@ -107,7 +109,7 @@ def _answer(master: Master, error: errors.OpError | None, trace: GatheredTrace |
         respond(errors.shutting_down(master.task))
 
 
-def _reply(trace: GatheredTrace, respond: Any) -> None:
+def _reply(trace: GatheredTrace, respond: Responder) -> None:
     """Answers with the StepStats, which take long for many ops."""
     try:
         respond(TraceStepReply(trace.step_stats().SerializeToString()))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import Logging
 from tfmini.runtime.trace.record import clock, wall_offset_ns
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 QUESTIONS = 8
 _TIMEOUT_S = 2.0
@@ -36,7 +39,7 @@ def alignment(asked_ns: int, theirs_ns: int, answered_ns: int) -> Alignment:
     return Alignment(0 if abs(offset) <= error else offset, error)
 
 
-def ask_clock(peer: Any, told: Callable[[Alignment | None], None], questions: int = QUESTIONS) -> None:
+def ask_clock(peer: Peer, told: Callable[[Alignment | None], None], questions: int = QUESTIONS) -> None:
     """Asks a task for its time, a few questions one after the other, and keeps the quickest answer's.
 
     Args:

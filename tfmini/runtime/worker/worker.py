@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
@@ -32,6 +32,9 @@ from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S
 from tfmini.runtime.worker.ended_steps import LossReports
 from tfmini.runtime.worker.tensor_messages import packed, unpacked
 from tfmini.runtime.worker.worker_session import TaskState, WorkerSession
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -315,7 +318,7 @@ class Worker:
         found = self._state(lambda state: state.traces.take(step_id))
         return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
-    def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
+    def peer_lost(self, task: str, why: str, peer: Peer | None = None) -> None:
         """Aborts the runs that exchange tensors with a task that can no longer be reached.
 
         A master watches only the tasks that it calls itself. Only this worker watches its links to other workers.
@@ -329,7 +332,7 @@ class Worker:
             self.reactor.call_later(ORPHAN_S, self._state, lambda state: state.early.drop_from(peer, task, why))
         self.losses.report(peer, self._state(TaskState.sent_to, peer), why)
 
-    def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Any) -> None:
+    def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Peer | None) -> None:
         """Ends the steps that need tensors which a task sent before it, or its connection to this one, was lost."""
         for step_id in step_ids:
             text = f"Tensors of {task} for step {step_id} were lost on their way to {self.task}: {why}"
@@ -345,7 +348,7 @@ class Worker:
         peer = graph.peers[graph.program.sends[group]]
         peer.send(message, lambda error: self._unsent(run, peer, error))
 
-    def _unsent(self, run: PartitionRun, peer: Any, error: errors.OpError) -> None:
+    def _unsent(self, run: PartitionRun, peer: Peer, error: errors.OpError) -> None:
         """A group was dropped for want of a connection. If its run is over, only the master can end the step."""
         is_over = self.runs.get(run.step_id) is not run
         run.abort(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
@@ -16,6 +16,10 @@ from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
 from tfmini.runtime.worker.ended_steps import STEP_LIMIT
 from tfmini.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
 
 _LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
 
@@ -48,7 +52,7 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
 def _answering(method: Callable[[Any, Any], Any]) -> Callable[..., None]:
     """The handler that answers with what a method returns; None stands for a reply without content."""
 
-    def handler(peer: Any, request: Any, respond: Any) -> None:
+    def handler(peer: Peer, request: Any, respond: Responder) -> None:
         reply = method(peer, request)
         respond(type(request).row.reply() if reply is None else reply)
 
@@ -60,11 +64,11 @@ class _WorkerService:
         self.worker = worker
         self._owners = owners
 
-    def get_status(self, peer: Any, request: m.GetStatus) -> m.GetStatusReply:
+    def get_status(self, peer: Peer, request: m.GetStatus) -> m.GetStatusReply:
         devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
         return m.GetStatusReply(self.worker.task, self.worker.incarnation, devices)
 
-    def create_worker_session(self, peer: Any, request: m.CreateWorkerSession) -> None:
+    def create_worker_session(self, peer: Peer, request: m.CreateWorkerSession) -> None:
         handle = request.session_handle
         self._check_session(handle, peer)
         if handle not in self.worker.sessions:
@@ -72,17 +76,17 @@ class _WorkerService:
         self.worker.create_session(handle, request.isolate, request.tasks, request.task)
         self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
 
-    def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession) -> None:
+    def delete_worker_session(self, peer: Peer, request: m.DeleteWorkerSession) -> None:
         self._check_session(request.session_handle, peer)
         self._owners.release(request.session_handle)
         self.worker.delete_session(request.session_handle)
 
-    def _check_session(self, handle: str, peer: Any) -> None:
+    def _check_session(self, handle: str, peer: Peer) -> None:
         """Raises PermissionDeniedError if the session is another process's."""
         if handle in self.worker.sessions:
             self._owners.check(handle, peer)
 
-    def register_graph(self, peer: Any, request: m.RegisterGraph, respond: Any) -> None:
+    def register_graph(self, peer: Peer, request: m.RegisterGraph, respond: Responder) -> None:
         self._check_session(request.session_handle, peer)
         nodes = request.graph.get("nodes") if type(request.graph) is dict else None
         if type(nodes) is not list or len(nodes) < _LARGE_GRAPH:
@@ -91,7 +95,7 @@ class _WorkerService:
         elif not self.worker.threads.run_in_pool(self._register, request, respond):
             respond(errors.shutting_down(self.worker.task))
 
-    def _register(self, request: m.RegisterGraph, respond: Any) -> None:
+    def _register(self, request: m.RegisterGraph, respond: Responder) -> None:
         try:
             with collector_at_rest():
                 task_graph = TaskGraph.from_wire(request.graph)
@@ -105,13 +109,13 @@ class _WorkerService:
         else:
             respond(m.RegisterGraphReply(graph.handle))
 
-    def deregister_graph(self, peer: Any, request: m.DeregisterGraph) -> None:
+    def deregister_graph(self, peer: Peer, request: m.DeregisterGraph) -> None:
         graph = self.worker.graphs.get(request.graph_handle)
         if graph is not None:
             self._owners.check(graph.session_handle, peer)
             self.worker.deregister_graph(graph.handle)
 
-    def run_graph(self, peer: Any, request: m.RunGraph, respond: Any) -> None:
+    def run_graph(self, peer: Peer, request: m.RunGraph, respond: Responder) -> None:
         def done(error: errors.OpError | None, values: list[Any]) -> None:
             respond(error if error is not None else m.RunGraphReply(tuple(values)))
 
@@ -131,22 +135,22 @@ class _WorkerService:
         if respond.is_open:
             respond.on_cancel(lambda: self.worker.abort_step(run.step_id, _given_up(run.step_id)))
 
-    def _check_step(self, step_id: int, peer: Any) -> None:
+    def _check_step(self, step_id: int, peer: Peer) -> None:
         """Raises PermissionDeniedError if the step runs here for another process's session."""
         run = self.worker.runs.get(step_id)
         if run is not None:
             self._owners.check(run.graph.session_handle, peer)
 
-    def cleanup_all(self, peer: Any, request: m.CleanupAll) -> None:
+    def cleanup_all(self, peer: Peer, request: m.CleanupAll) -> None:
         self.worker.cleanup_all(request.containers, peer.describe())
 
-    def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
+    def logging(self, peer: Peer, request: m.Logging, respond: Responder) -> None:
         if not request.step_id:
             respond(m.LoggingReply(time.time_ns(), b""))
         elif not self.worker.threads.run_in_pool(self._report, request.step_id, respond):
             respond(errors.shutting_down(self.worker.task))
 
-    def _report(self, step_id: int, respond: Any) -> None:
+    def _report(self, step_id: int, respond: Responder) -> None:
         """Many ops make much to report: this is not for the thread that owns the sockets."""
         try:
             respond(m.LoggingReply(time.time_ns(), self.worker.step_stats(step_id)))
@@ -154,11 +158,11 @@ class _WorkerService:
             text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
             respond(errors.InternalError.of(text))
 
-    def describe_step(self, peer: Any, request: m.DescribeStep) -> m.DescribeStepReply:
+    def describe_step(self, peer: Peer, request: m.DescribeStep) -> m.DescribeStepReply:
         run = self.worker.runs.get(request.step_id)
         return m.DescribeStepReply("" if run is None else run.describe_wait())
 
-    def get_step_outcome(self, peer: Any, request: m.GetStepOutcome, respond: Any) -> None:
+    def get_step_outcome(self, peer: Peer, request: m.GetStepOutcome, respond: Responder) -> None:
         self._check_session(request.session_handle, peer)
         self._check_step(request.step_id, peer)
 
@@ -167,7 +171,7 @@ class _WorkerService:
 
         self.worker.final_outcome(request.session_handle, request.step_id, told)
 
-    def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
+    def send_tensors(self, peer: Peer, request: m.SendTensors, respond: None) -> None:
         step_id = request.step_id
         try:
             self.worker.receive(step_id, request.group, request.values, request.dead, request.iteration, peer)
@@ -178,7 +182,7 @@ class _WorkerService:
             failure = errors.InternalError.of(f"{text} {type(error).__name__}: {error}", task=peer.task)
             self.worker.abort_step(step_id, failure)
 
-    def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
+    def abort_step(self, peer: Peer, request: m.AbortStep, respond: None) -> None:
         self._check_step(request.step_id, peer)
         self.worker.forget_step(request.step_id)  # first: a run that begins now finds this, and others are found here
         run = self.worker.runs.get(request.step_id)
@@ -188,7 +192,7 @@ class _WorkerService:
         if run is not None:
             run.end_soon(errors.CancelledError.of(text, derived=True))
 
-    def lost_tensors(self, peer: Any, request: m.LostTensors) -> None:
+    def lost_tensors(self, peer: Peer, request: m.LostTensors) -> None:
         steps = request.step_ids
         if not (type(steps) is list and len(steps) <= STEP_LIMIT and all(type(step_id) is int for step_id in steps)):
             raise errors.InvalidArgumentError.of(f"LostTensors of {peer} is malformed: {str(steps):.80}")

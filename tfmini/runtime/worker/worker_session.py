@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
+from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace.record import KeptTraces
@@ -15,6 +15,9 @@ from tfmini.runtime.worker.early_tensors import EarlyTensors
 from tfmini.runtime.worker.ended_steps import EndedSteps
 from tfmini.runtime.worker.part_counts import PartCounts
 from tfmini.runtime.worker.step_outcomes import StepOutcomes
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass
