@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tfmini.rpc.calls import Responder
     from tfmini.rpc.peer import Peer
 
+
+
 COLLECTIVES = ops_with("collective")
 _REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
 _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
@@ -460,3 +462,15 @@ def collective_handlers(collectives: CollectiveExecutor) -> dict[type[Any], Call
         m.CollectiveFailure: lambda peer, failure, _: collectives.failed(failure.epoch, m.error_of(failure)),
         m.CollectiveEnd: lambda peer, news, _: collectives.ended(news),
     }
+
+
+def newcomers(executor: CollectiveExecutor, group_key: int) -> list[str]:
+    """The devices that wait to join a group which is at work; none if this task is not the group's leader."""
+    return executor.leader.present(group_key)
+
+
+def end_group(executor: CollectiveExecutor, group_key: int, why: str) -> None:
+    """Ends a group on all its members: their calls fail with AbortedError, and they begin anew with their hooks."""
+    members = [member for (key, _), member in list(executor.members.items()) if key == group_key]
+    for member in members:
+        executor.fail(member, errors.AbortedError.of(f"Collective group {group_key} forms anew: {why}."), tell=True)
