@@ -29,8 +29,7 @@ from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.master.session_cluster import open_session
-from tfmini.runtime.master.step import OnDone, Step
-from tfmini.runtime.master.step_waits import ASK_S, Told
+from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import hold

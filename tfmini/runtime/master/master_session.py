@@ -28,9 +28,7 @@ from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut
 from tfmini.runtime.master.plan import Plan, build_plan, endpoint_of
 from tfmini.runtime.master.registration import Registration, forget_when_unused
-from tfmini.runtime.master.step import OnDone, Step
-from tfmini.runtime.master.step_waits import Told
-from tfmini.runtime.master.traced_step import TracedStep
+from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
