@@ -361,10 +361,6 @@ class GroupTable:
         member.exchanges.pop(exchange.key, None)
         member.answered += 1
 
-    def sweep(self) -> bool:
-        """See `EarlyMessages.sweep`."""
-        return self.early.sweep()
-
     # ---- ends -------------------------------------------------------------------------------
 
     def end(self, member: Member, error: errors.OpError, extra: Call | None) -> list[Call] | None:
@@ -406,14 +402,6 @@ class GroupTable:
     def end_task(self, news: m.CollectiveEnd) -> tuple[float, list[Member]]:
         """A task takes part no more: see `EndedTasks.add`; with the members of groups with it."""
         return self.ended_tasks.add(news, self.now()), self.of_task(news.task)[0]
-
-    def ends(self) -> list[m.CollectiveEnd]:
-        """The tasks that take part no more."""
-        return self.ended_tasks.news()
-
-    def returned(self, task: str, incarnation: int) -> None:
-        """See `EndedTasks.returned`."""
-        self.ended_tasks.returned(task, incarnation)
 
     def unformed(self) -> list[tuple[Member, errors.OpError]]:
         """The members whose group can never form."""

@@ -21,9 +21,16 @@ from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import Call, result_memory
 from tfmini.runtime.collectives.exchange import Exchange, Member
-from tfmini.runtime.collectives.futex import Futex, futex
-from tfmini.runtime.collectives.memory import Arena, Neighbours, Place, can_share, make_arena
-from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.collectives.memory import (
+    Arena,
+    Futex,
+    Neighbours,
+    Place,
+    can_share,
+    futex,
+    make_arena,
+    other_memory,
+)
 from tfmini.runtime.collectives.stages import Channel, Stages
 from tfmini.runtime.collectives.traffic import Counters
 
