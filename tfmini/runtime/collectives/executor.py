@@ -94,7 +94,7 @@ class CollectiveExecutor:
         self.traffic = Counters()
         self.calls = Calls(most_ranks)
         self.table = Guarded("collectives", table := GroupTable(task, self._tasks, self.leader_task, self._now))
-        self.lock, self.members, self.ended_tasks = self.table.lock, table.members, table.ended_tasks
+        self.members, self.ended_tasks = table.members, table.ended_tasks
         self._local: collections.deque[m.CollectiveData] = collections.deque()
         self._delivering = allocate_lock()  # tried, and never waited for
         self._shared = SharedCollectives(self)
@@ -103,11 +103,6 @@ class CollectiveExecutor:
 
     def _now(self) -> float:
         return self.now()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the task has ended."""
-        return self.table.state.closed
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -159,7 +154,7 @@ class CollectiveExecutor:
             member.withdraw()
 
     def _join_again(self, member: Member, call: Call) -> None:
-        if not (member.over or self.closed):
+        if not (member.over or self.table.state.closed):
             self._join(member, call)
 
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
@@ -196,10 +191,6 @@ class CollectiveExecutor:
             self._deliver(member, begun.exchange, message)
         if begun.finished:
             self.answer(member, begun.exchange)
-
-    def new_exchange(self, member: Member, call: Call) -> Exchange:
-        """The next run of a collective, without a schedule yet. To be called with the lock held."""
-        return self.table.state.new_exchange(member, call)
 
     # ---- data -------------------------------------------------------------------------------
 

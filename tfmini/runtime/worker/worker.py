@@ -406,7 +406,7 @@ def unpacked(values: Sequence[Any], dead: bytes, iteration: str) -> tuple[Sequen
 
 
 def choose_driver(program: Program, in_caller: bool, has_network: bool) -> type[PartitionRun]:
-    """The driver for all runs of a program.
+    """The driver for all runs of a program; it is chosen once, at registration.
 
     Args:
       in_caller: whether the thread of the client may run the program: the client is in this process, and the
