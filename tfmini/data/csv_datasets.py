@@ -20,8 +20,7 @@ from tfmini.data.structure import Leaf, Structure
 from tfmini.data.transformations import ignore_errors as without_errors
 from tfmini.data.transformations import parallel_interleave, shuffled_and_repeated
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.ops.array.constant import constant
 
 _TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.string)

@@ -15,8 +15,7 @@ from tfmini.data.function_stages import ignore_errors, unbatch
 from tfmini.data.padding import padded_combiner
 from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
 from tfmini.data.prefetching import PrefetchSource
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.ops.kept_values import own, own_all
 from tfmini.ops.py_func import functions, status_of
 from tfmini.shapes import RawShape

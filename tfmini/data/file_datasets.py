@@ -11,8 +11,7 @@ from tfmini.data.dataset_arguments import int64
 from tfmini.data.file_ops import fixed_length_record_dataset, text_line_dataset, tf_record_dataset
 from tfmini.data.structure import Leaf, Structure
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 
 _RECORDS = Structure(Leaf(Tensor, dtypes.string, ()))
 _BUFFER_BYTES = 256 * 1024

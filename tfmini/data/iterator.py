@@ -18,10 +18,8 @@ from tfmini.data.iterator_ops import (
 from tfmini.data.structure import Structure, Structured, given_structure
 from tfmini.data.waiting_ops import may_wait, node_may_wait
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.families import Operation, Tensor, colocate_with, convert_to_tensor
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with
 
 
 class IteratedSource(Structured):

@@ -8,8 +8,7 @@ import numpy as np
 
 from tfmini.data.pipeline import Source
 from tfmini.data.reading import Reading
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.ops.io.record_files import RecordWriter
 
 dataset_to_tf_record: OpHandle[Operation] = op(

@@ -9,8 +9,7 @@ from tfmini.data.dataset import Dataset
 from tfmini.data.record_writer_ops import dataset_to_tf_record
 from tfmini.data.structure import Leaf
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation
+from tfmini.graph.families import Operation, convert_to_tensor
 
 
 @export("tf.contrib.data.TFRecordWriter", "tf.data.experimental.TFRecordWriter")

@@ -18,8 +18,7 @@ from tfmini.data.selection_ops import (
 )
 from tfmini.data.structure import Leaf, Structure
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.math.unary import log

@@ -8,9 +8,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of, unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.shared_state import find_or_create, state_op
