@@ -123,7 +123,7 @@ def test_raw_ops_have_signatures_with_tensorflows_names() -> None:
 
 # What is imported when it is first needed, so that ``import tfmini`` stays quick.
 _LATER = (
-    *("absl", "click", "google.protobuf", "msgpack", "networkx", "rich", "threadpoolctl", "zmq"),
+    *("absl", "click", "google.protobuf", "msgpack", "networkx", "rich", "scipy", "threadpoolctl", "zmq"),
     *("asyncio", "concurrent.futures", "hashlib", "json", "multiprocessing", "pprint", "secrets", "socket"),
     *("subprocess", "uuid", "tfmini.rpc", "tfmini.placement", "tfmini.testing", "tfmini.tools"),
     *("starlette", "uvicorn", "tfmini.dashboard", "tfmini.status"),

@@ -10,8 +10,7 @@ import numpy as np
 from tfmini.data.structure import Leaf, Structure
 from tfmini.dtypes import DType, int64
 from tfmini.graph import nest
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape

@@ -31,10 +31,7 @@ from tfmini.data.structure import (
 )
 from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.scoping import get_seed
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.math import elementwise as math_elementwise

@@ -21,9 +21,7 @@ from tfmini.data.pipeline import Transformation as Stages
 from tfmini.data.reading import Reading
 from tfmini.data.structure import Leaf, Structure, shape_leaves
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.debugging.value_checks import assert_less

@@ -20,9 +20,8 @@ from tfmini.data.structure import Structure, Structured, given_structure
 from tfmini.export import export
 from tfmini.graph import op_types
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.families import Operation, Tensor, colocate_with
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with
 
 
 class IteratedSource(Structured):

@@ -15,9 +15,8 @@ from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.pipeline import Element, Source, Stage, compiled
 from tfmini.data.reading import Reading
 from tfmini.dtypes import DType
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
 from tfmini.ops.shared_state import find_or_create

@@ -24,8 +24,7 @@ from tfmini.data.reading import TURN
 from tfmini.data.stages import Batch
 from tfmini.data.structure import Leaf, Structure
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.math.unary import log

@@ -7,8 +7,7 @@ import time
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Tensor, op
 
 timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()], differentiable=False)
 timestamp_op.kernel("CPU")(lambda: np.float64(time.time()))

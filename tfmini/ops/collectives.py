@@ -15,10 +15,8 @@ from typing import Any
 
 from tfmini.dtypes import as_dtype
 from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, declared_shape, op, same_shape
 from tfmini.graph.node import Node
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.graph.waiting import Wait
 from tfmini.shapes import RawShape, TensorShape, with_rank
 

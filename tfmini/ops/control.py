@@ -11,8 +11,7 @@ from typing import Any, overload
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
 _log = logging.getLogger("tensorflow")

@@ -20,13 +20,9 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Tensor, all_of, control_dependencies, convert_to_tensor, op, unknown_shapes
 from tfmini.graph.graph import Graph
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import control_dependencies
-from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.ops.array.kernel_arguments import refuse
 
 _SIGNATURE = "(input: Tin) -> output: Tout; token: string; Tin: list(type) >= 0; Tout: list(type) >= 0"

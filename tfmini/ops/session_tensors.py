@@ -14,9 +14,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import colocate_with, device
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, colocate_with, device, op
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.array.kernel_arguments import refuse
 

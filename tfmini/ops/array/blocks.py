@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse

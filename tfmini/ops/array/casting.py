@@ -12,10 +12,7 @@ from tfmini.errors import UnimplementedError
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape
 

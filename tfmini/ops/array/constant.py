@@ -11,9 +11,7 @@ from tfmini import dtypes
 from tfmini.dimension import Dimension
 from tfmini.export import export
 from tfmini.graph.conversion import register_tensor_conversion_function
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Tensor, get_default_graph, op
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none", differentiable=False)

@@ -9,10 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import bands as array_bands
 from tfmini.ops.array.filling import ones, zeros

@@ -11,11 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant

@@ -9,10 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, colocate_with, convert_to_tensor, name_scope, op
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat

@@ -9,8 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor, is_dense_tensor_like
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.graph.shape_functions import declared_shape, same_shapes
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_raw

@@ -8,11 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array.constant_value import constant_value

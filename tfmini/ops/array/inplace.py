@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import OpHandle, all_of, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import given_shape
 from tfmini.ops.array.kernel_arguments import refuse

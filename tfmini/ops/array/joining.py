@@ -12,9 +12,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, name_scope, op
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import identity

@@ -10,10 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape

@@ -8,9 +8,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack

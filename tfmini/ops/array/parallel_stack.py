@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import expand_dims
 from tfmini.shapes import RawShape, format_raw, merge_raw

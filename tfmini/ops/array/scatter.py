@@ -8,8 +8,7 @@ import numpy as np
 
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.gather import gather_nd, nd_index
 from tfmini.ops.array.kernel_arguments import filled, refuse, zero_of

@@ -11,9 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant_in

@@ -13,10 +13,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape

@@ -9,9 +9,7 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import check_axis, refuse

@@ -8,10 +8,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import refuse

@@ -7,8 +7,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
-from tfmini.graph.operation import Operation
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, name_scope
 from tfmini.ops.control import no_op
 from tfmini.ops.debugging.logging_ops import assert_op
 from tfmini.ops.flow.cond import cond

@@ -7,10 +7,8 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
+from tfmini.graph.families import Operation, Tensor, colocate_with, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.identity import check_numerics
 from tfmini.ops.control import group, with_dependencies
 

@@ -14,9 +14,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import SparseComponents, convert_n_to_tensor, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape, sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape, sized
 from tfmini.numerics.value_text import edges_text, summary
 from tfmini.ops.array.kernel_arguments import refuse
 

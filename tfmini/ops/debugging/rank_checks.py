@@ -7,9 +7,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import no_op, with_dependencies

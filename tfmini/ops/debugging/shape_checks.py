@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.control import group

@@ -10,8 +10,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.graph.families import Operation, Tensor, control_dependencies, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.joining import stack

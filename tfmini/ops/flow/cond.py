@@ -11,9 +11,8 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.families import IndexedSlices, Tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value

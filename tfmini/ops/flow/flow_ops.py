@@ -17,10 +17,7 @@ from tfmini.graph.conversion import (
     convert_to_tensor_or_indexed_slices,
     internal_convert,
 )
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import colocate_with, name_scope
-from tfmini.graph.shape_functions import same_shape, sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, colocate_with, name_scope, op, same_shape, sized
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import range as range_
 from tfmini.ops.array.identity import identity_op

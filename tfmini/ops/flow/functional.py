@@ -8,9 +8,7 @@ from typing import Any
 
 from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import shape
 from tfmini.ops.array.slicing import getitem

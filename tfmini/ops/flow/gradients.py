@@ -11,11 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini.graph import nest
-from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with
 from tfmini.graph.flow_checks import output_context, while_context_of
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of
-from tfmini.graph.scoping import colocate_with
 from tfmini.graph.traits import EXIT_OPS, FLOW_OPS, SWITCH_OPS
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like

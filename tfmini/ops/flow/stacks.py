@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import second_shape, sized
+from tfmini.graph.families import Operation, OpHandle, all_of, op, second_shape, sized
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 
 stack_op = op(

@@ -10,8 +10,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value

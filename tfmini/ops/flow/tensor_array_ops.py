@@ -12,9 +12,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import UnimplementedError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, OpHandle, all_of, op, sized
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.flow.tensor_array_state import TensorArrayState
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank

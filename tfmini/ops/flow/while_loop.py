@@ -8,9 +8,8 @@ from typing import Any
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, control_dependencies, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity

@@ -23,10 +23,8 @@ from tfmini import dtypes
 from tfmini.collector import collector_at_rest
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.op_types import GRADIENTS, OPS
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, device, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import tuple as gate_together
 from tfmini.ops.gradients import wanted as gradient_wanted

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.op_types import register_gradient
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import get_collection
 from tfmini.ops.array.identity import identity_n
 from tfmini.ops.gradients.backprop import gradients

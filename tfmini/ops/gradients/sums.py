@@ -9,8 +9,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, internal_convert
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import Operation, Tensor, colocate_with, name_scope
 from tfmini.ops.array.constant import constant
 
 

@@ -17,11 +17,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.numerics import bmp_decoding, png_decoding
 from tfmini.numerics.inflation import check_inflated
 from tfmini.numerics.media_encoding import encode_png as png_of

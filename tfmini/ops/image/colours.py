@@ -8,8 +8,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast, saturate_cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros_like

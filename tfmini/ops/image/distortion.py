@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Tensor, all_of, name_scope, op, sized
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.ops.array.kernel_arguments import refuse
 

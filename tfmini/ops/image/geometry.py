@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.layout import reverse

@@ -9,8 +9,7 @@ import numpy as np
 
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.windows import Array, padded, patches
 from tfmini.ops.array.constant_value import constant_value_as_shape

@@ -13,10 +13,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import second_shape
+from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op, second_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse

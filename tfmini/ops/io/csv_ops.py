@@ -10,9 +10,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
 from tfmini.numerics.inflation import inflate
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape

@@ -10,8 +10,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.shapes import RawShape, format_raw

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 from tfmini import dtypes
 from tfmini.dtypes import DType
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.slicing import slice as slice_of

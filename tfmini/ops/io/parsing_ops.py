@@ -9,9 +9,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, string
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, op, same_shape
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.example_parsing import (

@@ -11,9 +11,7 @@ from tfmini.checkpoint import merging, slices
 from tfmini.checkpoint.reader import BundleReader
 from tfmini.checkpoint.writer import BundleWriter
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint

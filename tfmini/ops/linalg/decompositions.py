@@ -8,9 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import eye, matrix_band_part, matrix_diag, matrix_diag_part, matrix_set_diag

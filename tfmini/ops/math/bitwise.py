@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export, export_names
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.graph.families import Tensor, broadcast_shape, op, same_shape
 from tfmini.ops.math.broadcast import OfXAndY, named
 
 _BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"

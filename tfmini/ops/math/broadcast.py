@@ -14,9 +14,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph import raw_ops
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.graph.op_types import INTO_FROM
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse

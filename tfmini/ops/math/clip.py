@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import IndexedSlices, Tensor, colocate_with, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape

@@ -9,11 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.graph.families import Operation, Tensor, broadcast_shape, convert_to_tensor, name_scope, op, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands

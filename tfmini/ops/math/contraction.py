@@ -9,9 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape

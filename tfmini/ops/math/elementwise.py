@@ -10,10 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.casting import cast

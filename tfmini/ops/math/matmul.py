@@ -11,10 +11,7 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.matrix_product import dot, product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast

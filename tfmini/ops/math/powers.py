@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import broadcast_shape
+from tfmini.graph.families import Operation, Tensor, all_of, broadcast_shape, convert_to_tensor, name_scope, op
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands, widened

@@ -9,10 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array import filling as array_filling

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export_names
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape

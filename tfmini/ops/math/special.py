@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.graph.families import Operation, Tensor, broadcast_shape, convert_to_tensor, name_scope, op, same_shape
 from tfmini.numerics import special_functions
 from tfmini.ops.array.filling import fill, zeros_like
 from tfmini.ops.array.filling import range as arange

@@ -9,9 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export_names
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value

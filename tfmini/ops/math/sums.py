@@ -15,9 +15,8 @@ from tfmini.graph.conversion import (
     convert_to_tensor,
     register_tensor_conversion_function,
 )
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.graph.op_types import INTO_FROM
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.segments import unsorted_sum_op

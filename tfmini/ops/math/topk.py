@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op, sized
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value

@@ -9,10 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import equal_shapes, same_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import zeros_like

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.kernel_arguments import refuse

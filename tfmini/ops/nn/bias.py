@@ -10,10 +10,7 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.kernel_arguments import refuse

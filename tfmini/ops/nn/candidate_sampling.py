@@ -16,9 +16,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.errors import naming_file
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.functions import seed_attrs

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.errors import UnimplementedError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout

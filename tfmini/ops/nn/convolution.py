@@ -6,9 +6,7 @@ from typing import Any
 
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.nn import conv as nn_conv
 from tfmini.ops.nn.arguments import padding_attrs, spatial_sequence

@@ -8,9 +8,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range

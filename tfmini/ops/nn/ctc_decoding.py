@@ -8,8 +8,7 @@ import numpy as np
 
 from tfmini.errors import FailedPreconditionError
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank

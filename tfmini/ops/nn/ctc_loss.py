@@ -7,10 +7,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.ctc_alignment import Array, negative_log_likelihood, states_of
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import ones_like

@@ -10,9 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.blocks import batch_to_space_nd, space_to_batch_nd
 from tfmini.ops.array.constant import constant

@@ -7,9 +7,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import Tensor, colocate_with, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import range as number_range

@@ -8,8 +8,7 @@ import numpy as np
 
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.nn.batch_norm import Array
 from tfmini.ops.nn.normalization import batch_normalization

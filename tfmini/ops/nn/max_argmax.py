@@ -11,8 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.numerics.windows import Array, padded
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.nn.window_attrs import Windows, check_lengths

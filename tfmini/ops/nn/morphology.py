@@ -9,10 +9,7 @@ import numpy as np
 
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape, second_shape
+from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape, second_shape
 from tfmini.numerics.windows import Array, Axes, padded
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import reverse

@@ -11,10 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value

@@ -10,9 +10,7 @@ import numpy as np
 from tfmini.deprecated_arguments import either
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics import onednn_pooling
 from tfmini.numerics import pooling as kernels

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, Tensor, all_of, op, sized
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse

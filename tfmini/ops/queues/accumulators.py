@@ -6,8 +6,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, convert_to_tensor
 from tfmini.ops.array.casting import cast
 from tfmini.ops.queues import accumulator_ops
 from tfmini.shapes import TensorShape

@@ -10,8 +10,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.families import Operation, Tensor, unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse

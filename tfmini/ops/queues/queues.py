@@ -9,8 +9,7 @@ from typing import Any
 from tfmini import dtypes as types
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor
 from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.queues import queue_ops

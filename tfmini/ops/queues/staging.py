@@ -8,9 +8,7 @@ from typing import Any
 
 from tfmini import dtypes as types
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.scoping import colocate_with, container, name_scope
 from tfmini.ops.control import identity, no_op
 from tfmini.ops.queues import staging_ops

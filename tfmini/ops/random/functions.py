@@ -10,8 +10,7 @@ from tfmini import dtypes
 from tfmini.dimension import dimension_value
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.debugging.assertion import Assert

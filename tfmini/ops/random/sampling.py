@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, all_of, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape

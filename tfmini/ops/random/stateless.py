@@ -9,10 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse

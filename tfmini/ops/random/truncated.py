@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.sampling import as_shape, numpy_generator

@@ -10,9 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64
 from tfmini.ops.array.casting import cast

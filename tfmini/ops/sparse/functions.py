@@ -7,9 +7,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import IndexedSlices, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining

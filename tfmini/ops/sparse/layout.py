@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather

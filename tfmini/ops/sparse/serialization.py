@@ -10,9 +10,7 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, reading
 from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse

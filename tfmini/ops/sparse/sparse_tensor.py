@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, name_scope
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
 

@@ -11,9 +11,7 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.numerics import regular_expressions
 from tfmini.ops.array.kernel_arguments import refuse

@@ -10,10 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import same_shape, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash

@@ -10,9 +10,8 @@ from typing import Any
 
 from tfmini import dtypes, protos
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
 from tfmini.ops.summary.media_ops import audio_summary_v2, image_summary
 from tfmini.ops.summary.summary_ops import histogram_summary, merge_summary, scalar_summary, tensor_summary_v2

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, get_collection, name_scope
 from tfmini.ops.control import group, no_op
 from tfmini.ops.sparse.sparse_tensor import SparseTensor

@@ -7,10 +7,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, init_scope, name_scope
 from tfmini.ops.tables import table_ops
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE

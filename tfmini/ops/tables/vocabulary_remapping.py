@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import sized
+from tfmini.graph.families import OpHandle, op, sized
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import open_checkpoint
 

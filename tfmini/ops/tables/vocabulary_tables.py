@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.masking import where

@@ -10,8 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.numerics import update_rules as rules
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.training.dense import apply_dense

@@ -12,10 +12,7 @@ import numpy as np
 from tfmini.dtypes import DType
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.math.broadcast import named
 from tfmini.ops.variables import ref_ops as state_ref
 from tfmini.ops.variables.base import Variable

@@ -9,10 +9,8 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph.collection_protos import register_proto_function
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, device, name_scope
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import masking as array_masking
 from tfmini.ops.array import shape as array_shape

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.conversion import IndexedSlices
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import IndexedSlices, Operation, Tensor
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import scatter as array_scatter
 from tfmini.ops.array import shape as array_shape

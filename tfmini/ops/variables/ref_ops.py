@@ -13,9 +13,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InternalError, NotFoundError, OutOfRangeError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import all_of, op
-from tfmini.graph.shape_functions import declared_shape, same_shape
+from tfmini.graph.families import Operation, all_of, declared_shape, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState

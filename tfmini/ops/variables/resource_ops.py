@@ -12,8 +12,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import NotFoundError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, all_of, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables import ref_ops as state_ref

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices, scatter_rows
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.ref_ops import merged_shape

@@ -7,10 +7,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.scoping import name_scope
 from tfmini.ops.variables.kind import (
     VariableAggregation,
     VariableSynchronization,

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import control_dependencies, name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, control_dependencies, name_scope, op, same_shape
 from tfmini.ops.array.slicing import MASKS, slice_index, strided_slice_assign_op
 from tfmini.ops.variables.resource_ops import handle_data, read_variable
 from tfmini.shapes import RawShape
