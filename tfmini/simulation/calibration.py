@@ -103,7 +103,8 @@ class Calibration:
             for name in NEIGHBOURS
             for alone, beside in zip(*(self._running[name].found[each] for each in (ALONE, BESIDE)))
         ]
-        return max(1.0, statistics.median(factors))
+        factor: float = max(1.0, statistics.median(factors))
+        return factor
 
     def _reduce_s_per_byte(self) -> float:
         medium, large = (self._running[name].median_s for name in REDUCED.values())

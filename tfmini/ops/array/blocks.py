@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.export import export
-from tfmini.graph.families import Operation, Tensor, all_of, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
@@ -26,7 +26,7 @@ _space_to_batch = op(
     " Tpaddings: {int32, int64} = DT_INT32"
 )
 _space_to_batch.gradient(lambda node, grad: [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None])
-_batch_to_space = op(
+_batch_to_space: OpHandle = op(
     f"BatchToSpaceND(input: T, {_BLOCK}, crops: Tcrops) -> output: T; {_TYPES}; Tcrops: {{int32, int64}} = DT_INT32"
 )
 _batch_to_space.gradient(lambda node, grad: [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None])

@@ -9,7 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import bands as array_bands
 from tfmini.ops.array.filling import ones, zeros
@@ -21,11 +21,11 @@ _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex1
 _diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")
 _diag.kernel("CPU")(lambda diagonal: np.diag(diagonal.ravel()).reshape(diagonal.shape * 2))
 _diag.gradient(lambda node, grad: [_diag_part(grad)])
-_diag_part = op(f"DiagPart(input: T) -> diagonal: T; {_NUMBERS}")
+_diag_part: OpHandle = op(f"DiagPart(input: T) -> diagonal: T; {_NUMBERS}")
 _diag_part.gradient(lambda node, grad: [_diag(grad)])
 _matrix_diag = op("MatrixDiag(diagonal: T) -> output: T; T: type")
 _matrix_diag.gradient(lambda node, grad: [_matrix_diag_part(grad)])
-_matrix_diag_part = op("MatrixDiagPart(input: T) -> diagonal: T; T: type")
+_matrix_diag_part: OpHandle = op("MatrixDiagPart(input: T) -> diagonal: T; T: type")
 _matrix_set_diag = op("MatrixSetDiag(input: T, diagonal: T) -> output: T; T: type")
 _band_part = op(
     "MatrixBandPart(input: T, num_lower: Tindex, num_upper: Tindex) -> band: T; T: type;"

@@ -30,16 +30,13 @@ _concat_v1 = op(
     "Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type", aggregates=True, work="none"
 )
 _concat_v1.shape(lambda node: _concat_shapes([t.raw_shape for t in node.inputs[1:]], node.inputs[0]))
-_concat_v1.kernel("CPU")(lambda concat_dim, values: _concat_kernel(values, concat_dim))
 _concat_v1.gradient(lambda node, grad: [None, *_concat_gradients(node.inputs[1:], node.inputs[0], grad)])
 _concat_offset: OpHandle[Any] = op(
     "ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2", differentiable=False
 )
 _concat_offset.shape(lambda node: [t.raw_shape for t in node.inputs[1:]])
 _pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0", aggregates=True, work="none")
-_pack.gradient(lambda node, grad: list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"])))
 _unpack: OpHandle[Any] = op("Unpack(value: T) -> output: num * T; num: int >= 0; T: type; axis: int = 0", work="none")
-_unpack.gradient(lambda node, *grads: [stack(list(grads), axis=node.attrs["axis"])])
 
 
 # ---- Concat -------------------------------------------------------------------------------------
@@ -89,6 +86,9 @@ def _concat_kernel(values: list[Any], axis: Any) -> Any:
         return np.concatenate(values, int(axis.item()))
     except ValueError:
         return _refuse_concat(values, int(axis.item()))
+
+
+_concat_v1.kernel("CPU")(lambda concat_dim, values: _concat_kernel(values, concat_dim))
 
 
 def _refuse_concat(values: list[Any], axis: int) -> Any:
@@ -280,6 +280,9 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     return _pack(values, axis=axis, name=name)
 
 
+_unpack.gradient(lambda node, *grads: [stack(list(grads), axis=node.attrs["axis"])])
+
+
 def _holds_tensors(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_holds_tensors, value))
@@ -303,6 +306,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
         if num is None:
             raise ValueError(f"Cannot infer num from shape {value.shape}")
     return list(_unpack(value, num=num, axis=axis, name=name))
+
+
+_pack.gradient(lambda node, grad: list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"])))
 
 
 # ---- lists that hold tensors --------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
@@ -26,7 +26,7 @@ _pad_v2.kernel("CPU")(
 _MODE = "mode: {'REFLECT', 'SYMMETRIC'}"
 _mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
 _mirror_pad.gradient(lambda node, grad: [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
-_mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_mirror_pad_grad: OpHandle = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
 _mirror_pad_grad.shape(lambda node: [_padded_shape(node, -1)])
 _mirror_pad_grad.gradient(lambda node, grad: [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 

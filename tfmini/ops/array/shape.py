@@ -40,7 +40,6 @@ _squeeze = op(
     "Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []",
     forwards="elements", raw_names={"squeeze_dims": "axis"},
 )  # fmt: skip
-_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 _broadcast_to = op(f"BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {_INT}", work="none")
 _broadcast_args = op(f"BroadcastArgs(s0: T, s1: T) -> r0: T; T: {_INT}")
 _gradient_args: OpHandle[Any] = op(
@@ -281,6 +280,9 @@ def _is_sparse(value: Any) -> bool:
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
     return shape_internal(input, name, True, out_type)
+
+
+_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
 def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:

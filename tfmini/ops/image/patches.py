@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
-from tfmini.graph.families import Operation, Tensor, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.windows import Array, padded, patches
 from tfmini.ops.array.constant_value import constant_value_as_shape
@@ -26,7 +26,7 @@ extract_op.gradient(
     lambda node, grad: [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
 )
 # TensorFlow has no op for the transpose of the extraction; it builds the gradient of sparse products.
-place_op = op("_PlaceImagePatches(sizes: int32, patches: T) -> images: T; " + _ATTRS)
+place_op: OpHandle = op("_PlaceImagePatches(sizes: int32, patches: T) -> images: T; " + _ATTRS)
 place_op.shape(lambda node: [with_rank(constant_value_as_shape(node.inputs[0]), 4)])
 place_op.gradient(lambda node, grad: [None, extract_op(grad, **_attrs(node))])
 

@@ -33,15 +33,15 @@ area_op = op(
     f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False",
     differentiable=False,
 )
-bilinear_grad_op = op(
+bilinear_grad_op: OpHandle = op(
     "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
     shape=second_shape, differentiable=False,
 )
-bicubic_grad_op = op(
+bicubic_grad_op: OpHandle = op(
     "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS,
     shape=second_shape, differentiable=False,
 )
-nearest_grad_op = op(
+nearest_grad_op: OpHandle = op(
     "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
     "    T: {uint8, int8, int32, half, float, double}" + _ATTRS, differentiable=False
 )

@@ -53,7 +53,6 @@ restore = op(
     stateful=True,
     slow_io=True, checkpoint=True, shape=sized("(), () -> *"),
 )
-restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(file_pattern, tensor_name, b"", dt=dt))
 restore_slice = op(
     """RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt
     dt: type
@@ -216,6 +215,9 @@ def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes
 def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *, dt: DType) -> Any:
     reader = open_checkpoint(_scalar(file_pattern).decode())
     return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
+
+
+restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(file_pattern, tensor_name, b"", dt=dt))
 
 
 @merge_v2_checkpoints.kernel("CPU")

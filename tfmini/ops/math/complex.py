@@ -29,7 +29,6 @@ complex_op = op(
     "Complex(real: T, imag: T) -> out: Tout"
     "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64", shape=broadcast_shape
 )
-complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
 
 for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):
     _handle.shape(same_shape)
@@ -114,6 +113,9 @@ def imag(input: Any, name: str | None = None) -> Tensor:
     with name_scope(name, "Imag", [input]) as scope:
         x = convert_to_tensor(input, name="input")
         return imag_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else array_filling.zeros_like(x)
+
+
+complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
 
 
 @export("tf.angle", "tf.math.angle")

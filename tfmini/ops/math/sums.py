@@ -27,7 +27,6 @@ add_n_op = op(
     " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}", aggregates=True
 )
 accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numbertype; shape: shape")
-accumulate_op.shape(lambda node: [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])])
 
 
 @add_n_op.shape
@@ -39,6 +38,9 @@ def _add_n_shape(node: Operation) -> list[RawShape]:
         except ValueError as error:
             raise ValueError(f"{error}\n\tFrom merging shape {i - 1} with other shapes.") from None
     return [merged]
+
+
+accumulate_op.shape(lambda node: [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])])
 
 
 @all_of(add_n_op, accumulate_op).kernel("CPU")

@@ -175,6 +175,10 @@ sqrt_grad_op = _grad_op("SqrtGrad", _sqrt_grad)
 rsqrt_grad_op = _grad_op("RsqrtGrad", _rsqrt_grad)
 reciprocal_grad_op, inv_grad_op = _grad_op("ReciprocalGrad", _reciprocal_grad), _grad_op("InvGrad", _reciprocal_grad)
 sigmoid_grad_op, tanh_grad_op = _grad_op("SigmoidGrad", _sigmoid_grad), _grad_op("TanhGrad", _tanh_grad)
+# The gradients of other rows name them.
+sign_op: OpHandle
+sin_op: OpHandle
+sinh_op: OpHandle
 abs_op = _declared(
     "Abs", "{bfloat16, half, float, double, int8, int16, int32, int64}", np.absolute, _times(lambda x: sign_op(x)),
     "T", False,
@@ -266,7 +270,7 @@ export_names("tf tf.math tf.nn", "sigmoid tanh")
 
 zeta_op = op("Zeta(x: T, q: T) -> z: T; T: {float, double}", shape=broadcast_shape)
 zeta_op.kernel("CPU")(special_functions.zeta)
-polygamma_op = op("Polygamma(a: T, x: T) -> z: T; T: {float, double}", shape=broadcast_shape)
+polygamma_op: OpHandle = op("Polygamma(a: T, x: T) -> z: T; T: {float, double}", shape=broadcast_shape)
 polygamma_op.kernel("CPU")(special_functions.polygamma)
 
 

@@ -40,7 +40,7 @@ relu6_grad_op = op("Relu6Grad(gradients: T, features: T) -> backprops: T; T: rea
 relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
 elu_grad_op = op("EluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 selu_grad_op = op("SeluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
-leaky_relu_grad_op = op("LeakyReluGrad(gradients: T, features: T) -> backprops: T; " + _ALPHA)
+leaky_relu_grad_op: OpHandle = op("LeakyReluGrad(gradients: T, features: T) -> backprops: T; " + _ALPHA)
 leaky_relu_grad_op.gradient(
     lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
 )

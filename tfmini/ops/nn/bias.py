@@ -10,7 +10,7 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
-from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.kernel_arguments import refuse
@@ -26,7 +26,7 @@ bias_add_op = op("BiasAdd(value: T, bias: T) -> output: T; " + _FORMAT)
 bias_add_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])])
 bias_add_v1_op = op("BiasAddV1(value: T, bias: T) -> output: T; T: numbertype")
 bias_add_v1_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad)])
-bias_add_grad_op = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
+bias_add_grad_op: OpHandle = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
 l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}", shape=[()])
 l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 

@@ -25,14 +25,14 @@ argmax_op: OpHandle[Any] = op(
     "MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax" + _ATTRS + " = DT_INT64; T: realnumbertype"
 )
 argmax_op.gradient(lambda node, grad, _: [argmax_grad_op(node.inputs[0], grad, node.outputs[1], **_attrs(node))])
-argmax_grad_op = op(
+argmax_grad_op: OpHandle = op(
     "MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
 )
 argmax_grad_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 argmax_grad_op.gradient(
     lambda node, grad: [None, argmax_grad_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
 )
-argmax_grad_grad_op = op(
+argmax_grad_grad_op: OpHandle = op(
     "MaxPoolGradGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
 )
 argmax_grad_grad_op.shape(lambda node: [with_rank(node.inputs[2].raw_shape, 4)])

@@ -51,7 +51,7 @@ max_pool_op = op(
 max_pool_op.gradient(
     lambda node, grad: [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
 )
-max_pool_grad_op = op(f"MaxPoolGrad{_GRAD}{_SIZES}{_EXPLICIT}{_FORMAT}T: realnumbertype = DT_FLOAT")
+max_pool_grad_op: OpHandle = op(f"MaxPoolGrad{_GRAD}{_SIZES}{_EXPLICIT}{_FORMAT}T: realnumbertype = DT_FLOAT")
 max_pool_grad_grad_op = op(f"MaxPoolGradGrad{_GRAD}{_SIZES}{_PADDING}{_FORMAT}T: realnumbertype")
 avg_pool_op = op(f"AvgPool(value: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}")
 avg_pool_grad_op = op(
@@ -60,7 +60,7 @@ avg_pool_grad_op = op(
 max_pool3d_op = op(f"MaxPool3D(input: T) -> output: T; {_VOLUME}T: {_HALVES_AND_FLOAT}")
 all_of(max_pool_op, max_pool3d_op).kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
 max_pool3d_op.gradient(lambda node, grad: [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))])
-max_pool3d_grad_op = op(
+max_pool3d_grad_op: OpHandle = op(
     f"MaxPool3DGrad(orig_input: TInput, orig_output: TInput, grad: T) -> output: T; {_VOLUME}"
     f"T: {_HALVES_AND_FLOAT} = DT_FLOAT; TInput: {_HALVES_AND_FLOAT} = DT_FLOAT"
 )

@@ -128,7 +128,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
           grad_values: [N, …].
           grad_shape: of the dense gradient, if known.
         """
-        return accumulator_ops.sparse_apply_gradient(
+        done: Operation = accumulator_ops.sparse_apply_gradient(
             self._accumulator_ref,
             _as_int64(local_step),
             cast(grad_indices, dtypes.int64),
@@ -137,6 +137,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
             has_known_shape=grad_shape is not None,
             name=name,
         )
+        return done
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Any:
         """Waits for ``num_required`` gradients; returns (indices, values, shape) of their mean (or sum)."""

@@ -264,7 +264,8 @@ class Barrier:
     def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Operation:
         """Inserts ``values[i]`` as that component of the tuple of ``keys[i]``."""
         name = name or f"{self._name}_BarrierInsertMany"
-        return insert_many_op(self._barrier_ref, keys, values, component_index=component_index, name=name)
+        done: Operation = insert_many_op(self._barrier_ref, keys, values, component_index=component_index, name=name)
+        return done
 
     def take_many(
         self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
@@ -288,12 +289,15 @@ class Barrier:
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
         """Refuses new keys; with ``cancel_pending_enqueues``, also further components of incomplete tuples."""
         name = name or f"{self._name}_BarrierClose"
-        return close_op(self._barrier_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name)
+        done: Operation = close_op(self._barrier_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name)
+        return done
 
     def ready_size(self, name: str | None = None) -> Tensor:
         """The number of complete tuples, an int32 scalar."""
-        return ready_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierReadySize")
+        found: Tensor = ready_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierReadySize")
+        return found
 
     def incomplete_size(self, name: str | None = None) -> Tensor:
         """The number of incomplete tuples, an int32 scalar."""
-        return incomplete_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierIncompleteSize")
+        found: Tensor = incomplete_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierIncompleteSize")
+        return found

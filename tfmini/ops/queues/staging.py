@@ -156,7 +156,8 @@ class StagingArea(BaseStagingArea):
                 values = [values]
             tensors, _ = self._check_put_dtypes(values, list(range(len(values))))
             with self._at_its_place():
-                return staging_ops.stage(tensors, name=scope, **self._attrs())
+                done: Operation = staging_ops.stage(tensors, name=scope, **self._attrs())
+                return done
 
     def get(self, name: str | None = None) -> Any:
         """Takes the oldest tuple; waits while the area is empty."""
@@ -175,12 +176,18 @@ class StagingArea(BaseStagingArea):
     def size(self, name: str | None = None) -> Tensor:
         """The number of tuples, an int32 scalar."""
         with self._at_its_place():
-            return staging_ops.stage_size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())
+            found: Tensor = staging_ops.stage_size(
+                dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs()
+            )
+            return found
 
     def clear(self, name: str | None = None) -> Operation:
         """Forgets all tuples."""
         with self._at_its_place():
-            return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())
+            done: Operation = staging_ops.stage_clear(
+                dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs()
+            )
+            return done
 
 
 @export("tf.contrib.staging.MapStagingArea")

@@ -44,7 +44,6 @@ static_replace_op.kernel("CPU")(
 )
 full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool", shape=same_shape)
 static_full_match_op = op("StaticRegexFullMatch(input: string) -> output: bool; pattern: string", shape=same_shape)
-static_full_match_op.kernel("CPU")(lambda value, *, pattern: _full_match(value, pattern))
 encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false", shape=same_shape)
 decode_op = op("DecodeBase64(input: string) -> output: string", shape=same_shape)
 decode_op.kernel("CPU")(lambda value: each(_decode_one, value))
@@ -184,6 +183,9 @@ def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> An
 def _full_match(value: Any, pattern: Any) -> Any:
     compiled = _compile(pattern)
     return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
+
+
+static_full_match_op.kernel("CPU")(lambda value, *, pattern: _full_match(value, pattern))
 
 
 # ---- base64 ---------------------------------------------------------------------------------

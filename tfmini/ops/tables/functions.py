@@ -171,7 +171,8 @@ class _MutableTable(LookupInterface):
         """
         self._check_key_dtype(keys)
         with name_scope(name, f"{self.name}_lookup_table_remove", [self._resource_handle, keys]):
-            return table_ops.remove(self._resource_handle, keys)
+            done: Operation = table_ops.remove(self._resource_handle, keys)
+            return done
 
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
         """The values of ``keys``, the default for absent ones."""

@@ -176,7 +176,9 @@ class _SlimTraining:
             return self.train_step_kwargs  # type: ignore[no-any-return]
         with name_scope("train_step"):
             last = self.number_of_steps
-            arguments = {"should_stop": compare.greater_equal(global_step, last) if last else constant(False)}
+            arguments: dict[str, Any] = {
+                "should_stop": compare.greater_equal(global_step, last) if last else constant(False)
+            }
             if self.log_every_n_steps > 0:
                 arguments["should_log"] = compare.equal(floormod(global_step, self.log_every_n_steps), 0)
             if self.is_chief and self.trace_every_n_steps is not None:

@@ -133,7 +133,8 @@ class SyncState:
 
     @staticmethod
     def _failing(tokens: Tensor, worker: str, reason: str, spare: int) -> Operation:
-        return queue_ops.queue_fail_run(tokens, worker=worker, reason=reason, spare=spare, name="fail_run")
+        done: Operation = queue_ops.queue_fail_run(tokens, worker=worker, reason=reason, spare=spare, name="fail_run")
+        return done
 
     def _name(self, master: str) -> str:
         return self._worker or f"the worker at {master}"
