@@ -95,6 +95,12 @@ class Peer:
         return self.state is State.READY and self.backlog > 0
 
     @property
+    def doing(self) -> str:
+        """What it does instead of handling messages, as its latest heartbeat says; usually ""."""
+        link = self._link
+        return link.watch.doing if link is not None else ""
+
+    @property
     def link(self) -> Link | None:
         """The current connection."""
         return self._link

@@ -17,6 +17,7 @@ from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
 from tfmini.collector import call_imports_old
 from tfmini.devices import device_name
+from tfmini.export import export
 from tfmini.locks import Once, lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
@@ -46,6 +47,7 @@ _PROTOCOLS = ("grpc", "zmq")
 _Definition = tuple[ClusterSpec, str, int, str, Any]
 
 
+@export("tf.distribute.Server", "tf.train.Server")
 class Server:
     """A task of a cluster (``tf.train.Server``). The port is bound by the constructor.
 

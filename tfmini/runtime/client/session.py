@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
@@ -329,6 +330,7 @@ class BaseSession:
                     raise
 
 
+@export("tf.Session")
 class Session(BaseSession):
     """A session for a graph (``tf.Session``).
 
@@ -378,6 +380,7 @@ class Session(BaseSession):
         targets.reset(targets.address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
 
 
+@export("tf.InteractiveSession")
 class InteractiveSession(BaseSession):
     """A session that makes itself the default (``tf.InteractiveSession``), for shells."""
 

@@ -74,11 +74,10 @@ class TraceTable:
 
     def add_transfers(self, graph: TaskGraph) -> None:
         """Notes the tensors of each group, in the order of its message."""
-        for name, send in sorted(graph.sends.items(), key=lambda item: item[1].tensor):
-            self.sends.setdefault(send.group, []).append((graph.nodes[name], send))
-        for name, receive in sorted(graph.receives.items(), key=lambda item: item[1].tensor):
-            self.receives.setdefault(receive.group, []).append((graph.nodes[name], receive))
-            self.producers[name] = edge_number_and_producer(receive.tensor)[1]
+        for found, ends in ((self.sends, graph.sends), (self.receives, graph.receives)):
+            for name, end in sorted(ends.items(), key=lambda item: item[1].tensor):
+                found.setdefault(end.group, []).append((graph.nodes[name], end))
+        self.producers = {name: edge_number_and_producer(end.tensor)[1] for name, end in graph.receives.items()}
         self.producers.update((name, tensor[0]) for name, tensor in graph.feeds)
 
 
