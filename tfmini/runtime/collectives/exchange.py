@@ -219,15 +219,6 @@ class Entered(NamedTuple):
     early: list[Any] = []
 
 
-class Begun(NamedTuple):
-    """An exchange that has begun, what it sends, the messages that are here for it, and whether it is over already."""
-
-    exchange: Exchange
-    sends: list[Any]
-    early: list[Any]
-    finished: bool
-
-
 class Found(NamedTuple):
     """The receiver of a message, as far as it is known.
 
@@ -327,14 +318,15 @@ class GroupTable:
 
     def begin(
         self, member: Member, call: Call, schedule: Any, count: Callable[[Member, Exchange, list[Any]], None]
-    ) -> Begun | None:
+    ) -> tuple[Exchange, list[Any], list[Any], bool] | None:
         """Begins an exchange, which nobody else can find before: so its own lock is not needed here.
 
         Args:
           count: counts what it sends, before anybody has its result.
 
         Returns:
-          None if the group has ended.
+          The exchange, what it sends, the messages that are here for it, and whether it is over already; None if the
+          group has ended.
         """
         if member.over:
             return None
@@ -342,7 +334,7 @@ class GroupTable:
         exchange.schedule = schedule
         member.exchanges[exchange.key] = exchange
         count(member, exchange, sends := schedule.begin())
-        return Begun(exchange, sends, member.take_early(exchange.key), exchange.finish())
+        return exchange, sends, member.take_early(exchange.key), exchange.finish()
 
     def find(self, message: m.CollectiveData | m.CollectiveStage, sender: str) -> Found:
         """The receiver of a message; one that comes before its group or its call is kept."""

@@ -93,16 +93,14 @@ class CollectiveExecutor:
         self.leader = GroupLeader(self._tasks, process.randbits, task if ranks is not None else "", self._call_later)
         self.traffic = Counters()
         self.calls = Calls(most_ranks)
-        self.table = Guarded("collectives", table := GroupTable(task, self._tasks, self.leader_task, self._now))
+        table = GroupTable(task, self._tasks, self.leader_task, lambda: self.now())
+        self.table = Guarded("collectives", table)
         self.members, self.ended_tasks = table.members, table.ended_tasks
         self._local: collections.deque[m.CollectiveData] = collections.deque()
         self._delivering = allocate_lock()  # tried, and never waited for
         self._shared = SharedCollectives(self)
         self.look: Callable[[Member, int], None] = self._shared.look
         self._watch = Watch(self, self._call_later)
-
-    def _now(self) -> float:
-        return self.now()
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -186,11 +184,12 @@ class CollectiveExecutor:
         if begun is None:
             call.wait.fail(errors.AbortedError.of(f"{call.describe()}: its group has ended."))
             return
-        self._post(member, begun.exchange, begun.sends)
-        for message in begun.early:
-            self._deliver(member, begun.exchange, message)
-        if begun.finished:
-            self.answer(member, begun.exchange)
+        exchange, sends, early, finished = begun
+        self._post(member, exchange, sends)
+        for message in early:
+            self._deliver(member, exchange, message)
+        if finished:
+            self.answer(member, exchange)
 
     # ---- data -------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Registration:
         own = session.master.task
         self._remote = {part.task: part for part in plan.parts if part.task != own}
         calls: dict[str, Any] = {task: partial(self._open_session, part) for task, part in self._remote.items()}
-        self._wait: FanOut[str, Any] = FanOut({**calls, own: self._compile_own}, self._finish, True, self._withdraw)
+        self._wait: FanOut[str, Any] = FanOut({**calls, own: self._register_local}, self._finish, True, self._withdraw)
 
     def start(self) -> None:
         """Sends the requests; a plan without remote parts is done at once.
@@ -73,11 +73,7 @@ class Registration:
         if self._remote and reactor is not None and not self.is_over:
             self._progress = reactor.call_later(_PROGRESS_S, self._report)
 
-    def _compile_own(self, answered: Callable[[None], None]) -> None:
-        self._register_local()
-        answered(None)
-
-    def _register_local(self) -> None:
+    def _register_local(self, answered: Answered) -> None:
         master, session = self.session.master, self.session
         is_whole = len(self.plan.parts) == 1
         for part in self.plan.parts:
@@ -90,6 +86,7 @@ class Registration:
                 part.incarnation = master.worker.incarnation
                 if part.graph.driver.is_blocking:
                     self.plan.local = part.graph
+        answered(None)
 
     # ---- remote parts -----------------------------------------------------------------------
 
