@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import tfmini as tf  # noqa: E402
 from tests.hosts.cluster import PORT, Lines, keys_in  # noqa: E402
 from tests.hosts.network import Network, why_not  # noqa: E402
 from tfmini.planning.models import Models  # noqa: E402
@@ -98,7 +99,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if why_not():
         sys.exit(why_not())
-    profile = read_profile(arguments.profile) if arguments.profile else calibrate("here")
+    profile = read_profile(arguments.profile) if arguments.profile else calibrate(tf, "here")
     print("| model | placement | predicted ms | measured ms (runs) | gain of the plan, predicted | measured |")
     print("|---|---|---:|---:|---:|---:|", flush=True)
     with tempfile.TemporaryDirectory() as folder, Network(PS + WORKERS, rate=arguments.rate) as network:

@@ -11,58 +11,25 @@ The machine should do nothing else: a round of five turns takes seven minutes.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import models
 
+import tfmini as tf
+from tfmini.simulation.calibration import Calibration
+from tfmini.simulation.calibration_tasks import TRAIN, Running, Workload, run_task
+from tfmini.simulation.links import Cluster
+from tfmini.simulation.predictor import StepModel, tasks_of
+from tfmini.simulation.profile import format_profile, read_profile
+
 HERE = os.path.abspath(__file__)
 _LIMIT = 0.10  # of the error
-
-
-class Workload(NamedTuple):
-    """A model, its cluster, and how it trains."""
-
-    model: str
-    ps: int
-    workers: int
-    mode: str
-
-    def __str__(self) -> str:
-        return f"{self.model}-{self.mode}-{self.ps}ps-{self.workers}w"
-
-
-WORKLOADS = [
-    Workload("mlp", 1, 1, "async"),
-    Workload("mlp", 1, 2, "async"),
-    Workload("mlp", 2, 4, "async"),
-    Workload("mlp", 1, 2, "sync"),
-    Workload("cnn", 1, 1, "async"),
-    Workload("cnn", 2, 2, "sync"),
-    Workload("cnn", 0, 2, "allreduce"),
-    Workload("embedding", 2, 2, "async"),
-    Workload("lstm", 1, 2, "async"),
-    Workload("lstm", 0, 2, "allreduce"),
-]
-
-
-def build(tf: Any, workload: Workload, task: int) -> tuple[Any, dict[Any, Any], list[Any]]:
-    """(train op, what it feeds, hooks) in the default graph."""
-    from tfmini.simulation.calibration_tasks import Replicas
-
-    hooks: list[Callable[[], Any]] = []
-    replicas = Replicas(workload.workers, workload.ps, workload.mode)
-    with tf.device(replicas.device(task)):
-        loss, feeds, plain = _LOSSES[workload.model](tf)
-        optimizer = replicas.optimizer(plain, task, hooks)
-        train = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
-    return train, feeds, [make() for make in hooks]
 
 
 def _mlp(tf: Any) -> Any:
@@ -91,7 +58,26 @@ def _lstm(tf: Any) -> Any:
     return kept.loss, {}, tf.train.GradientDescentOptimizer(0.01)
 
 
+def _trained(losses: Callable[[Any], Any]) -> Any:
+    """The model of a workload."""
+
+    def model(tf: Any, replicated: Callable[[Any], Any]) -> tuple[Any, dict[Any, Any]]:
+        loss, feeds, plain = losses(tf)
+        return replicated(plain).minimize(loss, global_step=tf.train.get_or_create_global_step()), feeds
+
+    return model
+
+
 _LOSSES = {"mlp": _mlp, "cnn": _cnn, "embedding": _embedding, "lstm": _lstm}
+_CLUSTERS = [  # model, ps, workers, and how they train
+    ("mlp", 1, 1, "async"), ("mlp", 1, 2, "async"), ("mlp", 2, 4, "async"), ("mlp", 1, 2, "sync"),
+    ("cnn", 1, 1, "async"), ("cnn", 2, 2, "sync"), ("cnn", 0, 2, "allreduce"), ("embedding", 2, 2, "async"),
+    ("lstm", 1, 2, "async"), ("lstm", 0, 2, "allreduce"),
+]  # fmt: skip
+WORKLOADS = {
+    f"{name}-{mode}-{ps}ps-{workers}w": Workload(_trained(_LOSSES[name]), workers, ps, mode, cores="all")
+    for name, ps, workers, mode in _CLUSTERS
+}
 
 
 class _Untrained:
@@ -120,34 +106,13 @@ class _Untrained:
 
 def predicted(profile: Any, workload: Workload) -> float:
     """Seconds of a step."""
-    import tfmini as tf
-    from tfmini.simulation.links import Cluster
-    from tfmini.simulation.predictor import tasks_of
-    from tfmini.simulation.runtime_model import RuntimeModel
-
     with tf.Graph().as_default() as graph:
-        train, feeds, _ = build(tf, workload, 0)
+        steps, _ = workload.build(tf, 0)
+        train, feeds = steps[TRAIN]
         batch = max((len(value) for value in feeds.values()), default=None)
         found = tf.inspect(graph, ps=workload.ps, workers=workload.workers, fetches=train, batch=batch)
     cluster = Cluster.on_one_machine(tasks_of(found), profile)
-    return float(RuntimeModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
-
-
-def run_task(task: str, cluster: dict[str, list[str]], workload: Workload) -> NoReturn:
-    """The whole of a process: a ps, or a worker that trains while it is told to, until it is killed."""
-    import tfmini as tf
-    from tfmini.simulation.calibration_tasks import train_when_told
-
-    job, index = task.split(":")
-    server = tf.train.Server(cluster, job_name=job, task_index=int(index))
-    if job == "ps":
-        server.join()
-    train, feeds, hooks = build(tf, workload, int(index))
-    with tf.train.MonitoredTrainingSession(
-        server.target, index == "0" or workload.mode == "allreduce", hooks=hooks, log_step_count_steps=None
-    ) as session:
-        train_when_told(lambda: session.run(train, feeds))
-    sys.exit()
+    return float(StepModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
 
 
 def main() -> None:
@@ -159,15 +124,13 @@ def main() -> None:
     parser.add_argument("rest", nargs="*", metavar="WORKLOAD")
     args = parser.parse_intermixed_args()
     if args.task:
-        cluster, workload = args.rest
-        run_task(args.task, json.loads(cluster), Workload(*json.loads(workload)))
-    known = [str(w) for w in WORKLOADS]
-    if unknown := set(args.rest) - set(known):
-        parser.error(f"unknown workloads {sorted(unknown)}; there are {', '.join(known)}")
-    _print_table([w for w in WORKLOADS if not args.rest or str(w) in args.rest], args)
+        run_task(tf, WORKLOADS[args.task], *args.rest)
+    if unknown := set(args.rest) - set(WORKLOADS):
+        parser.error(f"unknown workloads {sorted(unknown)}; there are {', '.join(WORKLOADS)}")
+    _print_table({name: w for name, w in WORKLOADS.items() if not args.rest or name in args.rest}, args)
 
 
-def _print_table(workloads: list[Workload], args: argparse.Namespace) -> None:
+def _print_table(workloads: dict[str, Workload], args: argparse.Namespace) -> None:
     guesses, truths = zip(*(_round(workloads, args.profile, args.turns) for _ in range(args.rounds)))
     print("| workload | predicted (rounds) | measured (rounds) | error (rounds) |\n|---|---:|---:|---:|", flush=True)
     good = 0
@@ -180,15 +143,12 @@ def _print_table(workloads: list[Workload], args: argparse.Namespace) -> None:
     print(f"\n{good} of {len(workloads)} within {_LIMIT:.0%}")
 
 
-def _round(workloads: list[Workload], path: str | None, turns: int) -> tuple[list[float], list[float]]:
+def _round(workloads: dict[str, Workload], path: str | None, turns: int) -> tuple[list[float], list[float]]:
     """The predicted and the measured seconds of the workloads."""
-    from tfmini.simulation.calibration import Calibration
-    from tfmini.simulation.calibration_tasks import Training
-    from tfmini.simulation.profile import read_profile
-
     with ExitStack() as stack:
-        calibration = None if path else Calibration(stack)
-        trainings = [stack.enter_context(Training(_command(w), w.workers, w.ps)) for w in workloads]
+        calibration = None if path else Calibration(tf, stack)
+        command = [sys.executable, HERE, "--task"]
+        trainings = [stack.enter_context(Running(name, each, command)) for name, each in workloads.items()]
         for _ in range(turns):
             if calibration is not None:
                 calibration.take_turn()
@@ -196,17 +156,11 @@ def _round(workloads: list[Workload], path: str | None, turns: int) -> tuple[lis
                 training.take_turn()
     here = calibration.profile() if calibration is not None else read_profile(path or "")
     _show(here)
-    return [predicted(here, workload) for workload in workloads], [training.median_s for training in trainings]
-
-
-def _command(workload: Workload) -> Callable[[str, str], list[str]]:
-    return lambda task, cluster: [sys.executable, HERE, "--task", task, cluster, json.dumps(workload)]
+    return [predicted(here, workload) for workload in workloads.values()], [training.median_s for training in trainings]
 
 
 def _show(profile: Any) -> None:
     """Prints a profile to stderr, without kernels."""
-    from tfmini.simulation.profile import format_profile
-
     machines = {name: replace(machine, kernels={}) for name, machine in profile.machines.items()}
     print(format_profile(replace(profile, machines=machines)), file=sys.stderr, flush=True)
 

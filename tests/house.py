@@ -170,14 +170,14 @@ def numbers() -> dict[str, float]:
 
 # What issue 32 asks for is in brackets where the library is not there yet.
 LIMITS: dict[str, float] = {
-    "files": 1012,  # (480)
-    "files under 100 lines": 416,  # (250)
-    "lines without generated files": 148_500,  # (128,000)
+    "files": 1004,  # (480)
+    "files under 100 lines": 400,  # (250)
+    "lines without generated files": 148_900,  # (128,000)
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,
-    "circles of imports inside packages": 15,  # (3)
-    "parameters annotated as Any, %": 32.6,  # (12)
+    "circles of imports inside packages": 13,  # (3)
+    "parameters annotated as Any, %": 31.9,  # (12)
     "lock blocks in runtime and rpc": 216,  # (110)
     "private members reached from tests": 501,  # (100)
 }

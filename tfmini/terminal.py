@@ -24,6 +24,21 @@ class Rows(Table):
     def __init__(self, *headers: str, **options: Any) -> None:
         super().__init__(*headers, **{"box": None, "pad_edge": False, **options})
 
+    @classmethod
+    def of(cls, *columns: str, one_line: bool = False, **options: Any) -> Rows:
+        """A table whose columns fold long texts.
+
+        Args:
+          columns: their heads; those of columns of numbers begin with ``>``.
+          one_line: texts that are too long for their column are cut off instead.
+        """
+        table = cls(**options)
+        for column in columns:
+            head = column.removeprefix(">")
+            side: Any = "left" if head == column else "right"
+            table.add_column(head, justify=side, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
+        return table
+
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Adds a row; a cell may be a `Text` as well."""
         super().add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **options)

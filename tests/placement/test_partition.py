@@ -193,7 +193,7 @@ def stitch(partitions: Partitions) -> Nodes:
     """Joins every ``_Send`` to its ``_Recv`` again: the graph that was cut, each node on its device."""
     inputs: dict[Endpoint, Endpoint] = {}
     controls: dict[str, str] = {}
-    made = set(partitions.drivers)
+    made: set[str] = set()
     for pair in partitions.pairs:
         made.update((pair.send, pair.recv))
         if pair.carriers is None:

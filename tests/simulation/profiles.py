@@ -1,8 +1,10 @@
-"""A small profile for tests: round numbers."""
+"""A small profile for tests, with round numbers, and a clock."""
 
 from __future__ import annotations
 
+import heapq
 import tomllib
+from typing import Any
 
 from tfmini.simulation.profile import Profile, parse_profile
 
@@ -38,3 +40,27 @@ us_per_mb = 200
 def plain() -> Profile:
     """Two cores, one curve per important class."""
     return parse_profile(tomllib.loads(TEXT))
+
+
+class Events:
+    """A queue of calls in virtual time; calls of equal times in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._now, self._count = 0.0, 0
+        self._heap: list[tuple[float, int, Any, tuple[Any, ...]]] = []
+
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._now
+
+    def call_later(self, delay: float, call: Any, *args: Any) -> None:
+        """Makes the call after ``delay`` seconds."""
+        self._count += 1
+        heapq.heappush(self._heap, (self._now + delay, self._count, call, args))
+
+    def run(self) -> None:
+        """Makes all calls, until none is left."""
+        heap = self._heap
+        while heap:
+            self._now, _, call, args = heapq.heappop(heap)
+            call(*args)

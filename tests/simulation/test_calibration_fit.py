@@ -6,24 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.simulation.calibration_fit import Trained, _scaled, _with_machine, fitted
-from tfmini.simulation.calibration_tasks import CORES, TRAINED, Replicas
-
-_MODES = (
-    Replicas(1, 1), Replicas(CORES, 1), Replicas(2 * CORES, 2), Replicas(CORES, 1, "sync"),
-    Replicas(CORES, 0, "allreduce"),
-)  # fmt: skip
+from tfmini.simulation.calibration_tasks import CORES, TRAINED, Workload
 
 
 def test_clusters_are_predicted_as_the_machine_that_was_measured_has_them() -> None:
     known = plain()
     real = _with_machine(_scaled(known, 1.3), overload=1.25, stall_s=100e-6, cores=CORES)
     clusters = []
-    for name in ("short", "long", "recurrent"):
-        for replicas in _MODES:
-            cluster = Trained.of(name, replicas, 1.0)
-            clusters.append(replace(cluster, seconds=cluster.predicted_s(real)))
+    for name in ("short one", "short two", "short sync", "recurrent one", "recurrent four", "recurrent allreduce"):
+        cluster = Trained.of(tf, TRAINED[name], 1.0)
+        clusters.append(replace(cluster, seconds=cluster.predicted_s(real)))
     found = fitted(known, clusters)
     own = _with_machine(found, cores=CORES)
     for cluster in clusters:
@@ -32,12 +27,11 @@ def test_clusters_are_predicted_as_the_machine_that_was_measured_has_them() -> N
     assert found.machine.cores == known.machine.cores
 
 
-@pytest.mark.parametrize("replicas", _MODES)
-def test_all_models_train_in_all_ways(replicas: Replicas) -> None:
-    for name in TRAINED:
-        found = Trained.of(name, replicas, 1.0).found
-        tasks = {summary.device.rpartition("/device")[0] for summary in found.devices}
-        assert len([task for task in tasks if "job:ps" in task]) == replicas.ps
-        ops = {node.op for node in found.nodes.values()}
-        assert any("ConditionalAccumulator" in op for op in ops) == (replicas.mode == "sync")
-        assert any(op.startswith("Collective") for op in ops) == (replicas.mode == "allreduce")
+@pytest.mark.parametrize("workload", TRAINED.values(), ids=TRAINED)
+def test_all_models_train_in_all_ways(workload: Workload) -> None:
+    found = Trained.of(tf, workload, 1.0).found
+    tasks = {summary.device.rpartition("/device")[0] for summary in found.devices}
+    assert len([task for task in tasks if "job:ps" in task]) == workload.ps
+    ops = {node.op for node in found.nodes.values()}
+    assert any("ConditionalAccumulator" in op for op in ops) == (workload.mode == "sync")
+    assert any(op.startswith("Collective") for op in ops) == (workload.mode == "allreduce")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tfmini as tf
 from tfmini.simulation.calibration_kernels import Kernels, curves, rising
 from tfmini.simulation.calibration_models import table
 
@@ -16,7 +17,7 @@ from tfmini.simulation.calibration_models import table
 def test_ops_of_unknown_size_give_no_point() -> None:
     """Adagrad's sparse update has no shape in the graph: as a point of size 1 it would cost hours per megabyte."""
     with ExitStack() as stack:
-        kernels = Kernels([table(rows=1000, width=8, batch=16, optimizer=1)], stack)
+        kernels = Kernels(tf, [table(rows=1000, width=8, batch=16, optimizer=1)], stack)
         for _ in range(2):
             kernels.take_turn()
         samples = kernels.samples()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfmini.simulation.cores import Cores, Events, Lock, Piece, Thread
+from tests.simulation.profiles import Events
+from tfmini.simulation.cores import Cores, Lock, Piece, Thread
 
 
 def _ends(cores: int, jobs: list[float], threads: int) -> list[float]:

@@ -11,15 +11,15 @@ from tfmini.simulation.predictor import steps_of
 
 def _deciding(train: Any) -> tuple[Deciding, Any]:
     found = tf.inspect(train.graph, ps=1, workers=2, fetches=train, batch=8)
-    return Deciding(found.nodes, found.shapes, [s for s in steps_of(found) if s is not None]), found
+    return Deciding(found.nodes, found.shapes, steps_of(found)), found
 
 
-def _synchronous() -> Any:
+def _synchronous(workers: int = 2) -> Any:
     with tf.Graph().as_default(), tf.device(tf.train.replica_device_setter(ps_tasks=1)):
         step = tf.train.get_or_create_global_step()
         x = tf.placeholder(tf.float32, [None, 4])
         loss = tf.reduce_mean(tf.matmul(x, tf.get_variable("w", [4, 2])))
-        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 2, 2)
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), workers, workers)
         return optimizer.minimize(loss, global_step=step)
 
 
@@ -30,6 +30,13 @@ def test_steps_and_tokens_are_real_and_weights_are_not() -> None:
     assert {"QueueDequeueV2", "QueueEnqueueManyV2"} & runs
     assert any("AccumulatorApplyGradient" in op for op in runs)
     assert not {"MatMul", "ApplyGradientDescent"} & runs
+
+
+def test_the_tokens_of_many_workers_are_real() -> None:
+    """They once were phantoms beyond 64, and the workers waited for ever."""
+    deciding, found = _deciding(_synchronous(200))
+    [adds] = [node for node in found.nodes.values() if node.op == "QueueEnqueueManyV2" and deciding.runs(node)]
+    assert all(deciding.is_known(source) for source, _ in adds.inputs)
 
 
 def test_a_queue_that_no_step_fills_is_a_phantom() -> None:

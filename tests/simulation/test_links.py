@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from tests.simulation.profiles import plain
-from tfmini.simulation.cores import Events
+from tests.simulation.profiles import Events, plain
 from tfmini.simulation.links import Cluster, Nics
 
 

@@ -12,8 +12,7 @@ from tfmini.inspection.findings import Inspection
 from tfmini.runtime.compiler import layout
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Prediction
-from tfmini.simulation.predictor import tasks_of
-from tfmini.simulation.runtime_model import RuntimeModel, _Simulation
+from tfmini.simulation.predictor import StepModel, _Simulation, tasks_of
 
 
 def _synchronous(workers: int) -> Inspection:
@@ -33,7 +32,7 @@ def _synchronous(workers: int) -> Inspection:
 
 def _predicted(found: Inspection, workers: int) -> Prediction:
     cluster = Cluster.on_own_machines(tasks_of(found), plain(), "1Gbit")
-    return RuntimeModel(found, cluster, plain(), workers, steps=5).predict()
+    return StepModel(found, cluster, plain(), workers, steps=5).predict()
 
 
 @pytest.mark.parametrize("nodes", [1000, 5])  # of a block; a segment of more has several blocks

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-import tfmini.simulation.sweep as sweep_module
 from tests.simulation.profiles import plain
-from tfmini.simulation.sweep import knee, mode_of, sweep, worker_counts
+from tfmini.simulation.sweep import MOST_STEPS, knee, mode_of, steps_each, sweep, worker_counts
 
 
 def _inspected(workers: int) -> Any:
@@ -39,9 +38,8 @@ def test_the_knee_is_where_the_link_of_the_ps_is_full() -> None:
     assert mode_of(_inspected(1)) == "async"
 
 
-def test_large_sweeps_are_by_the_event_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not any(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3))
-    assert all(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3, fast=True))
-    monkeypatch.setattr(sweep_module, "MOST_STEPS", 6)
-    assert not any(point.is_fast for point in sweep([2], _inspected, plain(), steps=3))
-    assert all(point.is_fast for point in sweep([1, 2], _inspected, plain(), steps=3))
+def test_each_worker_of_a_large_sweep_makes_fewer_steps() -> None:
+    assert steps_each([1, 2, 4], 10) == 10
+    assert steps_each([1000], 10) == MOST_STEPS // 1000
+    assert steps_each([1000, 2000], 10) == 3  # its first and its last do not count
+    assert steps_each([1000, 2000], 2) == 2

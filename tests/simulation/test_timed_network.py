@@ -21,8 +21,7 @@ from tfmini.simulation.cores import Cores
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.modelled_kernels import _TimedSegment
 from tfmini.simulation.prediction import Event
-from tfmini.simulation.predictor import tasks_of
-from tfmini.simulation.runtime_model import RuntimeModel
+from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.timed_transport import TimedConnection
 
 _STEPS = 3
@@ -124,7 +123,7 @@ def _value(draw: Any, number: int, values: list[Any]) -> Any:
 def test_nothing_is_used_early_and_nothing_carries_more_than_it_can(drawn: tuple[Inspection, Cluster]) -> None:
     found, cluster = drawn
     with watched() as seen:
-        predicted = RuntimeModel(found, cluster, plain(), steps=_STEPS).predict()
+        predicted = StepModel(found, cluster, plain(), steps=_STEPS).predict()
     assert seen.segments
     for event, nbytes, handled in seen.messages:
         source, _, target = event.task.partition(" -> ")

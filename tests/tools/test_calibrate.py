@@ -7,25 +7,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tfmini.simulation import calibration, calibration_beside, calibration_cluster, calibration_tasks
+from tfmini.simulation import calibration, calibration_tasks
 from tfmini.simulation.calibration_models import dense, table
+from tfmini.simulation.calibration_tasks import MESSAGES, NEIGHBOURS, REDUCED, TRAINED, WORKLOADS
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.cli import main
-
-_TRAINED = [
-    ("long", calibration_tasks.Replicas(2, 1)), ("short", calibration_tasks.Replicas(2, 1, "sync")),
-    ("short", calibration_tasks.Replicas(2, 0, "allreduce")),
-]  # fmt: skip
 
 
 @pytest.mark.cluster
 def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "MODELS", (dense(32, 200, 1), table(500, 12, 24, 0)))
     monkeypatch.setattr(calibration, "limit_threads", lambda threads: None)  # of this process, which runs other tests
-    monkeypatch.setattr(calibration_cluster, "_SECONDS", 0.05)
-    monkeypatch.setattr(calibration_beside, "_STEPS", 3)
     monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
-    monkeypatch.setattr(calibration, "_TRAINED", _TRAINED)
+    trained = {name: TRAINED[name] for name in ("long two", "short sync", "short allreduce")}
+    neighbours = {"beside 0": NEIGHBOURS["beside 0"]}
+    monkeypatch.setattr(calibration, "TRAINED", trained)
+    monkeypatch.setattr(calibration, "NEIGHBOURS", neighbours)
+    reduced = {name: WORKLOADS[name] for name in REDUCED.values()}
+    monkeypatch.setattr(calibration, "WORKLOADS", {**MESSAGES, **neighbours, **reduced, **trained})
     monkeypatch.setattr(calibration, "_TURNS", 2)
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
@@ -44,7 +43,7 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = calibration.Profile({}, {})
     calls: list[str] = []
-    monkeypatch.setattr(calibration, "calibrate", lambda name: calls.append(name) or profile)
+    monkeypatch.setattr(calibration, "calibrate", lambda tf, name: calls.append(name) or profile)
     done = CliRunner().invoke(main, ["calibrate", "-o", str(tmp_path / "absent" / "p.toml")])
     assert done.exit_code == 1 and "Cannot write" in done.output and "there is no directory" in done.output
     assert not calls  # it is told before a minute of measurements

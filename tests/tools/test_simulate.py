@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.simulation.profiles import TEXT
+from tfmini.simulation import sweep
 from tfmini.tools.cli import main
 
 SCRIPT = """
@@ -38,10 +39,15 @@ def test_a_run_is_predicted_by_the_runtime(files: list[str]) -> None:
     assert "predicted by the runtime in virtual time" in done.output
 
 
-def test_the_event_graph_predicts_the_same(files: list[str]) -> None:
+def test_an_option_of_earlier_versions_changes_nothing(files: list[str]) -> None:
     own, fast = (CliRunner().invoke(main, ["simulate", *more, *files]).output for more in ((), ("--fast",)))
-    assert own.splitlines()[0] == fast.splitlines()[0]
-    assert "predicted by the step's event graph" in fast
+    assert own == fast
+
+
+def test_a_large_run_says_that_it_has_fewer_steps(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "MOST_STEPS", 8)
+    done = CliRunner().invoke(main, ["simulate", "--workers", "2", *files])
+    assert "with 4 steps of each worker: 10 would be more than" in done.output
 
 
 def test_a_sweep_has_a_row_for_each_number(files: list[str]) -> None:

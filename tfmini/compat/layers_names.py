@@ -11,7 +11,7 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collections
-from tfmini.layers import convolutional, normalization, pooling, separable_convolution, transposed_convolution
+from tfmini.layers import convolutional, normalization, pooling
 from tfmini.layers.metrics import at_k, binary, state
 from tfmini.layers.rank_matching import matched
 from tfmini.layers.rnn.cells import RNNCell, _zeros
@@ -33,13 +33,13 @@ from tfmini.shapes import TensorShape
 
 Convolution1D, Convolution2D, Convolution3D = convolutional.Conv1D, convolutional.Conv2D, convolutional.Conv3D
 convolution1d, convolution2d, convolution3d = convolutional.conv1d, convolutional.conv2d, convolutional.conv3d
-Convolution2DTranspose = Deconvolution2D = Deconv2D = transposed_convolution.Conv2DTranspose
-Convolution3DTranspose = Deconvolution3D = Deconv3D = transposed_convolution.Conv3DTranspose
-convolution2d_transpose = deconvolution2d = deconv2d = transposed_convolution.conv2d_transpose
-convolution3d_transpose = deconvolution3d = deconv3d = transposed_convolution.conv3d_transpose
-SeparableConvolution1D = separable_convolution.SeparableConv1D
-SeparableConvolution2D = separable_convolution.SeparableConv2D
-separable_convolution2d = separable_convolution.separable_conv2d
+Convolution2DTranspose = Deconvolution2D = Deconv2D = convolutional.Conv2DTranspose
+Convolution3DTranspose = Deconvolution3D = Deconv3D = convolutional.Conv3DTranspose
+convolution2d_transpose = deconvolution2d = deconv2d = convolutional.conv2d_transpose
+convolution3d_transpose = deconvolution3d = deconv3d = convolutional.conv3d_transpose
+SeparableConvolution1D = convolutional.SeparableConv1D
+SeparableConvolution2D = convolutional.SeparableConv2D
+separable_convolution2d = convolutional.separable_conv2d
 BatchNorm, batch_norm = normalization.BatchNormalization, normalization.batch_normalization
 MaxPool1D, MaxPool2D, MaxPool3D = pooling.MaxPooling1D, pooling.MaxPooling2D, pooling.MaxPooling3D
 AvgPool1D, AvgPool2D, AvgPool3D = pooling.AveragePooling1D, pooling.AveragePooling2D, pooling.AveragePooling3D

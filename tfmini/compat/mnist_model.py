@@ -20,7 +20,7 @@ from tfmini.ops.nn.activation import relu
 from tfmini.ops.random.functions import truncated_normal
 from tfmini.ops.summary.functions import scalar
 from tfmini.ops.variables.base import Variable
-from tfmini.train.optimizers.gradient_descent import GradientDescentOptimizer
+from tfmini.train.optimizers.fused_optimizer import GradientDescentOptimizer
 
 NUM_CLASSES = 10
 IMAGE_SIZE = 28

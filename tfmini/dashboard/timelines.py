@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from tfmini import protos
 from tfmini.inspection.step_trace import StepTrace
-from tfmini.inspection.trace_events import timeline
-from tfmini.inspection.trace_page import trace_page
+from tfmini.inspection.trace_events import timeline, trace_page
 
 _KEPT = 8
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.data import function_ops
+from tfmini.data import function_stages
 from tfmini.data.components import components_of, element_of
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import boolean, int64, same_types, static_batch
-from tfmini.data.dataset_ops import ignore_errors_dataset
 from tfmini.data.function_graph import trace
+from tfmini.data.stages import ignore_errors_dataset
 from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
@@ -66,7 +66,7 @@ def map_and_batch(
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
         calls = int64(1 if parallel is None else parallel, "num_parallel_calls")
         return dataset._then(
-            function_ops.map_and_batch_dataset, traced.captures, size, calls, drop, f=traced.body,
+            function_stages.map_and_batch_dataset, traced.captures, size, calls, drop, f=traced.body,
             preserve_cardinality=True, structure=traced.structure.batched(static_batch(size, drop)),
         )  # fmt: skip
 
@@ -130,7 +130,7 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transforma
             new_state, result = _pair(traced.structure)
             structure = same_types(structure, new_state, "scan_func")
             traced = trace(scan_func, [structure, dataset._structure], "scan", unpack=False)
-        initial, handle = components_of(state), function_ops.scan_dataset
+        initial, handle = components_of(state), function_stages.scan_dataset
         return dataset._then(handle, initial, traced.captures, f=traced.body, structure=result)
 
     return transform
@@ -150,16 +150,14 @@ def get_single_element(dataset: Dataset) -> Any:
     Running them raises `InvalidArgumentError` unless the dataset has exactly one element.
     """
     structure = dataset._structure
-    components = function_ops.single_element(
-        dataset._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes
-    )
+    components = function_stages.single_element(dataset._variant_tensor, **structure.attrs)
     return element_of(structure, components)
 
 
 @export("tf.data.experimental.cardinality")
 def cardinality(dataset: Dataset) -> Tensor:
     """The number of elements, a scalar int64; `INFINITE` (-1) without end, `UNKNOWN` (-2) if only reading tells."""
-    return function_ops.cardinality_op(dataset._variant_tensor)
+    return function_stages.cardinality_op(dataset._variant_tensor)
 
 
 @export("tf.contrib.data.Counter", "tf.data.experimental.Counter")

@@ -4,20 +4,14 @@ from tfmini.estimator import (
     export as export,
     inputs as inputs,
 )
-from tfmini.estimator.best_exporter import (
-    BestExporter as BestExporter,
-)
 from tfmini.estimator.cluster_training import (
     train_and_evaluate as train_and_evaluate,
-)
-from tfmini.estimator.combined import (
-    DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
-    DNNLinearCombinedRegressor as DNNLinearCombinedRegressor,
 )
 from tfmini.estimator.estimator import (
     Estimator as Estimator,
 )
 from tfmini.estimator.exporters import (
+    BestExporter as BestExporter,
     Exporter as Exporter,
     FinalExporter as FinalExporter,
     LatestExporter as LatestExporter,
@@ -30,6 +24,8 @@ from tfmini.estimator.modes import (
 )
 from tfmini.estimator.premade import (
     DNNClassifier as DNNClassifier,
+    DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
+    DNNLinearCombinedRegressor as DNNLinearCombinedRegressor,
     DNNRegressor as DNNRegressor,
     LinearClassifier as LinearClassifier,
     LinearRegressor as LinearRegressor,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, ShapeRule, all_of, op
+from tfmini.graph.registry import OpHandle, all_of, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 from tfmini.graph.shape_functions import (
     broadcast_shape,

@@ -220,7 +220,7 @@ _SINGLE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "bool": ("b", bool),
     "type": ("type", lambda value: dtypes.as_dtype(value).as_datatype_enum),
     "shape": ("shape", shape_proto),
-    "tensor": ("tensor", lambda value: tensor_proto(value)),
+    "tensor": ("tensor", tensor_proto),
 }
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {

@@ -7,7 +7,6 @@ removes the operations that it has added.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
 from tfmini.graph.op_types import OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
+from tfmini.graph.prune import topological_order
 from tfmini.graph.traits import MERGE_OPS, NEXT_OPS
 from tfmini.shapes import RawShape, as_raw, merge_raw
 
@@ -248,27 +248,14 @@ class _Importer:
 
     def _creation_order(self) -> list[str]:
         """Names such that inputs come before their consumers, else in the GraphDef's order."""
-        position = {name: i for i, name in enumerate(self.nodes)}
-        names = list(self.nodes)
-        consumers: dict[str, list[str]] = {name: [] for name in names}
-        waiting: dict[str, int] = {}
-        for node in self.nodes.values():
-            sources = {e[0] for e in node.inputs if e not in self.map and not self._is_back_edge(node, e)}
-            sources.update(c for c in node.controls if c not in self.control_map)
-            waiting[node.name] = len(sources)
-            for source in sources:
-                consumers[source].append(node.name)
-        ready = [position[name] for name in names if not waiting[name]]
-        order = []
-        while ready:
-            name = names[heapq.heappop(ready)]
-            order.append(name)
-            for consumer in consumers[name]:
-                waiting[consumer] -= 1
-                if not waiting[consumer]:
-                    heapq.heappush(ready, position[consumer])
-        if len(order) < len(names):
-            raise ValueError(f"{len(names) - len(order)} nodes in a cycle")
+        sources = {
+            name: {e[0] for e in node.inputs if e not in self.map and not self._is_back_edge(node, e)}
+            | {c for c in node.controls if c not in self.control_map}
+            for name, node in self.nodes.items()
+        }
+        order = topological_order(sources)
+        if len(order) < len(sources):
+            raise ValueError(f"{len(sources) - len(order)} nodes in a cycle")
         return order
 
     def _claim_name(self, name: str) -> str:

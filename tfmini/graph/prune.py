@@ -7,7 +7,7 @@ is in this order already: one pass over the nodes checks that.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini.dtypes import DType
@@ -60,7 +60,7 @@ def prune(
     _check_request(nodes, fetches, targets, feeds)
     fed = set(feeds)
     roots = [name for name, _ in fetches] + list(targets)
-    return in_topological_order(_reachable(nodes, roots, fed), fed)
+    return in_topological_order(reachable(nodes, roots, fed), fed)
 
 
 def step_graph(
@@ -124,8 +124,12 @@ def _check_fetch(nodes: Nodes, fetch: Endpoint) -> None:
         raise InvalidArgumentError.of(message)
 
 
-def _reachable(nodes: Nodes, roots: Iterable[str], fed: set[Endpoint]) -> Nodes:
-    """Returns the needed nodes, in the order of ``nodes``."""
+def reachable(nodes: Nodes, roots: Iterable[str], fed: Collection[Endpoint] = ()) -> Nodes:
+    """Returns the nodes that ``roots`` need if ``fed`` are given, in the order of ``nodes``.
+
+    Raises:
+      NotFoundError: an input names no node.
+    """
     fed_placeholders = {name for name, _ in fed if nodes[name].op in PLACEHOLDER_OPS}
     found = set(roots)
     stack = list(found)
@@ -190,25 +194,34 @@ def _sources(nodes: Nodes, node: Node, fed: Collection[Endpoint]) -> list[str]:
 
 
 def _sorted(nodes: Nodes, fed: Collection[Endpoint]) -> Nodes:
-    names = list(nodes)
+    order = topological_order({name: _sources(nodes, node, fed) for name, node in nodes.items()})
+    if len(order) != len(nodes):
+        known = set(order)
+        raise _cycle_error(nodes, [name for name in nodes if name not in known], fed)
+    return {name: nodes[name] for name in order}
+
+
+def topological_order(sources: Mapping[str, Collection[str]]) -> list[str]:
+    """Returns the names such that each comes after its sources, and otherwise in their order; without those in cycles.
+
+    (The function of networkx takes five times as long for 20,000 nodes, and is slow to import.)
+    """
+    names = list(sources)
     rank = {name: i for i, name in enumerate(names)}
     consumers: list[list[int]] = [[] for _ in names]
-    waiting = [0] * len(names)
-    for i, node in enumerate(nodes.values()):
-        for source in _sources(nodes, node, fed):
+    waiting = [len(of_one) for of_one in sources.values()]
+    for i, of_one in enumerate(sources.values()):
+        for source in of_one:
             consumers[rank[source]].append(i)
-            waiting[i] += 1
     ready = [i for i, count in enumerate(waiting) if count == 0]
-    order: Nodes = {}
+    order: list[str] = []
     while ready:
         i = heapq.heappop(ready)
-        order[names[i]] = nodes[names[i]]
+        order.append(names[i])
         for j in consumers[i]:
             waiting[j] -= 1
             if waiting[j] == 0:
                 heapq.heappush(ready, j)
-    if len(order) != len(names):
-        raise _cycle_error(nodes, [name for name in names if name not in order], fed)
     return order
 
 

@@ -193,8 +193,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         """The page of `tfmini inspect --html`, for notebooks."""
-        from tfmini.inspection.notebook import framed
-        from tfmini.inspection.page_html import page
+        from tfmini.inspection.page_html import framed, page
 
         return framed(page(self), "tfmini: what each task does in a step")
 

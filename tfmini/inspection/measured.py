@@ -54,10 +54,7 @@ class Measured:
         return {
             "step_us": round(self.trace.duration, 3),
             "attributed": round(self.trace.attributed(), 4),
-            "clocks": {
-                task: {"correction_us": fit.correction, "error_us": fit.error}
-                for task, fit in self.trace.clocks.items()
-            },
+            "clocks": self.trace.clocks_to_json(),
             "ops": {name: round(time, 3) for name, time in self.ops.items()},
         }
 
@@ -98,16 +95,9 @@ def summary(trace: StepTrace) -> RenderableType:
     return Group(plain(head), plain(""), _tasks(trace), *_collectives(trace), plain(""), _longest(trace))
 
 
-def _table(*columns: str, left: Sequence[str]) -> Rows:
-    table = Rows(header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
-    return table
-
-
 def _tasks(trace: StepTrace) -> Rows:
-    table = _table("task", "ops", "computes ms", "sends ms", "waits ms", "ready ms", "sends B", "receives B", "clock",
-                   left=("task", "clock"))  # fmt: skip
+    table = Rows.of("task", ">ops", ">computes ms", ">sends ms", ">waits ms", ">ready ms", ">sends B", ">receives B",
+                    "clock")  # fmt: skip
     for task in trace.tasks:
         mine = [span for span in trace.spans if span.task == task]
         times = [
@@ -136,8 +126,7 @@ def _collectives(trace: StepTrace) -> list[RenderableType]:
         sent.setdefault((span.name, span.op, span.task, span.way), []).append(span)
     if not sent:
         return []
-    left = ("collective", "kind", "task", "to", "way")
-    table = _table(*left, "ms", "messages", "B", left=left)
+    table = Rows.of("collective", "kind", "task", "to", "way", ">ms", ">messages", ">B")
     ranked = sorted(sent.items(), key=lambda item: -sum(span.bytes for span in item[1]))
     for (name, kind, task, way), spans in ranked[:_LONGEST]:
         others = ", ".join(dict.fromkeys(short(span.peer) for span in spans[:4])) + (" …" if len(spans) > 4 else "")
@@ -159,7 +148,7 @@ def _clock(trace: StepTrace, task: str) -> str:
 
 
 def _longest(trace: StepTrace) -> Rows:
-    table = _table("longest", "kind", "task", "ms", "B", left=("longest", "kind", "task"))
+    table = Rows.of("longest", "kind", "task", ">ms", ">B")
     spans = [span for span in trace.spans if span.kind in (OP, WIRE) and not span.op.startswith("_")]
     for span in sorted(spans, key=lambda span: -span.duration)[:_LONGEST]:
         kind = span.op if span.kind == OP else f"in flight from {short(span.peer)}"

@@ -1,10 +1,11 @@
-"""Writes an inspection as one self-contained HTML page, drawn by cytoscape; the page loads nothing from a network."""
+"""Self-contained HTML pages, which load nothing from a network; and that of an inspection, drawn by cytoscape."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
+from html import escape
 from importlib import resources
 from typing import Any
 
@@ -15,19 +16,26 @@ from tfmini.inspection.text import headline
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
 
-_LIBRARIES = ("cytoscape.min.js", "dagre.min.js")
+_LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
+HEIGHT_PX = 560
 _SCRIPTS = ("units.js", "model.js", "layout.js", "view.js", "heat.js", "page.js")
 
 
 def page(found: Inspection) -> str:
     """Returns the page's text. It shows the ops that the step runs, by task and name scope."""
     with work("drawing the page"):
-        return assembled("page.html", _data(found), _SCRIPTS, ("LICENSES.txt", *_LIBRARIES))
+        return assembled("page.html", _SCRIPTS, _LIBRARIES, data=_data(found))
 
 
-def assembled(frame: str, data: Any, scripts: Sequence[str], libraries: Sequence[str] = ()) -> str:
-    """One self-contained page: the file ``frame`` with the data, the scripts and the libraries in it."""
+def assembled(
+    frame: str, scripts: Sequence[str], libraries: Sequence[str] = (), styles: Sequence[str] = (), data: Any = None
+) -> str:
+    """One page: the file ``frame`` with the data, the scripts, the libraries and the styles in it.
+
+    Files are those of this package, or of another one: ``dashboard:page.js``.
+    """
     parts = {
+        "/*STYLES*/": "\n".join(map(_file, styles)),
         "/*LIBRARIES*/": "\n".join(map(_file, libraries)),
         "/*DATA*/": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         "/*SCRIPT*/": "\n".join(map(_file, scripts)),
@@ -36,8 +44,22 @@ def assembled(frame: str, data: Any, scripts: Sequence[str], libraries: Sequence
     return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], _file(frame))
 
 
+def framed(page: str, title: str) -> str:
+    """HTML for ``_repr_html_`` with a whole page in it.
+
+    The page is the ``srcdoc`` of a sandboxed iframe. So its styles and scripts do not meet those of the notebook, it
+    cannot read the notebook's origin, and it loads nothing. It also runs inside JupyterLab's own sandbox, which allows
+    scripts alone.
+    """
+    return (
+        f'<iframe title="{escape(title)}" sandbox="allow-scripts" srcdoc="{escape(page)}"'
+        f' style="width: 100%; height: {HEIGHT_PX}px; border: 1px solid #ccc" loading="lazy"></iframe>'
+    )
+
+
 def _file(name: str) -> str:
-    text = resources.files("tfmini.inspection").joinpath("page", name).read_text()
+    package, _, name = name.rpartition(":")
+    text = resources.files(f"tfmini.{package or 'inspection'}").joinpath("page", name).read_text()
     return f"/*\n{text}\n*/" if name.endswith(".txt") else text
 
 

@@ -30,7 +30,7 @@ _LIBRARIES = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getus
 _HINT = "Does it need arguments (after --), or a cluster (--ps, --workers)?"
 
 
-class ScriptError(Exception):
+class ScriptError(ValueError):
     """A script, or the function of ``--entry``, failed before its graph was complete."""
 
 

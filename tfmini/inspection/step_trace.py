@@ -152,10 +152,14 @@ class StepTrace:
         work = [s for s in self.spans if s.task == task and (s.computes or s.kind in (SEND, RECEIVE))]
         return covered(work, self.start, self.end)
 
+    def clocks_to_json(self) -> dict[str, Any]:
+        """The alignment of the tasks' clocks."""
+        return {task: {"correction_us": fit.correction, "error_us": fit.error} for task, fit in self.clocks.items()}
+
     def _repr_html_(self) -> str:
         """The page of `tfmini trace --html`, for notebooks."""
-        from tfmini.inspection.notebook import framed
-        from tfmini.inspection.trace_page import trace_page
+        from tfmini.inspection.page_html import framed
+        from tfmini.inspection.trace_events import trace_page
 
         return framed(trace_page(self), "tfmini: what a step did")
 

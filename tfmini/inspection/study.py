@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tfmini.errors import InvalidArgumentError, OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
-from tfmini.graph.prune import step_graph
+from tfmini.graph.prune import reachable, step_graph
 from tfmini.graph.traits import PLACEHOLDER_OPS, VARIABLE_OPS
 from tfmini.inspection import cost
 from tfmini.inspection.clusters import task_order
@@ -162,14 +162,7 @@ def _step(
 
 
 def _needed_placeholders(nodes: Nodes, roots: Sequence[str]) -> list[str]:
-    found, stack = set(roots), list(roots)
-    while stack:
-        node = nodes.get(stack.pop())
-        for source in () if node is None else (*(s for s, _ in node.inputs), *node.controls):
-            if source not in found:
-                found.add(source)
-                stack.append(source)
-    return [f"{name}:0" for name, node in nodes.items() if name in found and node.op in PLACEHOLDER_OPS]
+    return [f"{name}:0" for name, node in reachable(nodes, roots).items() if node.op in PLACEHOLDER_OPS]
 
 
 def _own(found: Inspection) -> dict[str, list[Node]]:

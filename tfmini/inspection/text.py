@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -54,15 +53,6 @@ def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
     return capture.get()
 
 
-def _table(*columns: str, right: Sequence[str] = (), one_line: bool = False) -> Rows:
-    """Makes a table; with ``one_line``, texts that are too long for their column are cut off."""
-    table = Rows(header_style="bold")
-    for column in columns:
-        side: Any = "right" if column in right else "left"
-        table.add_column(column, justify=side, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
-    return table
-
-
 def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
@@ -72,9 +62,8 @@ def _shape(shape: RawShape) -> str:
 
 
 def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
-    columns = ["ops", "variables", "state B", "FLOPs", "sends B", "receives B"]
-    columns += [] if found.measured is None else ["sent B", "computed ms"]
-    table = _table("task", *columns, right=columns)
+    more = () if found.measured is None else (">sent B", ">computed ms")
+    table = Rows.of("task", ">ops", ">variables", ">state B", ">FLOPs", ">sends B", ">receives B", *more)
     out, into = _by_device(found, "src"), _by_device(found, "dst")
     busy = [d for d in found.devices if d.ops or d.variables or d.device in out or d.device in into]
     shown = busy if full else busy[:rows]
@@ -135,7 +124,7 @@ def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
 
 def _link_table(links: Links, rows: int) -> RenderableType:
     """A table with a row per link, the busiest first, for steps with too many links to show their transfers."""
-    table = _table("from", "to", "bytes", "transfers", "mostly", right=("bytes", "transfers"), one_line=True)
+    table = Rows.of("from", "to", ">bytes", ">transfers", "mostly", one_line=True)
     ranked = sorted(links.items(), key=lambda item: -sum(t.bytes or 0 for t in item[1]))
     for (src, dst), members in ranked[:rows]:
         largest = max(members, key=lambda t: t.bytes or 0)
@@ -147,10 +136,9 @@ def _link_table(links: Links, rows: int) -> RenderableType:
 
 
 def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
-    measured = ("sent B", "in flight ms") if found.measured is not None else ()
+    measured = (">sent B", ">in flight ms") if found.measured is not None else ()
     extra = ("producer", "consumers", "rendezvous key") if full else ()
-    table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra,
-                   right=("bytes", *measured), one_line=not full)  # fmt: skip
+    table = Rows.of("  tensor", "role", "dtype", "shape", ">bytes", *measured, *extra, one_line=not full)
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
@@ -183,7 +171,7 @@ def _total(rows: Sequence[Transfer]) -> str:
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
     names = list(ops) if ops else sorted(found.placement, key=lambda name: _surprise(found, name))
-    table = _table("op", "task", "because", one_line=not (full or ops))
+    table = Rows.of("op", "task", "because", one_line=not (full or ops))
     for name in names if full or ops else names[:_ROWS]:
         device, *reasons = found.why(name)
         table.add_row(name, short(device), "; ".join(reasons))
@@ -226,7 +214,7 @@ def _arrow(a: int, b: int, parties: int, width: int) -> str:
 
 def _step_list(found: Inspection, full: bool) -> RenderableType:
     messages = found.messages()
-    table = _table("", "from", "to", "message", "bytes", right=("bytes",), one_line=not full)
+    table = Rows.of("", "from", "to", "message", ">bytes", one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
         table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))

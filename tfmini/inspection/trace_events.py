@@ -1,4 +1,4 @@
-"""Writes a traced step as a timeline for Perfetto (ui.perfetto.dev) and ``chrome://tracing``.
+"""Draws a traced step: as a timeline for Perfetto (ui.perfetto.dev) and ``chrome://tracing``, and as one HTML page.
 
 Each task is a process, with tracks for its ops (per thread), sends, tensors in flight to it, receives and waits.
 The tensors of one message are one bar. An arrow leads from each Send over the wire to its Recv.
@@ -7,11 +7,13 @@ The tensors of one message are one bar. An arrow leads from each Send over the w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfmini.inspection.clusters import short
+from tfmini.inspection.measured import milliseconds
+from tfmini.inspection.page_html import assembled
 from tfmini.inspection.step_trace import (
     CONTROL,
     DISPATCH,
@@ -26,9 +28,12 @@ from tfmini.inspection.step_trace import (
     WIRE,
     Span,
     StepTrace,
+    covered,
     packed_stats,
 )
+from tfmini.train.summaries.timeline import ChromeTrace
 
+_MOST_BARS = 20_000  # of a page
 # Tracks from top to bottom: title, and the kinds of spans on it.
 _TRACKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("step", (STEP, TASK)),
@@ -51,10 +56,12 @@ class _Bar:
 
     @property
     def first(self) -> Span:
+        """The span whose times it has."""
         return self.spans[0]
 
     @property
     def title(self) -> str:
+        """What the bar says."""
         span = self.first
         more = f" and {len(self.spans) - 1} more" if len(self.spans) > 1 else ""
         if span.kind in (SEND, WIRE, RECEIVE):
@@ -67,6 +74,7 @@ class _Bar:
         return span.op or span.name
 
     def arguments(self) -> dict[str, Any]:
+        """What is worth knowing of it, beside its times."""
         span = self.first
         found: dict[str, Any] = {"device": span.device}
         if span.kind == OP:
@@ -81,6 +89,16 @@ class _Bar:
         return found | ({"bytes": total} if total else {})
 
 
+@dataclass(frozen=True)
+class _Track:
+    """A row of a task; ``pid``: the task's number, ``tid``: the row's."""
+
+    pid: int
+    tid: int
+    title: str
+    bars: list[_Bar]
+
+
 def timeline(trace: StepTrace) -> str:
     """Returns the timeline as JSON text; it contains the step stats, so that `read_trace` can read it."""
     return json.dumps({
@@ -89,9 +107,7 @@ def timeline(trace: StepTrace) -> str:
             "start_us": trace.start,
             "duration_us": trace.duration,
             "attributed": round(trace.attributed(), 4),
-            "clocks": {
-                task: {"correction_us": fit.correction, "error_us": fit.error} for task, fit in trace.clocks.items()
-            },
+            "clocks": trace.clocks_to_json(),
             STATS_KEY: packed_stats(trace.stats),
         },
         "traceEvents": events(trace),
@@ -100,36 +116,81 @@ def timeline(trace: StepTrace) -> str:
 
 def events(trace: StepTrace) -> list[dict[str, Any]]:
     """Returns the events in Chrome's trace format; times in microseconds since the step's start."""
-    found: list[dict[str, Any]] = []
-    places: dict[int, tuple[int, int]] = {}
+    drawing = ChromeTrace()
+    tracks = list(_tracks(trace))
     for pid, task in enumerate(trace.tasks):
-        found += _names(pid, task, trace)
+        fit = trace.clocks.get(task)
+        clock = "" if fit is None or not fit.error else f" (clock within {fit.error:.0f} µs)"
+        drawing.describe("process", pid, None, f"{short(task)}{clock}")
+    for track in tracks:
+        drawing.describe("thread", track.pid, track.tid, track.title)
+        for bar in track.bars:
+            drawing.add(
+                "X", bar.first.kind, bar.title, track.pid, track.tid, _since_start(trace, bar.first),
+                dur=round(bar.first.duration, 3), args=bar.arguments(),
+            )  # fmt: skip
+    places = _places(tracks)
+    for number, way in enumerate(_ways(trace), 1):
+        for phase, span in zip("stf", way):
+            more = {"bp": "e"} if phase == "f" else {}
+            drawing.add(phase, "tensor", span.name, *places[id(span)], _since_start(trace, span), id=number, **more)
+    return drawing.metadata + drawing.events
+
+
+def trace_page(trace: StepTrace) -> str:
+    """Returns the text of a self-contained page, which loads nothing from a network.
+
+    Of a step with very many spans it shows the longest ones and says so.
+    """
+    return assembled("trace.html", ("timeline.js",), data=_data(trace))
+
+
+def _data(trace: StepTrace) -> dict[str, Any]:
+    tracks = list(_tracks(trace))
+    bars = sorted((bar for track in tracks for bar in track.bars), key=lambda bar: -bar.first.duration)
+    shown, hidden, places = set(map(id, bars[:_MOST_BARS])), len(bars) - _MOST_BARS, _places(tracks)
+    return {
+        "duration": trace.duration,
+        "tasks": [
+            {"name": short(task), "tracks": [
+                {"title": track.title, "tid": track.tid,
+                 "bars": [_bar(trace, bar) for bar in track.bars if id(bar) in shown]}
+                for track in tracks if track.pid == pid
+            ]}
+            for pid, task in enumerate(trace.tasks)
+        ],
+        "arrows": [] if hidden > 0 else [
+            [dict(zip(("task", "tid", "time"), (*places[id(span)], _since_start(trace, span)))) for span in way]
+            for way in _ways(trace)
+        ],
+        "sentences": [*sentences(trace), *([f"The {hidden:,} shortest spans are not shown."] if hidden > 0 else [])],
+    }  # fmt: skip
+
+
+def _bar(trace: StepTrace, bar: _Bar) -> dict[str, Any]:
+    return {
+        "kind": bar.first.kind, "title": bar.title, "start": _since_start(trace, bar.first),
+        "duration": round(bar.first.duration, 3),
+        "facts": {key: value for key, value in bar.arguments().items() if key != "device"},
+    }  # fmt: skip
+
+
+def _since_start(trace: StepTrace, span: Span) -> float:
+    return round(span.start - trace.start, 3)
+
+
+def _tracks(trace: StepTrace) -> Iterator[_Track]:
+    for pid, task in enumerate(trace.tasks):
         mine = [span for span in trace.spans if span.task == task]
         for row, (title, kinds) in enumerate(_TRACKS):
-            bars = _bars([span for span in mine if span.kind in kinds])
-            for lane, members in enumerate(_lanes(bars)):
-                tid = row * _LANES_PER_TRACK + lane
-                found += _track_names(pid, tid, title if not lane else f"{title} ({lane + 1})")
-                for bar in members:
-                    found.append(_bar_event(bar, pid, tid, trace.start))
-                    places.update({id(span): (pid, tid) for span in bar.spans})
-    return found + _arrows(trace, places)
+            lanes = _lanes(_bars([span for span in mine if span.kind in kinds]))
+            for lane, bars in enumerate(lanes):
+                yield _Track(pid, row * _LANES_PER_TRACK + lane, title if not lane else f"{title} ({lane + 1})", bars)
 
 
-def _names(pid: int, task: str, trace: StepTrace) -> list[dict[str, Any]]:
-    fit = trace.clocks.get(task)
-    clock = "" if fit is None or not fit.error else f" (clock within {fit.error:.0f} µs)"
-    return [
-        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{short(task)}{clock}"}},
-        {"name": "process_sort_index", "ph": "M", "pid": pid, "args": {"sort_index": pid}},
-    ]
-
-
-def _track_names(pid: int, tid: int, title: str) -> list[dict[str, Any]]:
-    return [
-        {"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": title}},
-        {"name": "thread_sort_index", "ph": "M", "pid": pid, "tid": tid, "args": {"sort_index": tid}},
-    ]
+def _places(tracks: Iterable[_Track]) -> dict[int, tuple[int, int]]:
+    """The id of a span -> the numbers of its task and track."""
+    return {id(span): (track.pid, track.tid) for track in tracks for bar in track.bars for span in bar.spans}
 
 
 def _bars(spans: Sequence[Span]) -> list[_Bar]:
@@ -164,29 +225,31 @@ def _fits(open_spans: list[Span], span: Span) -> bool:
     return not open_spans or span.end <= open_spans[-1].end and span.thread == open_spans[-1].thread
 
 
-def _bar_event(bar: _Bar, pid: int, tid: int, zero: float) -> dict[str, Any]:
-    span = bar.first
-    return {
-        "ph": "X", "cat": span.kind, "name": bar.title, "pid": pid, "tid": tid,
-        "ts": round(span.start - zero, 3), "dur": round(span.duration, 3), "args": bar.arguments(),
-    }  # fmt: skip
-
-
-def _arrows(trace: StepTrace, places: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
-    """Arrows from each Send over the wire to its Recv: the n-th spans of an edge belong together."""
+def _ways(trace: StepTrace) -> Iterator[tuple[Span, Span, Span]]:
+    """The way of each tensor: its Send, the wire and its Recv. The n-th spans of an edge belong together."""
     ends: dict[tuple[str, str, str], tuple[list[Span], list[Span], list[Span]]] = {}
     for span in trace.spans:
         if span.kind in (SEND, WIRE, RECEIVE):
             way = (span.edge, span.device, span.peer) if span.kind == SEND else (span.edge, span.peer, span.device)
             ends.setdefault(way, ([], [], []))[(SEND, WIRE, RECEIVE).index(span.kind)].append(span)
-    found: list[dict[str, Any]] = []
-    number = 0
-    for sends, wires, receives in ends.values():
-        for members in zip(sends, wires, receives):
-            number += 1
-            for phase, span in zip("stf", members):
-                pid, tid = places[id(span)]
-                event = {"ph": phase, "cat": "tensor", "name": span.name, "id": number, "pid": pid, "tid": tid,
-                         "ts": round(span.start - trace.start, 3)}  # fmt: skip
-                found.append(event | ({"bp": "e"} if phase == "f" else {}))
+    for members in ends.values():
+        yield from zip(*members)
+
+
+def sentences(trace: StepTrace) -> list[str]:
+    """What is worth knowing at first sight: the duration, the longest wait, what was sent."""
+    found = [f"The step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed."]
+    waits = {task: [s for s in trace.of_kind(WAIT) if s.task == task] for task in trace.tasks}
+    for task, spans in sorted(waits.items()):
+        if spans:
+            longest = max(spans, key=lambda span: span.duration)
+            total = milliseconds(covered(spans, trace.start, trace.end))
+            what = f"longest for {longest.name} ({milliseconds(longest.duration)} ms)"
+            found.append(f"{short(task)} waited {total} ms in all, {what}.")
+    sent = sum(span.bytes for span in trace.of_kind(WIRE))
+    if sent:
+        found.append(f"Tensors between tasks: {sent:,} B.")
+    exchanged = sum(span.bytes for span in trace.of_kind(EXCHANGE))
+    if exchanged:
+        found.append(f"Collectives: {exchanged:,} B sent to other ranks.")
     return found

@@ -5,10 +5,18 @@ from tfmini.layers.base import (
 from tfmini.layers.convolutional import (
     Conv1D as Conv1D,
     Conv2D as Conv2D,
+    Conv2DTranspose as Conv2DTranspose,
     Conv3D as Conv3D,
+    Conv3DTranspose as Conv3DTranspose,
+    SeparableConv1D as SeparableConv1D,
+    SeparableConv2D as SeparableConv2D,
     conv1d as conv1d,
     conv2d as conv2d,
+    conv2d_transpose as conv2d_transpose,
     conv3d as conv3d,
+    conv3d_transpose as conv3d_transpose,
+    separable_conv1d as separable_conv1d,
+    separable_conv2d as separable_conv2d,
 )
 from tfmini.layers.core import (
     Dense as Dense,
@@ -38,18 +46,6 @@ from tfmini.layers.pooling import (
     max_pooling1d as max_pooling1d,
     max_pooling2d as max_pooling2d,
     max_pooling3d as max_pooling3d,
-)
-from tfmini.layers.separable_convolution import (
-    SeparableConv1D as SeparableConv1D,
-    SeparableConv2D as SeparableConv2D,
-    separable_conv1d as separable_conv1d,
-    separable_conv2d as separable_conv2d,
-)
-from tfmini.layers.transposed_convolution import (
-    Conv2DTranspose as Conv2DTranspose,
-    Conv3DTranspose as Conv3DTranspose,
-    conv2d_transpose as conv2d_transpose,
-    conv3d_transpose as conv3d_transpose,
 )
 
 __all__ = [

@@ -143,19 +143,7 @@ class Flatten(Layer):
 
 
 dense = as_function(Dense)
-
-
-@export("tf.layers.dropout")
-def dropout(
-    inputs: Any,
-    rate: Any = 0.5,
-    noise_shape: Any = None,
-    seed: int | None = None,
-    training: Any = False,
-    name: str | None = None,
-) -> Any:
-    """Applies a `Dropout` layer, which drops elements only if ``training`` (``tf.layers.dropout``)."""
-    return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+dropout = as_function(Dropout, has_weights=False, at_call=["training"], order="training name", training=False)
 
 
 @export("tf.layers.flatten")
@@ -164,4 +152,4 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
     return Flatten(data_format, name=name)(inputs)
 
 
-export_names("tf.layers", "dense")
+export_names("tf.layers", "dense dropout")

@@ -13,7 +13,8 @@ from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
-from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.op_types import ShapeRule
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.traits import Traits
 
 S = TypeVar("S")

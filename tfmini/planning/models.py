@@ -11,7 +11,6 @@ from tfmini.errors import OpError
 from tfmini.graph.traits import VARIABLE_OPS
 from tfmini.inspection.cost import size, state_bytes
 from tfmini.inspection.findings import Inspection
-from tfmini.inspection.script import ScriptError
 from tfmini.placement.plans import PlacementPlan
 from tfmini.placement.wire_table import Transfer
 from tfmini.planning.problem import Arrangement, Item, Problem
@@ -102,7 +101,7 @@ class Models:
             return item
         try:
             self._model(((item.name, 2),))
-        except (ScriptError, ValueError, OpError) as error:
+        except (ValueError, OpError) as error:
             return replace(item, whole_because=f"the script fails with it in parts: {str(error).splitlines()[0]}")
         return replace(item, most=most)
 
@@ -132,7 +131,7 @@ class Models:
         try:
             built, model = self._model(self._cuts(arrangement))
             return model.predict(self._devices(built, arrangement)).step_s
-        except (ScriptError, ValueError, OpError):
+        except (ValueError, OpError):
             return math.inf
 
     def exact(self, arrangement: Arrangement) -> float:
@@ -145,7 +144,7 @@ class Models:
             model = self._step_model(built)
             moved = self._moved(stand_ins, arrangement)
             return model.predict({op: device_name(self.script.job, task) for op, task in moved.items()}).step_s
-        except (ScriptError, ValueError, OpError):
+        except (ValueError, OpError):
             return math.inf
 
     def own(self) -> Arrangement | None:

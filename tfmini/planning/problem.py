@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tfmini.status.sizes import size
+
 
 @dataclass(frozen=True)
 class Item:
@@ -85,9 +87,9 @@ class Problem:
 
     def _shares(self, arrangement: Arrangement, sizes: Sequence[float]) -> list[float]:
         found = [0.0] * len(self.limits)
-        for size, tasks in zip(sizes, arrangement.tasks):
+        for whole, tasks in zip(sizes, arrangement.tasks):
             for task in tasks:
-                found[task] += size / len(tasks)
+                found[task] += whole / len(tasks)
         return found
 
     def fits(self, arrangement: Arrangement) -> bool:
@@ -146,9 +148,4 @@ def _named(items: Sequence[Item]) -> str:
 
 def size_text(nbytes: float) -> str:
     """``1.5 GB``, with powers of 1,000; ``any size`` for infinity."""
-    if math.isinf(nbytes):
-        return "any size"
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes:.0f} B"
+    return "any size" if math.isinf(nbytes) else size(nbytes)

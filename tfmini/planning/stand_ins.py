@@ -245,27 +245,23 @@ def _assumed_sizes() -> Iterator[None]:
 
 def _merged(subject: Subject, seen: Seen) -> dict[int, int]:
     """Gives variables that must share a task one stand-in; returns stand-in -> the one that it follows now."""
-    parent: dict[int, int] = {}
+    import networkx  # slow to import, and no step needs it
 
-    def top(task: int) -> int:
-        while task in parent:
-            task = parent[task]
-        return task
-
+    together: Any = networkx.Graph()
     stand_in = {name: parse(node.device).task for name, node in subject.nodes.items() if node.device}
     for i, name in enumerate(seen.own):  # a colocated variable has asked, but gets the device of its anchor
-        _union(parent, top, FIRST + i, stand_in.get(name))
+        _join(together, FIRST + i, stand_in.get(name))
     for name, node in subject.nodes.items():
         groups = [group[len(GROUP_PREFIX) :].decode() for group in node.attrs.get("_class", ())]
         for other in (*groups, *_references(node)):
-            _union(parent, top, stand_in.get(name), stand_in.get(other))
+            _join(together, stand_in.get(name), stand_in.get(other))
+    first = {task: min(group) for group in networkx.connected_components(together) for task in group}
     for name, node in subject.nodes.items():
         task = stand_in.get(name)
-        if task in parent:
-            assert task is not None
-            moved = parse(node.device)._replace(task=top(task)).to_string()
+        if task in first:
+            moved = parse(node.device)._replace(task=first[task]).to_string()
             subject.nodes[name] = node.replace(device=moved)
-    return {task: top(task) for task in parent}
+    return first
 
 
 def _references(node: Node) -> Iterator[str]:
@@ -275,7 +271,6 @@ def _references(node: Node) -> Iterator[str]:
             yield source
 
 
-def _union(parent: dict[int, int], top: Callable[[int], int], a: int | None, b: int | None) -> None:
-    if a is not None and b is not None and min(a, b) >= FIRST and top(a) != top(b):
-        first, second = sorted((top(a), top(b)))
-        parent[second] = first
+def _join(together: Any, a: int | None, b: int | None) -> None:
+    if a is not None and b is not None and a != b and min(a, b) >= FIRST:
+        together.add_edge(a, b)

@@ -152,11 +152,11 @@ class Link:
 
     def post(self, message: Message, request_id: int = 0) -> None:
         """Sends a message on the current connection."""
-        self.sent += 1
         self.send(encode(message, request_id))
 
     def send(self, parts: Any) -> None:
         """Sends an encoded message on the current connection."""
+        self.sent += 1
         if self._may_switch:
             with self._lock:  # so that no message follows the LaneSwitch on the old connection
                 self.connection.send(parts)

@@ -41,7 +41,9 @@ class State(enum.Enum):
 class Peer:
     """A task or client at the other end of a connection. Methods may be called from any thread."""
 
-    def __init__(self, endpoint: Endpoint, address: str, expected_task: str | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, address: str, expected_task: str | None, key: bytes = b"", host: str = ""
+    ) -> None:
         self.address = address
         self.expected_task = expected_task
         self.where = address  # to which it has connected last, or tries to
@@ -49,8 +51,8 @@ class Peer:
         self.dialer = endpoint.randbits(62) if address else 0
         self.task = expected_task or ""
         self.incarnation = 0
-        self.key = b""  # the public key by which it was admitted, where it has connected to this side
-        self.host = ""  # from where it has connected, if known
+        self.key = key  # the public key by which it was admitted, where it has connected to this side
+        self.host = host  # from where it has connected, if known
         self.identity = ("", 0, b"")  # task, incarnation, key
         self.state = State.IDLE
         self.why = ""
@@ -173,7 +175,6 @@ class Peer:
     def _transmit(self, link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         if isinstance(handle, CallHandle):
             handle.begins()
-        link.sent += 1
         try:
             link.send(parts)
         except errors.ResourceExhaustedError as error:

@@ -1,44 +1,43 @@
 """Measures this machine: what kernels cost, and what steps and messages cost between processes of it.
 
 Kernels are measured by traced steps of `calibration_models`, with one BLAS thread, as the tasks of a cluster on one
-machine have (`runtime.blas_threads`). Steps and messages are measured by `calibration_cluster`. What neither tells is
-fitted to clusters that train (`calibration_fit`). All of it is measured in turns: the speed of a machine may change
-from second to second, as that of a virtual one does whose neighbours share its cores.
+machine have (`runtime.blas_threads`). Steps and messages follow from the workloads of `calibration_tasks`: from the
+differences between steps with a round trip, a part or a megabyte more. Times of CPU are those of the worker and the ps;
+what a round trip takes beyond them is latency. What neither tells is fitted to clusters that train (`calibration_fit`).
+All of it is measured in turns: the speed of a machine may change from second to second, as that of a virtual one does
+whose neighbours share its cores.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.progress import work
 from tfmini.runtime.blas_threads import limit_threads
-from tfmini.simulation.calibration_beside import Beside
-from tfmini.simulation.calibration_cluster import StepCosts, Steps
 from tfmini.simulation.calibration_fit import Trained, fitted
 from tfmini.simulation.calibration_kernels import Kernels, curves
-from tfmini.simulation.calibration_models import MODELS
-from tfmini.simulation.calibration_tasks import CORES, REDUCED, Replicas, trained
-from tfmini.simulation.profile import Curve, Link, Machine, Profile
+from tfmini.simulation.calibration_models import LARGE, MEDIUM, MODELS, TRIPS
+from tfmini.simulation.calibration_tasks import ALONE, BESIDE, NEIGHBOURS, REDUCED, TRAINED, WORKLOADS, Rates, Running
+from tfmini.simulation.profile import Link, Machine, Profile
 
 _TURNS = 5
-_RANKS = 2
-_ONE, _TWO, _FOUR = Replicas(1, 1), Replicas(CORES, 1), Replicas(2 * CORES, 2)
-_SYNC, _ALL_REDUCE = Replicas(CORES, 1, "sync"), Replicas(CORES, 0, "allreduce")
-_SHORT, _LONG = (_ONE, _TWO, _FOUR, _SYNC, _ALL_REDUCE), (_ONE, _FOUR, _SYNC, _ALL_REDUCE)
-_KINDS = {"short": _SHORT, "long": _SHORT, "recurrent": _SHORT, "convolutional": _SHORT, "wide": _LONG, "large": _LONG,
-          "sparse": (_ONE, _TWO, _FOUR, _SYNC)}  # fmt: skip
-_TRAINED = tuple((name, replicas) for name, kinds in _KINDS.items() for replicas in kinds)
+_RANKS = 2  # that reduce
 _TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
 _CROWDED_S = 150e-6  # what fits had found: the clusters do not tell it well apart from `overload`
+_SEND_SHARE = 0.4  # of a message's CPU time: what the sender has, by a profile of both sides
+_SEGMENT_SHARE = 0.15  # of a message's CPU time: that of the segment that it makes ready
 
 
-def calibrate(name: str = "here") -> Profile:
-    """Measures this machine. It takes about six minutes, and the machine should do nothing else.
+def calibrate(tf: Any, name: str = "here") -> Profile:
+    """Measures this machine. It takes about seven minutes, and the machine should do nothing else.
 
     Args:
+      tf: the root module.
       name: of the machine in the profile.
 
     Raises:
@@ -46,7 +45,7 @@ def calibrate(name: str = "here") -> Profile:
     """
     with ExitStack() as stack:
         with work("starting what is measured"):
-            calibration = Calibration(stack)
+            calibration = Calibration(tf, stack)
         with work("measuring", _TURNS, "turns") as advance:
             for _ in range(_TURNS):
                 calibration.take_turn()
@@ -59,28 +58,24 @@ class Calibration:
     """The measurements of a machine, which take turns.
 
     Args:
+      tf: the root module.
       stack: ends the sessions and processes.
 
     Raises:
       RuntimeError: the processes of the measured clusters did not start.
     """
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, tf: Any, stack: ExitStack) -> None:
         limit_threads(1)
-        self._kernels = Kernels(MODELS, stack)
-        self._beside = Beside(stack)
-        self._local, self._tcp = (Steps(stream, stack) for stream in (False, True))
-        self._reductions = [stack.enter_context(trained(name, Replicas(_RANKS, 0))) for name in REDUCED]
-        self._trainings = [stack.enter_context(trained(*each)) for each in _TRAINED]
+        self._tf = tf
+        self._kernels = Kernels(tf, MODELS, stack)
+        self._running = {name: stack.enter_context(Running(name, each)) for name, each in WORKLOADS.items()}
 
     def take_turn(self) -> None:
         """Measures everything for some time."""
         self._kernels.take_turn()
-        self._beside.take_turn()
-        for steps in (self._local, self._tcp):
-            steps.take_turn()
-        for training in (*self._reductions, *self._trainings):
-            training.take_turn()
+        for running in self._running.values():
+            running.take_turn()
 
     def profile(self, name: str = "here") -> Profile:
         """The profile from all turns so far; the processes are no longer needed.
@@ -88,23 +83,56 @@ class Calibration:
         Args:
           name: of the machine.
         """
-        steps, local = self._local.costs()
-        _, tcp = self._tcp.costs()
+        machine, local = _costs(self._medians("local"))
+        _, tcp = _costs(self._medians("tcp"))
         local = replace(local, reduce_s_per_byte=self._reduce_s_per_byte())
         tcp = replace(tcp, name="tcp", bytes_per_s=_TCP.bytes_per_s, latency_s=_TCP.latency_s)
-        machine = _machine(name, curves(self._kernels.samples()), steps, self._beside.factor())
-        clusters = [Trained.of(*each, training.median_s) for each, training in zip(_TRAINED, self._trainings)]
+        machine = replace(machine, name=name, beside=self._beside(), kernels=curves(self._kernels.samples()))
+        clusters = [Trained.of(self._tf, each, self._running[key].median_s) for key, each in TRAINED.items()]
         return fitted(Profile({name: machine}, {"local": local, "tcp": tcp}), clusters)
 
+    def _medians(self, workload: str) -> dict[str, Rates]:
+        """Of each step, the rates of the turn with the median time."""
+        found = self._running[workload].found
+        return {name: sorted(rates, key=lambda each: each.wall)[len(rates) // 2] for name, rates in found.items()}
+
+    def _beside(self) -> float:
+        """How many times the CPU a long step takes beside another one."""
+        factors = [
+            beside.here / alone.here
+            for name in NEIGHBOURS
+            for alone, beside in zip(*(self._running[name].found[each] for each in (ALONE, BESIDE)))
+        ]
+        return max(1.0, statistics.median(factors))
+
     def _reduce_s_per_byte(self) -> float:
-        medium, large = (reduction.median_s for reduction in self._reductions)
-        bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED.values()]
-        return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
+        medium, large = (self._running[name].median_s for name in REDUCED.values())
+        bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED]
+        return max(0.0, float((large - medium) / (bytes_read[1] - bytes_read[0])))
 
 
-def _machine(name: str, kernels: dict[str, Curve], steps: StepCosts, beside: float) -> Machine:
-    memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    return Machine(
-        name, os.cpu_count() or 1, memory, steps.step_s, steps.part_s, steps.start_s, steps.segment_s,
-        wake_s=steps.wake_s, crowded_s=_CROWDED_S, beside=beside, kernels=kernels,
+def _costs(found: dict[str, Rates]) -> tuple[Machine, Link]:
+    """The costs of steps, and of a message between two processes."""
+
+    def cpu(more: str, less: str) -> float:
+        return found[more].here + found[more].there - found[less].here - found[less].there
+
+    trips = TRIPS - 1
+    message = max(1e-6, cpu("trips", "one trip") / 2 / trips)  # one send, one receive and one segment
+    segment = _SEGMENT_SHARE * message
+    send, receive = _SEND_SHARE * (message - segment), (1 - _SEND_SHARE) * (message - segment)
+    copy = max(0.0, cpu("large", "medium") / 2 / (LARGE - MEDIUM))
+    one, monitored = found["one trip"], found["monitored"].wall - found["one part"].wall
+    machine = Machine(
+        "", os.cpu_count() or 1, float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"),
+        step_s=max(0.0, one.here - 2 * message) + max(0.0, monitored),
+        part_s=max(0.0, found["two parts"].here - found["one part"].here - send - receive),
+        start_s=max(0.0, one.there - 2 * message), segment_s=segment,
+        wake_s=max(0.0, found["model after a wait"].wall - found["model"].wall), crowded_s=_CROWDED_S,
     )  # fmt: skip
+    link = Link(
+        "local", latency_s=max(0.0, (found["trips"].wall - one.wall) / trips / 2 - message), send_s=send,
+        receive_s=receive, copy_s_per_byte=copy,
+        large_s=max(0.0, cpu("medium", "one trip") / 2 - copy * MEDIUM),
+    )  # fmt: skip
+    return machine, link

@@ -14,7 +14,6 @@ what was measured, by steps that become smaller:
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +21,12 @@ from typing import Any
 
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
-from tfmini.simulation.calibration_tasks import CORES, Replicas, training
+from tfmini.simulation.calibration_tasks import CORES, TRAIN, Workload
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import Curve, Profile
 
-tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
-_STEPS = 30
+_STEPS = 20
 _ROUNDS, _FINER = 4, 0.6  # of the search, and how much smaller its steps are in the next one
 _BETTER = 1e-6  # of the error: less is no reason to move
 
@@ -42,12 +40,12 @@ class Trained:
     seconds: float
 
     @classmethod
-    def of(cls, name: str, replicas: Replicas, seconds: float) -> Trained:
-        """Workers that have trained one of `calibration_tasks.TRAINED`."""
+    def of(cls, tf: Any, workload: Workload, seconds: float) -> Trained:
+        """Workers of a workload that have trained."""
         with tf.Graph().as_default() as graph:
-            train, _, _ = training(name, replicas, 0)
-            found = inspect(graph, ps=replicas.ps, workers=replicas.workers, fetches=train)
-        return cls(found, replicas.workers, seconds)
+            steps, _ = workload.build(tf, 0)
+            found = inspect(graph, ps=workload.ps, workers=workload.workers, fetches=steps[TRAIN][0])
+        return cls(found, workload.workers, seconds)
 
     def error(self, profile: Profile) -> float:
         """The square of the logarithm of predicted by measured seconds."""
@@ -61,7 +59,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class _Cost:
-    """One that is fitted.
+    """A cost that is fitted.
 
     Attributes:
       start: its value in a profile. ``moved``: a profile with another value.

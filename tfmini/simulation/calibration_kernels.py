@@ -5,7 +5,6 @@ The models take turns, so that a machine whose speed changes from second to seco
 
 from __future__ import annotations
 
-import importlib
 import math
 import statistics
 import time
@@ -19,7 +18,6 @@ from tfmini.simulation.calibration_models import Model
 from tfmini.simulation.kernel_costs import CLASSES, class_of, with_bounds, work_of
 from tfmini.simulation.profile import Curve
 
-tf: Any = importlib.import_module("tfmini")  # whose public names are looked up when they are used
 _WARM_UP, _RUNS = 2, 5  # of each turn
 _SHORTEST_S = 50e-9
 
@@ -34,11 +32,12 @@ class Kernels:
     short ones. So their times are scaled to what the step takes without it.
 
     Args:
+      tf: the root module.
       stack: closes the sessions.
     """
 
-    def __init__(self, models: Sequence[Model], stack: ExitStack) -> None:
-        self._traced = [_Traced(model, stack) for model in models]
+    def __init__(self, tf: Any, models: Sequence[Model], stack: ExitStack) -> None:
+        self._traced = [_Traced(tf, model, stack) for model in models]
 
     def take_turn(self) -> None:
         """Makes steps of all models."""
@@ -51,13 +50,10 @@ class Kernels:
 
 
 class _Traced:
-    """A model in a session, which makes steps when it is its turn.
+    """A model in a session, which makes steps when it is its turn."""
 
-    Args:
-      stack: closes the session.
-    """
-
-    def __init__(self, model: Model, stack: ExitStack) -> None:
+    def __init__(self, tf: Any, model: Model, stack: ExitStack) -> None:
+        self._tf = tf
         with tf.Graph().as_default() as graph:
             self._train, self._feeds = model(tf)
             self._nothing = tf.no_op()
@@ -86,6 +82,7 @@ class _Traced:
 
     def _traced_times(self) -> Iterator[tuple[str, float]]:
         """The ops that took time, and their seconds. Ops without code take none."""
+        tf = self._tf
         options, metadata = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
         self._session.run(self._train, self._feeds, options=options, run_metadata=metadata)
         for device in metadata.step_stats.dev_stats:

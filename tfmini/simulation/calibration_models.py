@@ -26,6 +26,14 @@ class Model(Protocol):
     def __call__(self, tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]: ...
 
 
+class Steps(Protocol):
+    """A `Model`, or what returns several steps by name, each with what it feeds."""
+
+    def __call__(
+        self, tf: Any, replicated: Replicated = alone
+    ) -> tuple[Any, dict[Any, Any]] | dict[str, tuple[Any, dict[Any, Any]]]: ...
+
+
 _OPTIMIZERS = ("GradientDescentOptimizer", "AdagradOptimizer", "MomentumOptimizer", "AdamOptimizer")
 
 
@@ -133,6 +141,48 @@ def accumulated(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any,
         with tf.control_dependencies([second]):
             means.append(sums.take_grad(2))
     return tf.group(*means), {}
+
+
+TRIPS = 16
+MEDIUM, LARGE = 256_000, 16_000_000  # bytes of tensors: both in shared memory, where there is any
+
+
+def trips(tf: Any, replicated: Replicated = alone) -> dict[str, tuple[Any, dict[Any, Any]]]:
+    """Steps of worker 0: parts that do nothing, round trips of a scalar and of large tensors to ps 0, and a model."""
+    with tf.device("/job:ps/task:0"):
+        one_part = tf.no_op()
+        scalar = tf.get_variable("scalar", initializer=1.0)
+        medium, large = (tf.get_variable(f"v{size}", [size // 4]) for size in (MEDIUM, LARGE))
+    with tf.device("/job:ps/task:1"):
+        two_parts = tf.group(one_part, tf.no_op())
+    steps = {
+        "one part": one_part, "two parts": two_parts, "monitored": one_part, "one trip": _trips(tf, scalar, 1),
+        "trips": _trips(tf, scalar, TRIPS), "medium": _trips(tf, medium, 1), "large": _trips(tf, large, 1),
+    }  # fmt: skip
+    found: dict[str, tuple[Any, dict[Any, Any]]] = {name: (op, {}) for name, op in steps.items()}
+    with tf.device("/job:worker/task:0"):
+        found["model"] = dense(64, 200, 1)(tf)
+    return found
+
+
+def _trips(tf: Any, value: Any, count: int) -> Any:
+    """Sends a value of ps 0 to worker 0 and back, as often."""
+    for _ in range(count):
+        with tf.device("/job:worker/task:0"):
+            value = tf.slice(tf.reshape(value, [-1]), [0], [1])
+        with tf.device("/job:ps/task:0"):
+            value = tf.negative(value)
+    return value.op
+
+
+def reduction(nbytes: int, ranks: int) -> Model:
+    """An all-reduce of a variable."""
+
+    def model(tf: Any, replicated: Replicated = alone) -> tuple[Any, dict[Any, Any]]:
+        value = tf.get_variable("value", [nbytes // 4])
+        return tf.collective_ops.all_reduce(value.value(), ranks, 1, 1, "Add", "Id").op, {}
+
+    return model
 
 
 MODELS: tuple[Model, ...] = (

@@ -2,6 +2,9 @@
 
 Between machines, the executor joins the group and sends the messages. On one machine the members of an all-reduce share
 memory in the runtime: there they meet, and each spends the CPU time that the profile has for reading the others' data.
+
+The messages of a ring are the square of its members, a million for 512 of them. So in a ring of more than `MOST_RANKS`
+the members meet as well, and what each sends to the next one passes the NICs as one piece (`collectives.costs.flows`).
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfmini.collectives.costs import shared_all_reduce_cost
+from tfmini.collectives.costs import flows, serial_steps, shared_all_reduce_cost
 from tfmini.collectives.schedules import RingReduce, Schedule, all_reduce
 from tfmini.graph.node import Node
 from tfmini.graph.traits import trait_of
+from tfmini.inspection.clusters import task_order
 from tfmini.runtime.collectives.calls import Call
 from tfmini.simulation.phantoms import Phantom, as_phantom
 
@@ -22,7 +26,11 @@ if TYPE_CHECKING:
     from tfmini.simulation.timed_host import TimedHost
     from tfmini.simulation.timed_network import TimedNetwork
 
-_Answer = Callable[[], None]
+MOST_RANKS = 16  # of a ring whose messages are sent one by one
+
+
+_Member = tuple["TimedHost", Any, Any]
+"""The process of a rank, its wait, and its value."""
 
 
 class CollectiveKernels:
@@ -35,11 +43,13 @@ class CollectiveKernels:
     def __init__(self, network: TimedNetwork) -> None:
         self._network = network
         self._shares_memory = len(set(network.cluster.hosts.values())) == 1
-        self._meetings: dict[tuple[int, int], list[tuple[TimedHost, Any, Any]]] = {}
+        self._meetings: dict[tuple[int, int], list[_Member]] = {}
 
     def kernel(self, node: Node) -> Callable[..., None]:
         """The kernel of an op."""
-        meets = self._shares_memory and trait_of(node.op, "collective") == "all-reduce"
+        meets = trait_of(node.op, "collective") == "all-reduce" and (
+            self._shares_memory or node.attrs["group_size"] > MOST_RANKS
+        )
 
         def begin(wait: Any, value: Any = None, splits: Any = None) -> None:
             if meets:
@@ -61,14 +71,45 @@ class CollectiveKernels:
         if len(members) == node.attrs["group_size"]:
             present, members[:] = list(members), []
             assert host.recording is not None
-            host.recording.then(lambda cause: self._answer(present, node))
+            answer = self._answer if self._shares_memory else self._exchange
+            host.recording.then(lambda cause: answer(present))
 
-    def _answer(self, members: list[tuple[TimedHost, Any, Any]], node: Node) -> None:
+    def _answer(self, members: list[_Member]) -> None:
         link = self._network.cluster.local
         nbytes = members[0][2].nbytes
         cpu_s = link.receive_s + shared_all_reduce_cost(nbytes, len(members)).nbytes * link.reduce_s_per_byte
         for host, wait, value in members:
             host.call_later(link.latency_s, _finish, host, wait, value, cpu_s)
+
+
+    def _exchange(self, members: list[_Member]) -> None:
+        """Sends the bytes of a ring; its slowest link, the latencies of all steps and the CPU time make its time."""
+        network = self._network
+        nbytes = members[0][2].nbytes
+        tasks = sorted((host.name for host, _, _ in members), key=task_order)
+        ways = list(flows("all-reduce", nbytes, len(tasks)))
+        left = len(ways)
+        cpu_s, latency_s = dict.fromkeys(tasks, 0.0), 0.0
+        network.under_way += 1  # so that nobody takes the steps for stuck
+
+        def arrived() -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                return
+            network.under_way -= 1
+            network.work += 1
+            delay_s = (serial_steps("all-reduce", nbytes, len(tasks)) - 1) * latency_s
+            for host, wait, value in members:
+                host.call_later(delay_s, _finish, host, wait, value, cpu_s[host.name])
+
+        for flow in ways:
+            source, target, size = tasks[flow.source], tasks[flow.target], flow.nbytes or 0
+            link = network.cluster.between(source, target)
+            cpu_s[source] += flow.messages * link.send_s + size * link.copy_s_per_byte
+            cpu_s[target] += flow.messages * link.receive_s + size * link.copy_s_per_byte
+            latency_s = max(latency_s, link.latency_s)
+            network.nics.send(source, target, size, arrived, flow.messages)
 
 
 def _finish(host: TimedHost, wait: Any, value: Any, cpu_s: float) -> None:

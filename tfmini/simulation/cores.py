@@ -1,4 +1,4 @@
-"""Virtual time: a queue of events, the cores of a machine, and the threads of a task that compete for them."""
+"""The cores of a machine in virtual time, the threads that compete for them, and what tasks cost each other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
+from tfmini.simulation.profile import Machine
+
+POOL = 2  # threads of a task for long segments, as of a server's default options
+# A short segment uses little of what has left the caches: this is the most that it takes longer.
+_WAITED_MOST, _CROWDED_MOST = 0.4, 0.8
+_GOLDEN = 0.618034  # multiples of it, without their whole part, spread evenly
+
 Call = Callable[[], None]
 
 
@@ -16,30 +23,6 @@ class Clock(Protocol):
 
     def now(self) -> float: ...
     def call_later(self, delay: float, call: Any, *args: Any) -> Any: ...
-
-
-class Events:
-    """A queue of calls in virtual time; calls of equal times in the order in which they were added."""
-
-    def __init__(self) -> None:
-        self._now, self._count = 0.0, 0
-        self._heap: list[tuple[float, int, Any, tuple[Any, ...]]] = []
-
-    def now(self) -> float:
-        """Seconds since the start."""
-        return self._now
-
-    def call_later(self, delay: float, call: Any, *args: Any) -> None:
-        """Makes the call after ``delay`` seconds."""
-        self._count += 1
-        heapq.heappush(self._heap, (self._now + delay, self._count, call, args))
-
-    def run(self) -> None:
-        """Makes all calls, until none is left."""
-        heap = self._heap
-        while heap:
-            self._now, _, call, args = heapq.heappop(heap)
-            call(*args)
 
 
 class Cores:
@@ -183,3 +166,27 @@ class Thread:
             then()
         self._go_on(job)
         self._next()
+
+
+def coldness(seconds: float, machine: Machine, is_crowded: bool) -> float:
+    """By which share a segment takes longer after its task has waited.
+
+    Args:
+      seconds: of the segment on a warm machine; above 0.
+      is_crowded: whether the machine has more tasks than cores, so that others have used the caches meanwhile.
+    """
+    if is_crowded:
+        return min(_CROWDED_MOST, machine.crowded_s / seconds)
+    return min(_WAITED_MOST, machine.wake_s / seconds)
+
+
+class Stalls:
+    """The waits of tasks that wake up on crowded machines, spread evenly, so that tasks do not fall into step."""
+
+    def __init__(self) -> None:
+        self._spread = 0.0
+
+    def next_s(self, machine: Machine) -> float:
+        """Seconds from 0 to twice `Machine.stall_s`."""
+        self._spread = (self._spread + _GOLDEN) % 1.0
+        return 2.0 * self._spread * machine.stall_s

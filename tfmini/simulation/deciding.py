@@ -14,11 +14,12 @@ from tfmini.errors import OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.op_types import OPS
+from tfmini.graph.prune import StepGraph
 from tfmini.graph.traits import FLOW_OPS, PLACEHOLDER_OPS, VARIABLE_OPS, ops_with, trait_of
 from tfmini.inspection.cost import size
 from tfmini.shapes import RawShape
 
-_SMALL = 64  # elements
+_SMALL = 4096  # elements: synchronous workers take their tokens from a tensor with one for each
 _SHAPE_ONLY = ops_with("shape_only")
 _WRITES = ops_with("writes")
 _COLLECTIVES = ops_with("collective")
@@ -31,13 +32,13 @@ class Deciding:
 
     Args:
       nodes: the whole graph. ``shapes``: static shapes; unknown ones make phantoms.
-      roots: what runs in the steps: it tells which queues and accumulators are filled.
+      steps: what runs: it tells which queues and accumulators are filled.
     """
 
-    def __init__(self, nodes: Nodes, shapes: Shapes, roots: Iterable[Nodes]) -> None:
+    def __init__(self, nodes: Nodes, shapes: Shapes, steps: Iterable[StepGraph]) -> None:
         self._nodes, self._shapes = nodes, shapes
         self._filled = {
-            node.inputs[0][0] for step in roots for node in step.values()
+            node.inputs[0][0] for step in steps for node in step.nodes.values()
             if trait_of(node.op, "queue") == "enqueue" or trait_of(node.op, "accumulator") == "apply"
         }  # fmt: skip
         self._stores = {

@@ -41,6 +41,11 @@ class Cluster:
         hosts = {task: task for task in tasks}
         return cls(hosts, dict.fromkeys(tasks, profile.machine), profile.local, profile.link(link))
 
+    @classmethod
+    def of(cls, tasks: list[str], profile: Profile, link: str) -> Cluster:
+        """Each task on a machine of its own, joined by ``link``; "": all on one machine."""
+        return cls.on_own_machines(tasks, profile, link) if link else cls.on_one_machine(tasks, profile)
+
     def between(self, source: str, target: str) -> Link:
         """The link from task to task."""
         return self.local if self.hosts[source] == self.hosts[target] else self.link

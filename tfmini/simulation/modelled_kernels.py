@@ -127,12 +127,12 @@ class _TimesWriter(BlockWriter):
             self._spend()
         if unit.form is Form.COMPUTE and not model.deciding.runs(unit.node):
             if unit.guard != self.open:
-                self._change_guard(unit.guard, unit.node)
+                self.under(unit.guard, unit.node)
             self._take(unit)
             for index in range(unit.outputs):
                 self.context.constants[unit.node.name, index] = model.output(unit.node, index, unit.inputs)
             for endpoint in unit.reads():
-                self._release(endpoint)
+                self.release(endpoint)
             return
         self._take(unit)
         if unit.form in _HAPPENS:
@@ -140,30 +140,23 @@ class _TimesWriter(BlockWriter):
         super().write_unit(unit)
 
     def _take(self, unit: Unit) -> None:
-        seconds = self._model.seconds(unit)
-        if seconds >= _LOCKED_S and unit.node.op in _WRITES:
+        seconds, node = self._model.seconds(unit), unit.node
+        if seconds >= _LOCKED_S and node.op in _WRITES:
             self._spend()
-            self.context.namespace["charge_locked"] = self._model.charge_locked
-            variable = self._model.variable_of(unit.node)
-            names = f"{self._name(unit.node.name)}, {self._name(variable)}"
-            self.emit(f"charge_locked({seconds!r}, {names})")
+            self._charge(self._model.charge_locked, seconds, node.name, self._model.variable_of(node))
             return
         self._seconds += seconds
         if seconds > self._longest:
-            self._longest, self._label = seconds, unit.node.name
+            self._longest, self._label = seconds, node.name
 
     def _spend(self) -> None:
         if self._seconds:
-            namespace = self.context.namespace
-            namespace["charge"] = self._model.charge
-            self.emit(f"charge({self._seconds!r}, {self._name(self._label)})")
+            self._charge(self._model.charge, self._seconds, self._label)
         self._seconds, self._label, self._longest = 0.0, "", 0.0
 
-    def _name(self, value: Any) -> str:
-        """The namespace's name for a value: nothing that comes from a graph becomes source."""
-        name = f"t{len(self.context.namespace)}"
-        self.context.namespace[name] = value
-        return name
+    def _charge(self, charge: Callable[..., None], seconds: float, *names: str) -> None:
+        self.context.namespace[charge.__name__] = charge
+        self.emit(f"{charge.__name__}({seconds!r}, {', '.join(self.named(name, 't') for name in names)})")
 
     def close_guard(self) -> None:
         self._spend()
@@ -174,25 +167,17 @@ class _TimesWriter(BlockWriter):
         if deref and endpoint in self.context.states and not self._model.deciding.is_known(name):
             reads = (f"{name} (value)", 0)  # of a variable that has no value here
             self.context.constants.setdefault(reads, self._model.variable(name))
-            return self._constant(reads)
+            return self.constant(reads)
         return super().value(endpoint, deref)
 
-    def _kernel(self, node: Node) -> str:
-        name = super()._kernel(node)
-        if trait_of(node.op, "accumulator") == "apply":
-            self.context.namespace[name] = _adding_nothing(self.context.namespace[name])
-        return name
+    def kernel_of(self, node: Node) -> Callable[..., Any]:
+        kernel = super().kernel_of(node)
+        return _adding_nothing(kernel) if trait_of(node.op, "accumulator") == "apply" else kernel
 
-    def _begin(self, unit: Unit) -> str:
-        node = unit.node
+    def starter_of(self, node: Node) -> Callable[..., Any]:
         if node.op in _COLLECTIVES:
-            kernel: Callable[..., None] = self._model.collectives.kernel(node)
-            arguments = ", ".join([*self._grouped(unit), ""])
-        elif self._model.deciding.runs(node):
-            return super()._begin(unit)
-        else:
-            kernel, arguments = _answering(self._model.outputs(node)), ""
-        return f"step.begin({self._key(unit)}, {self._name(kernel)}, ({arguments}))"
+            return self._model.collectives.kernel(node)
+        return super().starter_of(node) if self._model.deciding.runs(node) else _answering(self._model.outputs(node))
 
 
 def _adding_nothing(kernel: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from tfmini.simulation.links import Nics
+
+_NEAR = 2000  # the steps for which staleness is counted
 
 
 class Event:
@@ -68,3 +73,29 @@ def path_to(event: Event | None, since: float = 0.0) -> list[Event]:
         path.append(event)
         event = event.cause
     return path[::-1]
+
+
+def prediction_of(
+    ends: Sequence[tuple[int, float, float, Event]], clients: int, busy: Mapping[str, float], nics: Nics, seconds: float
+) -> Prediction:
+    """The prediction of a run.
+
+    Args:
+      ends: of each step, in the order of their ends: the number of its client, begin, end, and the last event.
+      busy: task -> share of the time.
+      seconds: of the whole run.
+    """
+    counted = ends[clients:-clients] or ends[clients:] or ends  # while all clients run
+    steps_s = [end - began for _, began, end, _ in counted]
+    last = ends[-1]
+    others = [sum(began < each[2] <= end and each[0] != client for each in ends[-_NEAR:]) for client, began, end, _
+              in counted[-_NEAR // 2 :]]  # fmt: skip
+    return Prediction(
+        step_s=statistics.median(steps_s), steps_s=steps_s, throughput=clients / statistics.mean(steps_s), busy=busy,
+        links={
+            host: (nics.sent[host].busy_s / seconds, nics.received[host].busy_s / seconds)
+            for host in nics.cluster.machines
+        },
+        nbytes=dict(nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
+        staleness=statistics.mean(others),
+    )  # fmt: skip

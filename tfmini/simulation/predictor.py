@@ -1,4 +1,4 @@
-"""The fast prediction of a step for a placement: for searches that try many placements.
+"""The prediction of a run by the runtime itself, in virtual time.
 
 ::
 
@@ -7,37 +7,52 @@
     model.predict().step_s            # as the script places its ops
     model.predict(placement).step_s   # elsewhere: op -> full device name
 
-Where it simplifies: see `event_graph`.
+Each task has a server with its master and its worker; each worker's client opens a session, extends its graph, and
+runs steps. Kernels are replaced by their cost (`modelled_kernels`), messages take CPU time and pass NICs
+(`timed_transport`).
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
+import gc
+import logging
 import random
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tfmini.devices import parse, task_of_device
-from tfmini.graph.node import Endpoint, Nodes
-from tfmini.graph.prune import StepGraph, step_graph
-from tfmini.graph.traits import trait_of
-from tfmini.inspection.cost import Shapes, size
+from tfmini.graph.node import Node, Nodes
+from tfmini.graph.node_types import output_dtypes
+from tfmini.graph.prune import reachable, step_graph
+from tfmini.graph.traits import ops_with, trait_of
+from tfmini.inspection.exchanges import COLLECTIVES
 from tfmini.inspection.findings import Inspection
-from tfmini.placement.partition import Partitions, partition
-from tfmini.placement.task_graph import Pair, Route
-from tfmini.runtime.master.plan import endpoint_of
-from tfmini.simulation.cores import Events
-from tfmini.simulation.event_graph import Client, StepPlan, World, run_clients
+from tfmini.rpc.waiter import Waiter
+from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.client.master_clients import DirectMaster
+from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.master.plan import Part, Plan, endpoint_of
+from tfmini.runtime.master.registration import Registration
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.process import current_process
+from tfmini.runtime.server import Server
+from tfmini.simulation.collective_kernels import CollectiveKernels
+from tfmini.simulation.deciding import Deciding
 from tfmini.simulation.kernel_costs import KernelCosts
-from tfmini.simulation.links import Cluster, Nics
-from tfmini.simulation.prediction import Event, Prediction, path_to
-from tfmini.simulation.profile import Profile
-from tfmini.simulation.task_program import TaskProgram, task_program
-from tfmini.simulation.waits import wait_of
+from tfmini.simulation.links import Cluster
+from tfmini.simulation.modelled_kernels import KernelTimes
+from tfmini.simulation.phantoms import phantom
+from tfmini.simulation.prediction import Event, Prediction, prediction_of
+from tfmini.simulation.profile import Machine, Profile
+from tfmini.simulation.shared_programs import SharedPrograms
+from tfmini.simulation.timed_host import TimedHost
+from tfmini.simulation.timed_network import TimedNetwork
 
-APART_S = 1e-3  # the most that workers begin apart
-_NEAR = 2000  # the steps for which staleness is counted
+_PORT = 2222
+_APART_S = 1e-3  # the most that workers begin apart
+_IDLE_S = 20.13  # virtual seconds without work after which steps wait for ever; no multiple of a heartbeat's
+_INITIALIZERS = ops_with("writes", "assign")
 
 
 def tasks_of(found: Inspection) -> list[str]:
@@ -45,19 +60,8 @@ def tasks_of(found: Inspection) -> list[str]:
     return list(dict.fromkeys(task_of_device(summary.device) for summary in found.devices))
 
 
-def predict_step(
-    found: Inspection, cluster: Cluster, profile: Profile, placement: Mapping[str, str] | None = None,
-    workers: int = 1, steps: int = 3,
-) -> Prediction:  # fmt: skip
-    """Predicts the steps of a graph once; `StepModel` is faster for several placements.
-
-    Args: see `StepModel` and `StepModel.predict`.
-    """
-    return StepModel(found, cluster, profile, workers, steps).predict(placement)
-
-
 class StepModel:
-    """Predicts the step of one graph for many placements.
+    """Predicts the steps of one graph, for one placement or many.
 
     Args:
       found: the graph, its step and its shapes. Unknown shapes count as nothing: inspect with ``batch``.
@@ -77,16 +81,19 @@ class StepModel:
     def __init__(
         self, found: Inspection, cluster: Cluster, profile: Profile, workers: int = 1, steps: int = 3, seed: int = 0
     ) -> None:
-        self.found, self.cluster, self.profile, self.steps = found, cluster, profile, steps
-        self._costs = {
-            name: KernelCosts(machine, found.nodes, found.shapes, profile.ops)
-            for name, machine in {machine.name: machine for machine in cluster.machines.values()}.items()
-        }
-        self._incarnations = incarnations_of(found)
-        self._step, self._update = steps_of(found)
-        self._renamed = replicas(found.master, workers, cluster)
+        self.found, self.cluster, self.profile, self.steps, self.seed = found, cluster, profile, steps, seed
+        self.update = chief_update(found.nodes)
+        self.deciding = Deciding(found.nodes, found.shapes, steps_of(found))
+        self._costs: dict[str, KernelCosts] = {}  # by the machine's name
+        self._renamed = _replicas(found.master, workers, cluster)
         chance = random.Random(seed)
-        self._starts = [chance.uniform(0.0, APART_S) if workers > 1 else 0.0 for _ in range(workers)]
+        self._starts = [chance.uniform(0.0, _APART_S) if workers > 1 else 0.0 for _ in range(workers)]
+
+    def costs(self, machine: Machine) -> KernelCosts:
+        """Returns what the ops cost on a machine."""
+        if machine.name not in self._costs:
+            self._costs[machine.name] = KernelCosts(machine, self.found.nodes, self.found.shapes, self.profile.ops)
+        return self._costs[machine.name]
 
     def predict(self, placement: Mapping[str, str] | None = None) -> Prediction:
         """Predicts the run for a placement.
@@ -96,64 +103,294 @@ class StepModel:
             where the inspection has them. Colocation is the caller's business.
 
         Raises:
-          InvalidArgumentError, UnimplementedError: the graph cannot be cut like that, or an op cannot run.
+          InvalidArgumentError, UnimplementedError: the graph cannot be placed or cut like that, or an op cannot run.
           RuntimeError: the steps wait for each other for ever.
         """
-        devices = self.found.placement.devices()
-        if placement:
-            devices = {**devices, **placement}
-        plan = self._plan(self._step, devices)
-        clients = [Client(plan, *each) for each in zip(self._renamed, itertools.repeat(self.steps), self._starts)]
-        if self._update is not None:
-            clients.append(Client(self._plan(self._update, devices)))
-        events = Events()
-        world = World(events, self.cluster, [client.plan for client in clients])
-        ends = run_clients(world, clients)
-        events.run()
-        if len(ends) < self.steps * len(self._renamed):
-            raise RuntimeError(stuck(len(ends), self.steps, len(self._renamed)))
-        end_s = world.clock.now()
-        busy = {task: each.busy_s / end_s for task, each in world.tasks.items()}
-        return prediction_of(ends, len(self._renamed), busy, world.nics, end_s)
-
-    def plan(self, placement: Mapping[str, str] | None = None) -> StepPlan:
-        """Cuts and lays out a worker's step for a placement; see `predict`."""
-        return self._plan(self._step, {**self.found.placement.devices(), **(placement or {})})
-
-    def _plan(self, step: StepGraph, devices: Mapping[str, str]) -> StepPlan:
-        found = self.found
-        partitions = partition(step, devices, incarnations=self._incarnations, name_counter=itertools.count())
-        wait = functools.partial(wait_of, nodes=found.nodes, shapes=found.shapes)
-        programs = {}
-        for task, graph in partitions.tasks.items():
-            machine = self.cluster.machines[self.cluster.hosts[task]]
-            programs[task] = task_program(graph, self._costs[machine.name], machine.segment_s, wait)
-        return _with_traffic(task_of_device(found.master), programs, partitions, found.shapes)
+        devices = {**self.found.placement.devices(), **(placement or {})}
+        nodes = [node.replace(device=devices[name]) for name, node in self.found.nodes.items()]
+        simulation = _Simulation(self, nodes)
+        collects = gc.isenabled()
+        gc.disable()  # nearly all objects live until the end: to look through them takes a fifth of the time
+        try:
+            return simulation.run(self._renamed, self._starts)
+        finally:
+            simulation.network.end()
+            if collects:
+                gc.enable()
 
 
-def incarnations_of(found: Inspection) -> dict[str, int]:
-    """Numbers for the devices, in place of incarnations."""
-    return {summary.device: i + 1 for i, summary in enumerate(found.devices)}
+class _Simulation:
+    """One run."""
+
+    def __init__(self, model: StepModel, nodes: list[Node]) -> None:
+        self._model, self._found, self._nodes = model, model.found, nodes
+        self.network = TimedNetwork(model.cluster, self._kernel_times, model.seed)
+        self._collectives = CollectiveKernels(self.network)
+        self.programs = SharedPrograms(task_of_device(self._found.master))
+        self._replicas: list[Waiter] = []
+        self._addresses = _addresses(model.cluster)
+        self._ends: list[tuple[int, float, float, Event]] = []
+        self._left = 0
+        self._ready = 0
+        self._begin: list[Waiter] = []
+        self._failures: list[BaseException] = []
+        self._began_s = 0.0
+        self._busy: dict[str, float] = {}
+
+    def _kernel_times(self, network: TimedNetwork, machine: Machine) -> KernelTimes:
+        found, model = self._found, self._model
+        return KernelTimes(
+            network, machine, found.nodes, found.shapes, model.costs(machine), model.deciding, self._collectives,
+            self.programs,
+        )  # fmt: skip
+
+    # ---- the run ----------------------------------------------------------------------------
+
+    def run(self, renamed: Sequence[Mapping[str, str]], starts: Sequence[float]) -> Prediction:
+        """Runs all clients."""
+        network, model = self.network, self._model
+        quiet = _Quiet(network)
+        logger = logging.getLogger("tfmini.runtime")
+        logger.addFilter(quiet)
+        try:
+            for task in model.cluster.hosts:
+                self._serve(task)
+            clients = [_Client(self, i, names, start) for i, (names, start) in enumerate(zip(renamed, starts))]
+            self._left = len(clients)
+            for client in clients:
+                network.timed_host(client.task).spawn(self._guarded, client.run)
+            expected = len(clients) + (self._model.update is not None)
+            self._wait(lambda: self._ready == expected)
+            self._start_clocks()
+            self._wait(lambda: self._left == 0)
+        finally:
+            logger.removeFilter(quiet)
+        return self._prediction(len(clients))
+
+    def _serve(self, task: str) -> None:
+        parsed = parse(task)
+        host = self.network.timed_host(task)
+        host.run(lambda: Server(self._addresses, parsed.job, parsed.task))
+
+    def _guarded(self, program: Callable[[], None]) -> None:
+        try:
+            program()
+        except Exception as error:  # noqa: BLE001 - `_wait` raises it in the thread that simulates
+            self._failures.append(error)
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        """Makes calls until that is so."""
+        network = self.network
+        while not is_over():
+            before = network.work
+            network.run_while(lambda: not (is_over() or self._failures or network.crashes), _IDLE_S)
+            if self._failures:
+                raise self._failures[0]
+            if network.crashes:
+                raise network.crashes[0]
+            if network.work == before and network.is_idle and not is_over():
+                raise self._stuck()
+
+    def _stuck(self) -> RuntimeError:
+        workers = len(self._model._renamed)
+        return RuntimeError(
+            f"{len(self._ends)} of {self._model.steps * workers} steps have ended, and the others wait for each other"
+            f" for ever. The usual cause is a script that expects another number of replicas than the {workers}"
+            " simulated workers."
+        )
+
+    def ready(self) -> Waiter:
+        """A client is about to begin its steps; returns what it waits for."""
+        self._ready += 1
+        waiter = Waiter()
+        self._begin.append(waiter)
+        return waiter
+
+    def _start_clocks(self) -> None:
+        network = self.network
+        network.nics.reset()
+        self._began_s = network.now()
+        self._busy = {host.name: host.busy_s for host in network.hosts()}
+        for waiter in self._begin:
+            waiter.set()
+
+    @property
+    def shares_programs(self) -> bool:
+        """Whether replicas may share programs. Members of a collective may not: they differ by more than sends."""
+        return not any(node.op in COLLECTIVES for node in self._found.nodes.values())
+
+    def first_plan(self) -> Waiter:
+        """Returns what a replica waits for before it begins."""
+        waiter = Waiter()
+        if self.programs.plan is not None:
+            waiter.set()
+        self._replicas.append(waiter)
+        return waiter
+
+    def planned(self, client: int, plan: Plan) -> None:
+        """A client has registered its plan."""
+        if client == 0:
+            self.programs.keep(plan, {part.task: self._program_of(part) for part in plan.parts})
+            for waiter in self._replicas:
+                waiter.set()
+
+    def _program_of(self, part: Part) -> Program:
+        if part.graph is not None:
+            return part.graph.program
+        [(_, server)] = self.network.timed_host(part.task).servers.values()
+        graph: RegisteredGraph = server.worker.graph(part.graph_handle)
+        return graph.program
+
+    def over(self, client: int, began: float, last: Event | None) -> None:
+        """A client has run a step."""
+        now = self.network.now()
+        self._ends.append((client, began, now, last or Event("Session.run", "", now, None)))
+
+    def finished(self) -> None:
+        """A client has run its steps."""
+        self._left -= 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all clients have run their steps."""
+        return self._left == 0
+
+    def _prediction(self, clients: int) -> Prediction:
+        network = self.network
+        seconds = network.now() - self._began_s
+        busy = {host.name: (host.busy_s - self._busy[host.name]) / seconds for host in network.hosts()}
+        return prediction_of(self._ends, clients, busy, network.nics, seconds)
 
 
-def steps_of(found: Inspection) -> tuple[StepGraph, StepGraph | None]:
+class _Client:
+    """The client of one worker: a program in that task's process."""
+
+    def __init__(self, simulation: _Simulation, index: int, renamed: Mapping[str, str], start_s: float) -> None:
+        self._simulation, self._index, self._renamed, self._start_s = simulation, index, renamed, start_s
+        master = task_of_device(simulation._found.master)
+        self.task = renamed.get(master, master)
+
+    def run(self) -> None:
+        """Opens a session, and runs the steps."""
+        simulation, host = self._simulation, current_process()
+        assert isinstance(host, TimedHost)
+        found = simulation._found
+        [(_, server)] = host.servers.values()
+        master = DirectMaster(server.master, SessionOptions(connect_timeout_s=1e6))
+        if self._index == 0 or not simulation.shares_programs:
+            master.extend([self._own(node) for node in simulation._nodes])
+            plan = master.prepare((found.feeds, found.fetches, found.targets))
+            self._initialize(master, found)
+            simulation.planned(self._index, plan)
+        else:
+            host.drive(simulation.first_plan())
+            plan = self._registered(server, master)
+            self._initialize(master, found, is_new=True)
+        values = [_fed(found, name) for name in found.feeds]
+        if self._index == 0 and simulation._model.update is not None:
+            host.spawn(simulation._guarded, lambda: self._run_updates(host, master))
+        host.drive(simulation.ready())
+        host.sleep(self._start_s)
+        for _ in range(simulation._model.steps):
+            began = host.now()
+            self._step(host, master, plan, values)
+            simulation.over(self._index, began, host.latest)
+        simulation.finished()
+
+    def _registered(self, server: Server, master: DirectMaster) -> Plan:
+        """The first worker's plan, registered for this one."""
+        plan = self._simulation.programs.replica(self.task)
+        answer: Answer[None] = Answer(server.master.reactor)
+        Registration(master.session, plan, answer.done).start()
+        answer.result()
+        return plan
+
+    def _step(self, host: TimedHost, master: DirectMaster, plan: Any, values: list[Any]) -> None:
+        if len(plan.parts) > 1 or plan.parts[0].task != self.task:
+            host.charge(host.machine.step_s, "Session.run")
+            if host.recording is not None:
+                host.recording.then(None)
+        master.run(plan, values, None)
+        host.settle()
+
+    def _run_updates(self, host: TimedHost, master: DirectMaster) -> None:
+        """The chief's thread: applies the mean of the workers' gradients, again and again."""
+        plan = master.prepare(((), (), (self._simulation._model.update or "",)))
+        host.drive(self._simulation.ready())
+        while not self._simulation.is_over:
+            self._step(host, master, plan, [])
+
+    def _own(self, node: Node) -> Node:
+        """A node of this client's graph."""
+        if not self._renamed:
+            return node
+        [(template, own)] = self._renamed.items()
+        if node.device.startswith(f"{template}/"):
+            return node.replace(device=own + node.device[len(template) :])
+        return node
+
+    def _initialize(self, master: DirectMaster, found: Inspection, is_new: bool = False) -> None:
+        """Gives the variables that decide their first values: the chief all of them, others those on their own task.
+
+        Args:
+          is_new: the session does not have the graph yet.
+        """
+        names = []
+        for variable in self._simulation._model.deciding.variables():
+            device = found.placement[variable].device
+            if self._index == 0 or task_of_device(device) in self._renamed:
+                names += _initializer(found.nodes, variable)
+        if names and is_new:
+            needed = reachable(found.nodes, names)
+            master.extend([self._own(node) for node in self._simulation._nodes if node.name in needed])
+        if names:
+            master.run(master.prepare(((), (), tuple(names))), [], None)
+
+
+def _initializer(nodes: Nodes, variable: str) -> list[str]:
+    """The op that gives a variable its first value; none if the graph has none."""
+    usual = nodes.get(f"{variable}/Assign")
+    if usual is not None and usual.op in _INITIALIZERS:
+        return [usual.name]
+    found = (n.name for n in nodes.values() if n.op in _INITIALIZERS and n.inputs[0][0] == variable)
+    return [name for name, _ in zip(found, range(1))]
+
+
+def _fed(found: Inspection, tensor: str) -> Any:
+    name, index = endpoint_of(tensor)
+    return phantom(output_dtypes(found.nodes[name])[index], found.shapes.get((name, index)))
+
+
+def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
+    """The tasks of the simulation, as a cluster definition."""
+    jobs: dict[str, dict[int, str]] = {}
+    for number, task in enumerate(cluster.hosts):
+        found = parse(task)
+        jobs.setdefault(found.job or "", {})[found.task or 0] = f"task{number}:{_PORT}"
+    return jobs
+
+
+class _Quiet(logging.Filter):
+    """Drops what simulated processes log: a step of many virtual seconds is no news."""
+
+    def __init__(self, network: TimedNetwork) -> None:
+        super().__init__()
+        self._network = network
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not isinstance(current_process(), TimedHost)
+
+
+def steps_of(found: Inspection) -> list[Nodes]:
     """The ops of a worker's step, and those of the chief's update if it runs one beside the steps."""
     update = chief_update(found.nodes)
     step = _pruned(found, found.fetches, found.targets, found.feeds)
-    return step, None if update is None else _pruned(found, (), (update,), ())
+    return [step] if update is None else [step, _pruned(found, (), (update,), ())]
 
 
-def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> StepGraph:
-    fetched, fed = [endpoint_of(f) for f in fetches], [endpoint_of(f) for f in feeds]
-    return step_graph(found.nodes, fetched, list(targets), fed, found.master)
-
-
-def stuck(ended: int, steps: int, workers: int) -> str:
-    """The message of a run whose steps wait for each other for ever."""
-    return (
-        f"{ended} of {steps * workers} steps have ended, and the others wait for each other for ever. The usual cause"
-        f" is a script that expects another number of replicas than the {workers} simulated workers."
-    )
+def _pruned(found: Inspection, fetches: Sequence[str], targets: Sequence[str], feeds: Sequence[str]) -> Nodes:
+    wanted, fed = [endpoint_of(f) for f in fetches], [endpoint_of(f) for f in feeds]
+    return step_graph(found.nodes, wanted, list(targets), fed, found.master).nodes
 
 
 def chief_update(nodes: Nodes) -> str | None:
@@ -170,12 +407,8 @@ def chief_update(nodes: Nodes) -> str | None:
     return None
 
 
-def replicas(master: str, workers: int, cluster: Cluster) -> list[dict[str, str]]:
-    """For each replica of a worker's graph, the task that takes the place of the client's.
-
-    Raises:
-      ValueError: the cluster has no task for a replica.
-    """
+def _replicas(master: str, workers: int, cluster: Cluster) -> list[dict[str, str]]:
+    """For each replica of a worker's graph, the task that takes the place of the client's."""
     return [_replica(master, i, cluster) if workers > 1 else {} for i in range(workers)]
 
 
@@ -186,59 +419,3 @@ def _replica(master: str, index: int, cluster: Cluster) -> dict[str, str]:
     if task not in cluster.hosts:
         raise ValueError(f"The cluster has no {task} for replica {index}.")
     return {task_of_device(master): task}
-
-
-def _payload(pair: Pair, tensor: Endpoint, shapes: Shapes) -> int:
-    """The bytes of the value that a pair carries; 0 where its shape is unknown."""
-    if pair.is_control:
-        return 0
-    count = size(shapes.get(tensor))
-    fixed = pair.dtype.name not in ("string", "resource", "variant")
-    return count * pair.dtype.size if count is not None and fixed else 0
-
-
-def _with_traffic(
-    master: str, programs: Mapping[str, TaskProgram], partitions: Partitions, shapes: Shapes
-) -> StepPlan:
-    groups: dict[int, tuple[str, int, str]] = {}
-    fed: dict[str, int] = {}
-    fetched: dict[str, int] = {}
-    tensors = dict(partitions.step.feeds)
-    for pair in partitions.pairs:
-        nbytes = _payload(pair, tensors.get(pair.source[0], pair.source), shapes)
-        src, dst = pair.src.task, pair.dst.task
-        if pair.route is Route.SENT:
-            group = partitions.tasks[src].sends[pair.send].group
-            _, before, label = groups.get(group, (dst, 0, pair.source[0]))
-            groups[group] = (dst, before + nbytes, label)
-        elif pair.route is Route.FED:
-            fed[dst] = fed.get(dst, 0) + nbytes
-        elif pair.route is Route.FETCHED:
-            fetched[src] = fetched.get(src, 0) + nbytes
-    return StepPlan(master, programs, groups, fed, fetched)
-
-
-def prediction_of(
-    ends: Sequence[tuple[int, float, float, Event]], clients: int, busy: Mapping[str, float], nics: Nics, seconds: float
-) -> Prediction:
-    """The prediction of a run.
-
-    Args:
-      ends: of each step, in the order of their ends: the number of its client, begin, end, and the last event.
-      busy: task -> share of the time.
-      seconds: of the whole run.
-    """
-    counted = ends[clients:-clients] or ends[clients:] or ends  # while all clients run
-    steps_s = [end - began for _, began, end, _ in counted]
-    last = ends[-1]
-    others = [sum(began < each[2] <= end and each[0] != client for each in ends[-_NEAR:]) for client, began, end, _
-              in counted[-_NEAR // 2 :]]  # fmt: skip
-    return Prediction(
-        step_s=statistics.median(steps_s), steps_s=steps_s, throughput=clients / statistics.mean(steps_s), busy=busy,
-        links={
-            host: (nics.sent[host].busy_s / seconds, nics.received[host].busy_s / seconds)
-            for host in nics.cluster.machines
-        },
-        nbytes=dict(nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
-        staleness=statistics.mean(others),
-    )  # fmt: skip

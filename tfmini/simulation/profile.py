@@ -45,10 +45,10 @@ import bisect
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini import errors
 
@@ -175,12 +175,51 @@ class Profile:
 # Files
 # ---------------------------------------------------------------------------------------------
 
-_MACHINE_KEYS = (
-    "cores", "memory_gb", "threads", "step_us", "part_us", "start_us", "segment_us", "wake_us", "crowded_us",
-    "stall_us", "beside", "overload", "kernels",
-)  # fmt: skip
 _LARGEST = 1e100  # so that sums and products stay finite
-_LINK_KEYS = ("gbit_per_s", "latency_us", "send_us", "receive_us", "us_per_mb", "large_us", "reduce_us_per_mb")
+
+
+def _number(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LARGEST:
+        raise ProfileError(f"{where} must be a number of at least 0, not {value!r}.")
+    return float(value)
+
+
+def _count(where: str, value: Any) -> int:
+    found = round(_number(where, value))
+    if found < 1:
+        raise ProfileError(f"{where} must be at least 1.")
+    return found
+
+
+def _factor(where: str, value: Any) -> float:
+    found = _number(where, value)
+    if found < 1:
+        raise ProfileError(f"{where} says how many times longer something takes; it must be at least 1.")
+    return found
+
+
+class _Field(NamedTuple):
+    """A field of a file: the attribute that has it, the unit of the file, and what reads its value."""
+
+    attribute: str
+    unit: float = 1
+    read: Callable[[str, Any], float] = _number
+
+
+_MACHINE: Mapping[str, _Field] = {
+    "cores": _Field("cores", read=_count), "memory_gb": _Field("memory_bytes", 1e9),
+    "threads": _Field("threads", read=_count),
+    **{f"{key}_us": _Field(f"{key}_s", _US) for key in (
+        "step", "part", "start", "segment", "wake", "crowded", "stall"
+    )},
+    **{key: _Field(key, read=_factor) for key in ("beside", "overload")},
+}  # fmt: skip
+_LINK: Mapping[str, _Field] = {
+    "gbit_per_s": _Field("bytes_per_s", 1e9 / 8), "latency_us": _Field("latency_s", _US),
+    "send_us": _Field("send_s", _US), "receive_us": _Field("receive_s", _US),
+    "us_per_mb": _Field("copy_s_per_byte", _US / 1e6), "large_us": _Field("large_s", _US),
+    "reduce_us_per_mb": _Field("reduce_s_per_byte", _US / 1e6),
+}  # fmt: skip
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -208,27 +247,25 @@ def parse_profile(table: Mapping[str, Any]) -> Profile:
 
 def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     where = f"machines.{name}"
-    _check_keys(where, row, _MACHINE_KEYS)
-    costs = {f"{key}_s": _number(f"{where}.{key}_us", row.get(f"{key}_us", 0)) * _US
-             for key in ("step", "part", "start", "segment", "wake", "crowded", "stall")}  # fmt: skip
-    cores, threads = (_count(f"{where}.{key}", row.get(key, 1)) for key in ("cores", "threads"))
+    _check_keys(where, row, (*_MACHINE, "kernels"))
     curves = _table(f"{where}.kernels", row.get("kernels", {}))
     kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in curves.items()}
-    memory_bytes = _number(f"{where}.memory_gb", row.get("memory_gb", 0)) * 1e9
-    factors = {key: _factor(f"{where}.{key}", row.get(key, 1.0)) for key in ("beside", "overload")}
-    return Machine(name, cores, memory_bytes, **costs, **factors, kernels=kernels, threads=threads)
+    return Machine(name, **_values(where, row, _MACHINE), kernels=kernels)
 
 
 def _link(name: str, row: Mapping[str, Any]) -> Link:
     where = f"links.{name}"
-    _check_keys(where, row, _LINK_KEYS)
-    row = {"reduce_us_per_mb": row.get("us_per_mb", 0), **row}
-    numbers = {key: _number(f"{where}.{key}", row.get(key, 0)) for key in _LINK_KEYS}
-    return Link(
-        name, numbers["gbit_per_s"] * 1e9 / 8 or math.inf, numbers["latency_us"] * _US, numbers["send_us"] * _US,
-        numbers["receive_us"] * _US, numbers["us_per_mb"] * _US / 1e6, numbers["large_us"] * _US,
-        numbers["reduce_us_per_mb"] * _US / 1e6,
-    )  # fmt: skip
+    _check_keys(where, row, tuple(_LINK))
+    found = _values(where, {"reduce_us_per_mb": row.get("us_per_mb", 0), **row}, _LINK)
+    return Link(name, **{**found, "bytes_per_s": found.get("bytes_per_s") or math.inf})
+
+
+def _values(where: str, row: Mapping[str, Any], fields: Mapping[str, _Field]) -> dict[str, Any]:
+    """The attributes that a row of a file gives."""
+    return {
+        field.attribute: field.read(f"{where}.{key}", row[key]) * field.unit
+        for key, field in fields.items() if key in row
+    }  # fmt: skip
 
 
 def _curve(where: str, points: Any) -> Curve:
@@ -239,26 +276,6 @@ def _curve(where: str, points: Any) -> Curve:
     if min(works) <= 0 or min(s for _, s in found) <= 0 or any(a >= b for a, b in zip(works, works[1:])):
         raise ProfileError(f"{where}: works and times must be above 0, and the works in ascending order.")
     return Curve(found)
-
-
-def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LARGEST:
-        raise ProfileError(f"{where} must be a number of at least 0, not {value!r}.")
-    return float(value)
-
-
-def _count(where: str, value: Any) -> int:
-    found = round(_number(where, value))
-    if found < 1:
-        raise ProfileError(f"{where} must be at least 1.")
-    return found
-
-
-def _factor(where: str, value: Any) -> float:
-    found = _number(where, value)
-    if found < 1:
-        raise ProfileError(f"{where} says how many times longer something takes; it must be at least 1.")
-    return found
 
 
 def _table(where: str, row: Any) -> Mapping[str, Any]:
@@ -281,35 +298,21 @@ def format_profile(profile: Profile, comment: str = "") -> str:
     """
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     for machine in profile.machines.values():
-        lines += _machine_lines(machine)
+        table = f"machines.{_key(machine.name)}"
+        lines += ["", f"[{table}]", *_lines(machine, _MACHINE), "", f"[{table}.kernels]"]
+        for kind, curve in machine.kernels.items():
+            points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)
+            lines.append(f"{_key(kind)} = [{points}]")
     for link in profile.links.values():
-        gbit = 0.0 if link.bytes_per_s == math.inf else link.bytes_per_s * 8e-9
-        lines += [
-            "", f"[links.{_key(link.name)}]", f"gbit_per_s = {gbit:.6g}", f"latency_us = {link.latency_s / _US:.6g}",
-            f"send_us = {link.send_s / _US:.6g}", f"receive_us = {link.receive_s / _US:.6g}",
-            f"us_per_mb = {link.copy_s_per_byte / _US * 1e6:.6g}", f"large_us = {link.large_s / _US:.6g}",
-            f"reduce_us_per_mb = {link.reduce_s_per_byte / _US * 1e6:.6g}",
-        ]  # fmt: skip
+        finite = replace(link, bytes_per_s=0.0) if link.bytes_per_s == math.inf else link
+        lines += ["", f"[links.{_key(link.name)}]", *_lines(finite, _LINK)]
     if profile.ops:
         lines += ["", "[ops]", *(f"{_key(name)} = {s / _US:.6g}" for name, s in profile.ops.items())]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _machine_lines(machine: Machine) -> list[str]:
-    table = f"machines.{_key(machine.name)}"
-    lines = [
-        "", f"[{table}]", f"cores = {machine.cores}", f"memory_gb = {machine.memory_bytes / 1e9:.6g}",
-        f"threads = {machine.threads}",
-        f"step_us = {machine.step_s / _US:.6g}", f"part_us = {machine.part_s / _US:.6g}",
-        f"start_us = {machine.start_s / _US:.6g}", f"segment_us = {machine.segment_s / _US:.6g}",
-        f"wake_us = {machine.wake_s / _US:.6g}", f"crowded_us = {machine.crowded_s / _US:.6g}",
-        f"stall_us = {machine.stall_s / _US:.6g}", f"beside = {machine.beside:.6g}",
-        f"overload = {machine.overload:.6g}", "", f"[{table}.kernels]",
-    ]  # fmt: skip
-    for kind, curve in machine.kernels.items():
-        points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)
-        lines.append(f"{_key(kind)} = [{points}]")
-    return lines
+def _lines(values: Machine | Link, fields: Mapping[str, _Field]) -> list[str]:
+    return [f"{key} = {getattr(values, field.attribute) / field.unit:.6g}" for key, field in fields.items()]
 
 
 def _key(name: str) -> str:

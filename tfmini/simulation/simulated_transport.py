@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 class SimulatedTransport(Transport):
-    """Transport of a simulated host, at ``sim://name``; ``sim://*`` makes a new name."""
+    """Transport of a simulated host, at ``sim://name``; ``sim://*`` makes a new name.
+
+    Attributes:
+      connection: makes an end of a connection.
+    """
+
+    @property
+    def connection(self) -> type[SimulatedConnection]:
+        return SimulatedConnection
 
     def __init__(self, host: SimulatedHost) -> None:
         self.host = host
@@ -34,12 +42,12 @@ class SimulatedTransport(Transport):
         found = locate() if locate is not None else ()
         address = found[0] if found else address
         listener = network.listeners.get(address)
-        near = SimulatedConnection(host, address)
+        near = self.connection(host, address)
         fault = None if listener is None else network.severed(host.name, listener.host.name)
         if listener is None or fault is not None and not fault.silent:
             near.arrive("connection refused: no process listens there", network.latency_s[1])
             return near
-        far = SimulatedConnection(listener.host, address)
+        far = self.connection(listener.host, address)
         near.pair(far)
         listener.connections.append(far)
         wait = network.latency_s[0] + (0.0 if fault is None else fault.until - network.now())

@@ -6,30 +6,24 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tfmini.inspection.exchanges import COLLECTIVES
 from tfmini.inspection.findings import Inspection
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, chief_update, tasks_of
 from tfmini.simulation.profile import Profile
-from tfmini.simulation.runtime_model import RuntimeModel
-from tfmini.simulation.waits import COLLECTIVES
 
-# Of all workers together. With two ps they take the runtime about 20 s of CPU, the event graph a fifth of it or less.
-MOST_STEPS = 5000
+MOST_STEPS = 5000  # of all workers together. With two ps they take about 20 s of CPU.
+_LEAST_STEPS = 3  # of a worker: its first and its last do not count
 _HALF = 0.5  # of the throughput per worker at the first point
 
 
 @dataclass(frozen=True)
 class Point:
-    """The prediction for a number of workers.
-
-    Attributes:
-      is_fast: whether it is by the event graph, not by the runtime.
-    """
+    """The prediction for a number of workers."""
 
     workers: int
     prediction: Prediction
-    is_fast: bool = False
 
     def efficiency(self, first: Point) -> float:
         """The throughput per worker, beside that of the first point."""
@@ -60,26 +54,27 @@ def mode_of(found: Inspection) -> str:
     return "allreduce" if any(node.op in COLLECTIVES for node in found.nodes.values()) else "async"
 
 
+def steps_each(counts: Sequence[int], steps: int) -> int:
+    """The steps of each worker: at most ``steps``, and fewer where all of a sweep would be more than `MOST_STEPS`."""
+    return min(steps, max(_LEAST_STEPS, MOST_STEPS // sum(counts)))
+
+
 def sweep(
     counts: Sequence[int], inspected: Callable[[int], Inspection], profile: Profile, link: str = "", steps: int = 10,
-    seed: int = 0, fast: bool = False,
+    seed: int = 0,
 ) -> list[Point]:  # fmt: skip
-    """Predicts a run for each number of workers: all by the runtime in virtual time, or all by the event graph.
+    """Predicts a run for each number of workers.
 
     Args:
       inspected: number of workers -> the graph of one of them in a cluster of so many.
       link: between machines, one for each task; "": all tasks are on one machine.
       steps, seed: see `StepModel`.
-      fast: by the event graph. So are runs of more steps than the runtime can simulate in half a minute or so.
     """
-    fast = fast or steps * sum(counts) > MOST_STEPS
     points = []
     for count in counts:
         found = inspected(count)
-        tasks = tasks_of(found)
-        cluster = Cluster.on_own_machines(tasks, profile, link) if link else Cluster.on_one_machine(tasks, profile)
-        model = (StepModel if fast else RuntimeModel)(found, cluster, profile, count, steps, seed)
-        points.append(Point(count, model.predict(), fast))
+        cluster = Cluster.of(tasks_of(found), profile, link)
+        points.append(Point(count, StepModel(found, cluster, profile, count, steps, seed).predict()))
     return points
 
 

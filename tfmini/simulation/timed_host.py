@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.process import set_current_process
-from tfmini.simulation.contention import POOL, coldness
-from tfmini.simulation.cores import Cores, Lock, Piece, Thread
+from tfmini.simulation.cores import POOL, Cores, Lock, Piece, Thread, coldness
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.profile import Machine
 from tfmini.simulation.recordings import RecordedPiece, Recording

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.rpc.waiter import Waiter
-from tfmini.simulation.contention import Stalls
-from tfmini.simulation.cores import Cores
+from tfmini.simulation.cores import Cores, Stalls
 from tfmini.simulation.links import Cluster, Nics
 from tfmini.simulation.profile import Machine
 from tfmini.simulation.simulated_process import Killed, SimulatedHost

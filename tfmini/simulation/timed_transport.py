@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from tfmini.rpc.codec import kind_of
-from tfmini.rpc.connection_messages import Heartbeat
+from tfmini.rpc.connection_messages import Heartbeat, Hello, HelloReply
 from tfmini.rpc.messages import CollectiveData, RunGraph, RunGraphReply, SendTensors
 from tfmini.rpc.records import REGISTRY
-from tfmini.rpc.transport import Connection, Locate
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.simulated_transport import SimulatedConnection, SimulatedTransport
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _TENSORS = {cls.row.kind: 3 + [field.name for field in cls.row.fields].index(name) for cls, name in (
     (SendTensors, "values"), (RunGraph, "feed_values"), (RunGraphReply, "values"), (CollectiveData, "values"),
 )}  # fmt: skip
+_HANDSHAKE = (Hello, HelloReply)
 _GROUP = 3 + [field.name for field in SendTensors.row.fields].index("group")
 
 
@@ -43,18 +44,20 @@ def payload_of(parts: Sequence[Any]) -> tuple[type[Any] | None, int, int]:
 class TimedTransport(SimulatedTransport):
     """The transport of a `TimedHost`."""
 
-    def connect(self, address: str, locate: Locate | None = None) -> Connection:
-        network, host = self.host.network, self.host
-        listener = network.listeners.get(address)
-        near = TimedConnection(host, address)
-        if listener is None:
-            near.arrive("connection refused: no process listens there", network.latency_s[1])
-            return near
-        far = TimedConnection(listener.host, address)
-        near.pair(far)
-        listener.connections.append(far)
-        listener.host.call_soon(listener.on_connection, far)
-        return near
+    @property
+    def connection(self) -> type[SimulatedConnection]:
+        return TimedConnection
+
+
+class _Message:
+    """A message that has been sent; ``leave`` is called with the event after which it may leave, once that is known."""
+
+    __slots__ = ("leave", "cause", "is_ready")
+
+    def __init__(self, leave: Callable[[Event | None], None]) -> None:
+        self.leave = leave
+        self.cause: Event | None = None
+        self.is_ready = False
 
 
 class TimedConnection(SimulatedConnection):
@@ -62,6 +65,10 @@ class TimedConnection(SimulatedConnection):
 
     host: TimedHost
     _under_way = 0
+
+    def __init__(self, host: TimedHost, address: str) -> None:
+        super().__init__(host, address)
+        self._unsent: deque[_Message] = deque()
 
     @property
     def activity(self) -> int:
@@ -80,20 +87,33 @@ class TimedConnection(SimulatedConnection):
         other._under_way += 1
         network.under_way += counts
         network.work += counts
-        leave = partial(self._leave, other, list(parts), nbytes, label, counts)
+        message = _Message(partial(self._leave, other, list(parts), nbytes, label, counts))
+        self._unsent.append(message)
         if host.recording is None:
-            leave(None)
+            self._ready(message, None)
             return
         part_s = host.machine.part_s if kind is RunGraph else 0.0
         host.recording.charge(part_s + link.send_s + link.copy_s(nbytes), f"sends {label}")
-        host.recording.then(leave)
+        host.recording.then(partial(self._ready, message))
+
+    def _ready(self, message: _Message, cause: Event | None) -> None:
+        """The work before a message has been done. Of a task with several threads, an earlier one may still wait."""
+        message.cause, message.is_ready = cause, True
+        while self._unsent and self._unsent[0].is_ready:
+            first = self._unsent.popleft()
+            first.leave(first.cause)
 
     def _leave(
         self, other: TimedConnection, parts: list[Any], nbytes: int, label: str, counts: bool, cause: Event | None
     ) -> None:
         network = self.host.network
         event = Event(label, f"{self.host.name} -> {other.host.name}", network.now(), cause)
-        network.nics.send(self.host.name, other.host.name, nbytes, partial(other._arrive, parts, nbytes, counts, event))
+        arrived = partial(other._arrive, parts, nbytes, counts, event)
+        if REGISTRY.get(kind_of(parts)) in _HANDSHAKE:
+            # Its few bytes pass between those of other connections; behind gigabytes it would come too late.
+            network.call_later(network.cluster.between(self.host.name, other.host.name).latency_s, arrived)
+        else:
+            network.nics.send(self.host.name, other.host.name, nbytes, arrived)
 
     def _arrive(self, parts: list[Any], nbytes: int, counts: bool, event: Event) -> None:
         self._under_way -= 1

@@ -19,14 +19,15 @@ from tfmini.tools.usage import Command, OutputFile, write_text
 def calibrate(output: str, name: str) -> None:
     """Measure what kernels, steps and messages cost on this machine, for `tfmini simulate` and `tfmini place`.
 
-    It takes about six minutes. The machine should do nothing else meanwhile.
+    It takes about seven minutes. The machine should do nothing else meanwhile.
     """
+    import tfmini as tf
     from tfmini.simulation import calibration
     from tfmini.simulation.profile import format_profile
 
     with shown():
         try:
-            profile = calibration.calibrate(name)
+            profile = calibration.calibrate(tf, name)
         except RuntimeError as error:
             raise click.ClickException(str(error)) from None
     today = datetime.datetime.now(datetime.UTC).date()

@@ -14,16 +14,15 @@ from tfmini import errors
 from tfmini.inspection import picture
 from tfmini.inspection.api import inspect as inspected
 from tfmini.inspection.difference import Difference, difference
-from tfmini.inspection.findings import Inspection, without_tags
+from tfmini.inspection.findings import Inspection
 from tfmini.inspection.page_html import page
-from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
 from tfmini.printable import printable
 from tfmini.suggestions import similar
 from tfmini.terminal import console
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import OptionalArgument, OutputFile, WithScript, write_text
+from tfmini.tools.usage import OptionalArgument, OutputFile, WithScript, one_line_errors, write_text
 
 _FINDINGS = 1  # the exit code of --view lint with findings
 _LINES = 50  # lines of a difference without --full
@@ -126,17 +125,13 @@ def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Differ
 
 
 def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
-    try:
-        # The output of the script must not mix with the answer.
-        with contextlib.redirect_stdout(sys.stderr):
-            return inspected(
-                source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
-                master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
-                batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
-            )  # fmt: skip
-    except (ValueError, TypeError, OSError, ScriptError, errors.OpError) as error:
-        message = without_tags(error.message) if isinstance(error, errors.OpError) else str(error)
-        raise click.ClickException(message) from None
+    # The output of the script must not mix with the answer.
+    with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
+        return inspected(
+            source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
+            master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
+            batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
+        )  # fmt: skip
 
 
 def _print(found: Inspection, views: tuple[str, ...], why: tuple[str, ...], full: bool) -> None:

@@ -103,8 +103,8 @@ def _predicted(options: LaunchOptions, script: str, args: Sequence[str], folder:
 
     try:
         found = compare(script, args, options.ps, options.workers, options.profile, measured)
-    except ValueError as error:
-        return f"a step took {1e3 * measured.step_s:.3f} ms; it could not be predicted: {error}"
+    except click.ClickException as error:
+        return f"a step took {1e3 * measured.step_s:.3f} ms; it could not be predicted: {error.message}"
     log_in_trace(found)
     return str(found)
 

@@ -16,7 +16,7 @@ import click
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.engine import ENGINES, MEMBERS, EngineOptions, Resources, TaskRequest
 from tfmini.tools.supervision import SERVICE_JOBS, TaskId
-from tfmini.tools.usage import OutputFile, no_profile
+from tfmini.tools.usage import Decorator, OutputFile, no_profile, valued
 
 _MIB = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -47,89 +47,50 @@ class Words(click.ParamType):
 
 
 _ROLES = (
-    click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks."),
-    click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of worker tasks."),
+    valued("--ps", click.IntRange(0), None, "Number of ps tasks.", default=1),
+    valued("--workers", click.IntRange(0), None, "Number of worker tasks.", default=1),
     click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
 )
 _RESOURCES = (
-    click.option("--ps-cpus", type=click.IntRange(1), metavar="N", help="Cores of each ps task."),
-    click.option("--worker-cpus", type=click.IntRange(1), metavar="N", help="Cores of each worker, and of the chief."),
-    click.option("--worker-memory", type=Memory(), metavar="SIZE", help="Memory of each worker, such as 4G."),
+    valued("--ps-cpus", click.IntRange(1), "N", "Cores of each ps task."),
+    valued("--worker-cpus", click.IntRange(1), "N", "Cores of each worker, and of the chief."),
+    valued("--worker-memory", Memory(), "SIZE", "Memory of each worker, such as 4G."),
     click.option("--worker-gpus", type=click.IntRange(0), default=0, metavar="N", help="Accelerators of each worker."),
     click.option("--pack/--spread", default=None, help="Use few hosts, or many.  [default: as the engine likes]"),
 )
+_SECONDS = click.FloatRange(0, min_open=True)
 _RUN = (
-    click.option(
-        "--coordinator-timeout",
-        type=click.FloatRange(0, min_open=True),
-        metavar="S",
-        help="Stop all tasks and fail (exit code 124) if the run has not ended after S seconds.",
-    ),
-    click.option(
-        "--grace",
-        type=click.FloatRange(0),
-        metavar="S",
-        help="Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 5; by another engine: 25]",
-    ),
+    valued("--coordinator-timeout", _SECONDS, "S",
+           "Stop all tasks and fail (exit code 124) if the run has not ended after S seconds."),
+    valued("--grace", click.FloatRange(0), "S",
+           "Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 5; by another engine: 25]"),
     click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first."),
-    click.option(
-        "--cpus-per-task",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Threads of a task's numeric libraries.  [default: the task's cores]",
-    ),
+    valued("--cpus-per-task", click.IntRange(1), "N",
+           "Threads of a task's numeric libraries.  [default: the task's cores]"),
     click.option("--no-color", is_flag=True, help="Print the names of the tasks without colours."),
     click.option("--log-json", is_flag=True, help="Print each line of output as a JSON object."),
     click.option("--dashboard", is_flag=True, help="Serve a live page of the cluster while it runs."),
-    click.option(
-        "--dashboard-port", type=click.IntRange(1, 65535), metavar="P", help="Port of the page.  [default: a free port]"
-    ),
-)
-_START_WITHIN = click.option(
-    "--start-within",
-    type=click.FloatRange(0, min_open=True),
-    default=300.0,
-    show_default=True,
-    metavar="S",
-    help="Fail if the tasks have no places after S seconds.",
+    valued("--dashboard-port", click.IntRange(1, 65535), "P", "Port of the page.  [default: a free port]"),
+)  # fmt: skip
+_START_WITHIN = valued(
+    "--start-within", _SECONDS, "S", "Fail if the tasks have no places after S seconds.", default=300.0
 )
 _ENGINE = (
-    click.option(
-        "--on", type=click.Choice(sorted(ENGINES)), default="local", show_default=True, help="Who starts the tasks."
-    ),
+    valued("--on", click.Choice(sorted(ENGINES)), None, "Who starts the tasks.", default="local"),
     _START_WITHIN,
-    click.option(
-        "--restarts",
-        type=click.IntRange(0),
-        default=0,
-        show_default=True,
-        metavar="N",
-        help="How often a task is started again that was killed, or lost with its host.",
-    ),
-    click.option(
-        "--port-base",
-        type=click.IntRange(1, 65535),
-        metavar="P",
-        help="With --on local: use the ports P, P+1, …  [default: free ports]",
-    ),
-    click.option("--address", metavar="ADDRESS", help="With --on ray: the Ray cluster to use.  [default: auto]"),
-    click.option(
-        "--engine-args", type=Words(), metavar="ARGS", help="With --on slurm or mpi: arguments for srun or mpirun."
-    ),
-    click.option(
-        "--sbatch",
-        type=OutputFile(),
-        metavar="FILE",
-        help="With --on slurm: start nothing; write a batch script that does.",
-    ),
-    click.option("--image", metavar="IMAGE", help="With --on kubernetes: an image with tfmini and SCRIPT."),
-    click.option("--namespace", metavar="NAME", help="With --on kubernetes.  [default: the current one]"),
+    valued("--restarts", click.IntRange(0), "N",
+           "How often a task is started again that was killed, or lost with its host.", default=0),
+    valued("--port-base", click.IntRange(1, 65535), "P",
+           "With --on local: use the ports P, P+1, …  [default: free ports]"),
+    valued("--address", None, "ADDRESS", "With --on ray: the Ray cluster to use.  [default: auto]"),
+    valued("--engine-args", Words(), "ARGS", "With --on slurm or mpi: arguments for srun or mpirun."),
+    valued("--sbatch", OutputFile(), "FILE", "With --on slurm: start nothing; write a batch script that does."),
+    valued("--image", None, "IMAGE", "With --on kubernetes: an image with tfmini and SCRIPT."),
+    valued("--namespace", None, "NAME", "With --on kubernetes.  [default: the current one]"),
     click.option("--predict", is_flag=True, help="Print the predicted step time beside the measured one at the end."),
-    click.option("--profile", type=click.Path(dir_okay=False), default="profile.toml", show_default=True,
-                 help="Costs for --predict, from `tfmini calibrate`."),
-)
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+    valued("--profile", click.Path(dir_okay=False), None, "Costs for --predict, from `tfmini calibrate`.",
+           default="profile.toml"),
+)  # fmt: skip
 
 
 def options(*groups: tuple[Decorator, ...]) -> Decorator:
@@ -145,20 +106,19 @@ def options(*groups: tuple[Decorator, ...]) -> Decorator:
 
 _MEMBER = (
     click.option("--cluster", type=click.Choice(sorted(MEMBERS)), help="Who has started this process as a task."),
-    click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks."),
-    click.option("--workers", type=click.IntRange(0), help="Number of workers.  [default: all other processes]"),
+    _ROLES[0],
+    valued("--workers", click.IntRange(0), None, "Number of workers.  [default: all other processes]"),
     _ROLES[2],
 )
 _MANIFEST = (
-    click.option("--kind", type=click.Choice(["jobset", "tfjob"]), default="jobset", show_default=True,
-                 help="JobSet, or TFJob of Kubeflow's training operator."),
+    valued("--kind", click.Choice(["jobset", "tfjob"]), None, "JobSet, or TFJob of Kubeflow's training operator.",
+           default="jobset"),
     click.option("--image", required=True, help="Image with tfmini and the script."),
     click.option("--name", help="Name of the job.  [default: from SCRIPT]"),
     click.option("--namespace", help="Namespace of all objects.  [default: the current one]"),
-    click.option("--secret", metavar="NAME", help="Secret with a file tfmini.key_secret.  [default: a new one]"),
-    click.option("--port", type=click.IntRange(1, 65535), default=2222, show_default=True, help="Port of every task."),
-    click.option("--restarts", type=click.IntRange(0), default=3, show_default=True,
-                 help="How often the job starts again after a failure."),
+    valued("--secret", None, "NAME", "Secret with a file tfmini.key_secret.  [default: a new one]"),
+    valued("--port", click.IntRange(1, 65535), None, "Port of every task.", default=2222),
+    valued("--restarts", click.IntRange(0), None, "How often the job starts again after a failure.", default=3),
 )  # fmt: skip
 manifest_options = options(_ROLES, _MANIFEST, _RESOURCES)
 member_options = options(_MEMBER, (_START_WITHIN,), _RUN)

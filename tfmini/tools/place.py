@@ -11,19 +11,16 @@ from typing import Any
 import click
 from rich.console import Group
 
-from tfmini import errors
 from tfmini.inspection.clusters import read_cluster
-from tfmini.inspection.findings import without_tags
-from tfmini.inspection.script import ScriptError
 from tfmini.planning.models import Models
-from tfmini.planning.problem import NoRoom, size_text
+from tfmini.planning.problem import size_text
 from tfmini.planning.proposal import Proposal, propose
 from tfmini.planning.stand_ins import Script
 from tfmini.simulation.links import Cluster
-from tfmini.simulation.profile import ProfileError, read_profile
+from tfmini.simulation.profile import read_profile
 from tfmini.terminal import Rows, console, plain
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import OptionalArgument, OutputFile, ProfileFile, WithScript
+from tfmini.tools.usage import OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
 
 _SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -32,41 +29,18 @@ _ROWS = 20  # of the variables, without --full
 
 @click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="M",
-    help="Number of workers that run the step at once.",
-)
-@click.option("--link", metavar="RATE", help="The network, such as 10Gbit.  [default: all tasks on one machine]")
-@click.option(
-    "--profile",
-    type=ProfileFile(),
-    default="profile.toml",
-    show_default=True,
-    help="Costs of the machines, from `tfmini calibrate` or written by hand.",
-)
-@click.option(
-    "--ps-memory",
-    multiple=True,
-    metavar="[TASK=]SIZE",
-    help="Memory for the variables of every ps, or of one: 4GB, 1=500MB.  [default: any size]",
-)
-@click.option("--batch", type=click.IntRange(1), metavar="B", help="Size of unknown first dimensions.")
+@valued("--workers", click.IntRange(1), "M", "Number of workers that run the step at once.", default=1)
+@valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
+@valued("--profile", ProfileFile(), None, "Costs of the machines, from `tfmini calibrate` or written by hand.",
+        default="profile.toml")
+@click.option("--ps-memory", multiple=True, metavar="[TASK=]SIZE",
+              help="Memory for the variables of every ps, or of one: 4GB, 1=500MB.  [default: any size]")
+@valued("--batch", click.IntRange(1), "B", "Size of unknown first dimensions.")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
-@click.option("--entry", metavar="MODULE:FUNCTION", help="Build the graph with a function.")
-@click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Placements to predict.")
-@click.option("--seed", default=0, show_default=True, help="The same seed gives the same proposal.")
-@click.option(
-    "-o",
-    "--output",
-    default="plan.json",
-    show_default=True,
-    type=OutputFile(),
-    help="The plan's file.",
-)
+@valued("--entry", None, "MODULE:FUNCTION", "Build the graph with a function.")
+@valued("--trials", click.IntRange(2), None, "Placements to predict.", default=300)
+@valued("--seed", None, None, "The same seed gives the same proposal.", default=0)
+@click.option("-o", "--output", default="plan.json", show_default=True, type=OutputFile(), help="The plan's file.")
 @click.option("--full", is_flag=True, help="List all variables.")
 @click.argument("script", cls=OptionalArgument, type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)  # fmt: skip
@@ -82,7 +56,7 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
     if script is None and options["entry"] is None:
         raise click.UsageError("Give a SCRIPT, or --entry MODULE:FUNCTION.")
     limits = _limits(options["ps_memory"], options["ps"])
-    with shown(), _one_line_errors(), contextlib.redirect_stdout(sys.stderr):
+    with shown(), one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         models = _models(script, options, limits)
         described = {name: options[name] for name in ("workers", "link", "profile", "batch")}
         found = propose(models, trials=options["trials"], seed=options["seed"], described=described)
@@ -96,13 +70,10 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
 def _models(script: str | None, options: dict[str, Any], limits: list[float]) -> Models:
     jobs = read_cluster(ps=options["ps"], workers=options["workers"])
     assert jobs is not None
-    profile, link = read_profile(options["profile"]), options["link"]
+    profile, link = read_profile(options["profile"]), options["link"] or ""
     source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
 
-    def cluster(tasks: list[str]) -> Cluster:
-        return Cluster.on_own_machines(tasks, profile, link) if link else Cluster.on_one_machine(tasks, profile)
-
-    models = Models(source, profile, cluster, options["workers"], limits)
+    models = Models(source, profile, lambda tasks: Cluster.of(tasks, profile, link), options["workers"], limits)
     if not models.problem.items:
         raise click.ClickException(f"{script or options['entry']} has no variable that a device function may place.")
     return models
@@ -123,16 +94,6 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
     return limits
 
 
-@contextlib.contextmanager
-def _one_line_errors() -> Any:
-    try:
-        yield
-    except (NoRoom, ProfileError, ScriptError, ValueError, TypeError, OSError, RuntimeError) as error:
-        raise click.ClickException(str(error)) from None
-    except errors.OpError as error:
-        raise click.ClickException(without_tags(error.message)) from None
-
-
 # ---------------------------------------------------------------- output
 
 
@@ -146,15 +107,8 @@ def _shown(found: Proposal, output: str, full: bool) -> Group:
     return Group(*parts)
 
 
-def _table(*columns: str) -> Rows:
-    table = Rows()
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    return table
-
-
 def _steps(found: Proposal) -> Rows:
-    table = _table("predicted", "step", "the plan is faster by")
+    table = Rows.of("predicted", ">step", ">the plan is faster by")
     for name, seconds in found.others.items():
         if seconds is None:
             table.add_row(name, "-", "")
@@ -171,7 +125,7 @@ def _time(seconds: float) -> str:
 
 
 def _variables(found: Proposal, full: bool) -> Rows:
-    table = _table("variable, with its slots", "bytes", "ps")
+    table = Rows.of("variable, with its slots", ">bytes", ">ps")
     rows = sorted(zip(found.problem.items, found.arrangement.tasks), key=lambda row: -row[0].nbytes)
     for item, tasks in rows if full else rows[:_ROWS]:
         where = ", ".join(map(str, tasks))
@@ -185,7 +139,7 @@ def _variables(found: Proposal, full: bool) -> Rows:
 
 
 def _numbers(found: Proposal) -> Rows:
-    table = _table("number of ps", "step")
+    table = Rows.of("number of ps", ">step")
     for ps, seconds in found.by_ps.items():
         note = "  enough" if ps == found.enough and ps < max(found.by_ps) else ""
         table.add_row(f"{ps}{note}", "does not fit" if math.isinf(seconds) else _time(seconds))

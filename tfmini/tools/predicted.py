@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmini import errors
 from tfmini.inspection.api import inspect
-from tfmini.inspection.findings import without_tags
-from tfmini.inspection.script import ScriptError
 from tfmini.simulation.links import Cluster
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.step_times import StepTimes
 from tfmini.tools.tracing import TRACE_ENV, TraceRequest
+from tfmini.tools.usage import one_line_errors
 
 _STEPS = 12
 
@@ -49,16 +47,13 @@ def compare(
     """Predicts the steps of a script whose tasks share this machine.
 
     Raises:
-      ValueError: the prediction is impossible; the text says why.
+      click.ClickException: the prediction is impossible; the text says why.
     """
-    try:
+    with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         costs = read_profile(profile)
-        with contextlib.redirect_stdout(sys.stderr):
-            found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
+        found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
         cluster = Cluster.on_one_machine(tasks_of(found), costs)
         return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured)
-    except (TypeError, OSError, RuntimeError, ScriptError, errors.OpError) as error:
-        raise ValueError(without_tags(error.message) if isinstance(error, errors.OpError) else str(error)) from None
 
 
 def log_in_trace(found: Comparison) -> None:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from rich.console import Console
 
-from tfmini import errors
 from tfmini.inspection.api import inspect
 from tfmini.inspection.clusters import short
-from tfmini.inspection.findings import Inspection, without_tags
-from tfmini.inspection.script import ScriptError
+from tfmini.inspection.findings import Inspection
 from tfmini.printable import printable
 from tfmini.simulation.prediction import Event, Prediction
-from tfmini.simulation.profile import Profile, ProfileError, read_profile
-from tfmini.simulation.sweep import MOST_STEPS, Point, knee, mode_of, sweep, worker_counts
+from tfmini.simulation.profile import read_profile
+from tfmini.simulation.sweep import MOST_STEPS, Point, knee, mode_of, steps_each, sweep, worker_counts
 from tfmini.terminal import Rows, console
 from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import Command, ProfileFile
+from tfmini.tools.usage import Command, ProfileFile, one_line_errors
 
 _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
@@ -38,13 +36,13 @@ _MODES = ("async", "sync", "allreduce")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @click.option("--batch", type=click.IntRange(1), metavar="B", help="Batch size: the value of unknown first dimensions.")
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True, help="Steps of each worker.")
-@click.option("--fast", is_flag=True, help="Predict from the step's event graph, without running the runtime.")
+@click.option("--fast", is_flag=True, expose_value=False, hidden=True)  # of a model that is no more
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the moments at which workers begin.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
     ps: int, workers: str, link: str, profile: str, mode: str | None, fetch: tuple[str, ...], batch: int | None,
-    steps: int, fast: bool, seed: int, script: str, args: tuple[str, ...],
+    steps: int, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Predict the step times of SCRIPT on a cluster. SCRIPT builds its graph and ends at its first Session.run.
 
@@ -61,16 +59,17 @@ def simulate(
             _warn_of_unknown_sizes(found)
         return found
 
-    with shown():
-        points = _points(workers, inspected, profile, link, steps, seed, fast)
+    with shown(), one_line_errors():
+        counts = worker_counts(workers)
+        each = steps_each(counts, steps)
+        points = sweep(counts, inspected, read_profile(profile), link, each, seed)
     answer = console()
     if len(points) > 1:
         _print_sweep(answer, points)
     else:
         _print_one(answer, points[0])
-    many = f", as there are more than {MOST_STEPS:,} steps in all" if points[0].is_fast and not fast else ""
-    by = f"the step's event graph{many}" if points[0].is_fast else "the runtime in virtual time"
-    answer.print(f"predicted by {by}")
+    fewer = f", with {each} steps of each worker: {steps} would be more than {MOST_STEPS:,} in all"
+    answer.print(f"predicted by the runtime in virtual time{fewer if each < steps else ''}")
 
 
 def _warn_of_unknown_sizes(found: Inspection) -> None:
@@ -80,17 +79,6 @@ def _warn_of_unknown_sizes(found: Inspection) -> None:
             f"warning: {len(unknown)} tensors, {printable(unknown[0])} first, have unknown dimensions and count as"
             " nothing, so the time may be too short. --batch B sets unknown first dimensions.", err=True,
         )  # fmt: skip
-
-
-def _points(
-    workers: str, inspected: Callable[[int], Inspection], profile: str, link: str, steps: int, seed: int, fast: bool
-) -> list[Point]:
-    try:
-        costs: Profile = read_profile(profile)
-        return sweep(worker_counts(workers), inspected, costs, link, steps, seed, fast)
-    except (ValueError, TypeError, OSError, RuntimeError, ScriptError, ProfileError, errors.OpError) as error:
-        message = without_tags(error.message) if isinstance(error, errors.OpError) else str(error)
-        raise click.ClickException(message) from None
 
 
 def _print_one(answer: Console, point: Point) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
@@ -12,20 +12,47 @@ from tfmini.printable import printable
 from tfmini.status.explanation import explain
 from tfmini.status.explanation_text import explanation_lines, seconds, short
 from tfmini.status.sizes import size
-from tfmini.status.snapshot import OK, ClusterSnapshot, TaskSnapshot
+from tfmini.status.snapshot import OK, ClusterSnapshot
 from tfmini.terminal import Rows, plain
 
-_ROWS = 12  # of a table whose length depends on the model
+_TITLE: dict[str, Any] = {"title_justify": "left", "title_style": "bold"}
+
+
+class _Kind(NamedTuple):
+    """A table of the things of a kind that tasks have.
+
+    Attributes:
+      field: of a `TaskSnapshot`.
+      row: the cells, of the task's short name and a thing.
+      shows, order: which things, and their order; by default all, as they come.
+      most: rows, since the length depends on the model.
+    """
+
+    title: str
+    field: str
+    columns: tuple[str, ...]
+    row: Callable[[str, Any], tuple[str, ...]]
+    shows: Callable[[Any], bool] = lambda thing: True
+    order: Callable[[Any], float] = lambda thing: 0.0
+    most: int = 12
+
+    def table(self, cluster: ClusterSnapshot) -> Rows:
+        """The table of a cluster."""
+        found = [(short(t.task), thing) for t in cluster.tasks for thing in getattr(t, self.field) if self.shows(thing)]
+        found.sort(key=lambda pair: self.order(pair[1]))
+        table = Rows.of(*self.columns, title=self.title, **_TITLE)
+        for task, thing in found[: self.most]:
+            table.add_row(*self.row(task, thing))
+        if len(found) > self.most:
+            table.add_row(f"… and {len(found) - self.most} more (--json has all)")
+        return table
 
 
 def status_tables(cluster: ClusterSnapshot) -> Iterator[Any]:
     """What `tfmini status` prints: one table per kind of thing, without those that would be empty."""
     yield _tasks(cluster)
-    for make in (
-        _unreachable, _sessions, _links, _variables, _queues, _accumulators, _staleness, _collectives, _scalars,
-        _events,
-    ):  # fmt: skip
-        table = make(cluster)
+    for kind in _KINDS:
+        table = kind.table(cluster)
         if table.row_count:
             yield table
     explanation = explain(cluster)
@@ -38,19 +65,12 @@ def _rate(per_second: float) -> str:
     return f"{per_second:.3g}" if per_second < 999.5 else f"{per_second:,.0f}"
 
 
-def _table(title: str, *columns: str) -> Rows:
-    table = Rows(title=title, title_justify="left", header_style="bold", title_style="bold")
-    for column in columns:
-        name = column.lstrip(">")
-        table.add_column(name, justify="right" if column.startswith(">") else "left", overflow="fold")
-    return table
-
-
 def _tasks(cluster: ClusterSnapshot) -> Rows:
     count = len(cluster.tasks)
-    table = _table(
-        f"{count} task{'s' if count != 1 else ''}, asked in {cluster.took_s:.2f} s", "task", "state", "address", ">pid",
-        ">up", ">cpu", ">memory", ">variables", ">steps", ">steps/s", ">in flight", ">parts/s", ">waits",
+    title = f"{count} task{'s' if count != 1 else ''}, asked in {cluster.took_s:.2f} s"
+    table = Rows.of(
+        "task", "state", "address", ">pid", ">up", ">cpu", ">memory", ">variables", ">steps", ">steps/s", ">in flight",
+        ">parts/s", ">waits", title=title, **_TITLE,
     )  # fmt: skip
     for task in cluster.tasks:
         state = Text(printable(task.state), "" if task.state == OK else "bold red")
@@ -67,103 +87,6 @@ def _tasks(cluster: ClusterSnapshot) -> Rows:
     return table
 
 
-def _rows(table: Rows, rows: Iterable[Sequence[str]], limit: int = _ROWS) -> Rows:
-    found = list(rows)
-    for row in found[:limit]:
-        table.add_row(*row)
-    if len(found) > limit:
-        table.add_row(f"… and {len(found) - limit} more (--json has all)")
-    return table
-
-
-def _each(cluster: ClusterSnapshot, name: str) -> Iterator[tuple[TaskSnapshot, Any]]:
-    for task in cluster.tasks:
-        for item in getattr(task, name):
-            yield task, item
-
-
-def _sessions(cluster: ClusterSnapshot) -> Rows:
-    table = _table("sessions", "master", "session", "owner", ">age", ">steps", ">in flight")
-    return _rows(table, (
-        (short(t.task), s.handle, short(s.owner), seconds(s.age_s), f"{s.steps:,}", str(s.in_flight))
-        for t, s in _each(cluster, "sessions")
-    ))  # fmt: skip
-
-
-def _links(cluster: ClusterSnapshot) -> Rows:
-    table = _table("links", "task", "peer", "by", ">out/s", ">in/s", ">msg out/s", ">msg in/s", ">out", ">in", ">rest")
-    links = [(t, link) for t, link in _each(cluster, "links") if link.sent_messages or link.received_messages]
-    links.sort(key=lambda pair: -(pair[1].sent_bytes_s + pair[1].received_bytes_s))
-    return _rows(table, (
-        (
-            short(t.task), short(link.peer), link.transport or link.state, size(link.sent_bytes_s),
-            size(link.received_bytes_s), _rate(link.sent_messages_s), _rate(link.received_messages_s),
-            size(link.sent_bytes), size(link.received_bytes), size(link.backlog_bytes),
-        )
-        for t, link in links
-    ))  # fmt: skip
-
-
-def _unreachable(cluster: ClusterSnapshot) -> Rows:
-    """The pairs of tasks that cannot connect, each with the reason that the first one sees."""
-    found = [(t, link) for t, link in _each(cluster, "links") if link.why]
-    table = _table("cannot be reached", "task", "peer", "address", "why")
-    return _rows(table, ((short(t.task), short(link.peer), link.address, link.why) for t, link in found))
-
-
-def _variables(cluster: ClusterSnapshot) -> Rows:
-    table = _table("variables", "task", "variable", "type", "shape", ">bytes")
-    found = sorted(_each(cluster, "variables"), key=lambda pair: -pair[1].bytes)
-    return _rows(table, (
-        (short(t.task), v.name, v.dtype, str(list(v.shape)), size(v.bytes)) for t, v in found
-    ))  # fmt: skip
-
-
-def _queues(cluster: ClusterSnapshot) -> Rows:
-    table = _table("queues", "task", "queue", ">elements", ">capacity", ">waiting to put", ">waiting to take", "")
-    return _rows(table, (
-        (
-            short(t.task), q.name, str(q.length), "" if q.capacity < 0 else str(q.capacity), str(q.waiting_to_put),
-            str(q.waiting_to_take), "closed" if q.is_closed else "",
-        )
-        for t, q in _each(cluster, "queues")
-    ))  # fmt: skip
-
-
-def _accumulators(cluster: ClusterSnapshot) -> Rows:
-    table = _table("synchronous updates", "task", "accumulator", ">step", ">holds", ">accepted", ">dropped", "now from")
-    return _rows(table, (
-        (
-            short(t.task), a.name, str(a.global_step), f"{a.count}/{a.required}" if a.required else str(a.count),
-            str(a.accepted), str(a.dropped), ", ".join(map(short, a.contributed)),
-        )
-        for t, a in _each(cluster, "accumulators")
-    ))  # fmt: skip
-
-
-def _staleness(cluster: ClusterSnapshot) -> Rows:
-    table = _table("staleness of asynchronous updates", "task", "worker", ">updates", ">mean", ">latest", ">most")
-    return _rows(table, (
-        (short(t.task), short(s.worker), f"{s.updates:,}", f"{s.mean:.2f}", str(s.latest), str(s.maximum))
-        for t, s in _each(cluster, "staleness")
-    ))  # fmt: skip
-
-
-def _collectives(cluster: ClusterSnapshot) -> Rows:
-    table = _table("collectives", "task", "groups", ">ranks", ">runs", ">messages", ">bytes")
-    return _rows(table, (
-        (short(t.task), c.group, str(c.size), f"{c.runs:,}", f"{c.messages:,}", size(c.bytes))
-        for t, c in _each(cluster, "collectives")
-    ))  # fmt: skip
-
-
-def _scalars(cluster: ClusterSnapshot) -> Rows:
-    table = _table("scalars", "task", "tag", ">step", ">value")
-    return _rows(table, (
-        (short(t.task), s.tag, str(s.step), f"{s.value:.6g}") for t, s in _each(cluster, "scalars")
-    ))  # fmt: skip
-
-
 def _clock(time_s: float) -> str:
     try:
         return f"{datetime.datetime.fromtimestamp(time_s):%H:%M:%S}"
@@ -171,10 +94,60 @@ def _clock(time_s: float) -> str:
         return "?"
 
 
-def _events(cluster: ClusterSnapshot) -> Rows:
-    table = _table("latest events", "time", "seen by", "event", "what", "")
-    found = sorted(_each(cluster, "events"), key=lambda pair: -pair[1].time_s)
-    return _rows(table, (
-        (_clock(e.time_s), short(t.task), e.kind, short(e.subject), short(e.text))
-        for t, e in found
-    ), 6)  # fmt: skip
+_KINDS = (
+    _Kind(
+        "cannot be reached", "links", ("task", "peer", "address", "why"),  # as the first task sees it
+        lambda task, link: (task, short(link.peer), link.address, link.why), shows=lambda link: bool(link.why),
+    ),
+    _Kind(
+        "sessions", "sessions", ("master", "session", "owner", ">age", ">steps", ">in flight"),
+        lambda task, s: (task, s.handle, short(s.owner), seconds(s.age_s), f"{s.steps:,}", str(s.in_flight)),
+    ),
+    _Kind(
+        "links", "links",
+        ("task", "peer", "by", ">out/s", ">in/s", ">msg out/s", ">msg in/s", ">out", ">in", ">rest"),
+        lambda task, link: (
+            task, short(link.peer), link.transport or link.state, size(link.sent_bytes_s), size(link.received_bytes_s),
+            _rate(link.sent_messages_s), _rate(link.received_messages_s), size(link.sent_bytes),
+            size(link.received_bytes), size(link.backlog_bytes),
+        ),
+        shows=lambda link: bool(link.sent_messages or link.received_messages),
+        order=lambda link: -(link.sent_bytes_s + link.received_bytes_s),
+    ),
+    _Kind(
+        "variables", "variables", ("task", "variable", "type", "shape", ">bytes"),
+        lambda task, v: (task, v.name, v.dtype, str(list(v.shape)), size(v.bytes)), order=lambda v: -v.bytes,
+    ),
+    _Kind(
+        "queues", "queues", ("task", "queue", ">elements", ">capacity", ">waiting to put", ">waiting to take", ""),
+        lambda task, q: (
+            task, q.name, str(q.length), "" if q.capacity < 0 else str(q.capacity), str(q.waiting_to_put),
+            str(q.waiting_to_take), "closed" if q.is_closed else "",
+        ),
+    ),
+    _Kind(
+        "synchronous updates", "accumulators",
+        ("task", "accumulator", ">step", ">holds", ">accepted", ">dropped", "now from"),
+        lambda task, a: (
+            task, a.name, str(a.global_step), f"{a.count}/{a.required}" if a.required else str(a.count),
+            str(a.accepted), str(a.dropped), ", ".join(map(short, a.contributed)),
+        ),
+    ),
+    _Kind(
+        "staleness of asynchronous updates", "staleness", ("task", "worker", ">updates", ">mean", ">latest", ">most"),
+        lambda task, s: (task, short(s.worker), f"{s.updates:,}", f"{s.mean:.2f}", str(s.latest), str(s.maximum)),
+    ),
+    _Kind(
+        "collectives", "collectives", ("task", "groups", ">ranks", ">runs", ">messages", ">bytes"),
+        lambda task, c: (task, c.group, str(c.size), f"{c.runs:,}", f"{c.messages:,}", size(c.bytes)),
+    ),
+    _Kind(
+        "scalars", "scalars", ("task", "tag", ">step", ">value"),
+        lambda task, s: (task, s.tag, str(s.step), f"{s.value:.6g}"),
+    ),
+    _Kind(
+        "latest events", "events", ("time", "seen by", "event", "what", ""),
+        lambda task, e: (_clock(e.time_s), task, e.kind, short(e.subject), short(e.text)),
+        order=lambda e: -e.time_s, most=6,
+    ),
+)  # fmt: skip

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.inspection.train_op import trains
+from tfmini.tools.tracing import Signature, watch_sessions
 
 STEP_TIMES_ENV = "TFMINI_STEP_TIMES"
 _WARM_UP = 10  # the first runs of a step compile it
 _KEPT = 4096  # the latest runs
-Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -56,24 +56,14 @@ class StepTimer:
 
     def install(self) -> Callable[[], None]:
         """Begins; returns a function that ends it."""
-        from tfmini.runtime.client.session import BaseSession
 
-        original = BaseSession._execute
-
-        def execute(
-            self_: BaseSession, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
-        ) -> list[Any]:
+        def execute(original: Any, session: Any, call: Any, values: list[Any], *more: Any) -> list[Any]:
             begin = time.perf_counter()
-            results = original(self_, call, values, options, run_metadata)
-            self._note(call.signature, self_.graph, values, time.perf_counter() - begin)
+            results: list[Any] = original(session, call, values, *more)
+            self._note(call.signature, session.graph, values, time.perf_counter() - begin)
             return results
 
-        BaseSession._execute = execute  # type: ignore[method-assign, assignment]
-
-        def uninstall() -> None:
-            BaseSession._execute = original  # type: ignore[method-assign]
-
-        return uninstall
+        return watch_sessions(execute)
 
     def _note(self, signature: Signature, graph: Any, values: list[Any], seconds: float) -> None:
         runs = self._runs.get(signature)

@@ -81,7 +81,7 @@ def trace(
 
 
 def _write_page(path: str, traced: StepTrace) -> None:
-    from tfmini.inspection.trace_page import trace_page
+    from tfmini.inspection.trace_events import trace_page
 
     write_text(path, trace_page(traced))
 

@@ -58,6 +58,23 @@ class TraceRequest:
         return request if is_here else None
 
 
+def watch_sessions(execute: Callable[..., list[Any]]) -> Callable[[], None]:
+    """Lets a function make the runs of all sessions of this process; returns a function that ends it.
+
+    Args:
+      execute: gets the function that makes a run, and its arguments, of which the first is the session.
+    """
+    from tfmini.runtime.client.session import BaseSession
+
+    original = BaseSession._execute
+    BaseSession._execute = lambda *args: execute(original, *args)  # type: ignore[method-assign]
+
+    def end() -> None:
+        BaseSession._execute = original  # type: ignore[method-assign]
+
+    return end
+
+
 class Tracer:
     """Counts runs, traces one and writes its timeline.
 
@@ -85,23 +102,13 @@ class Tracer:
 
     def install(self) -> Callable[[], None]:
         """Watches all sessions of the process; returns a function that stops it."""
-        from tfmini.runtime.client.session import BaseSession
 
-        original = BaseSession._execute
+        def execute(original: Any, session: Any, call: Any, values: list[Any], *more: Any) -> list[Any]:
+            if not self._wants(call.signature, session.graph):
+                return original(session, call, values, *more)  # type: ignore[no-any-return]
+            return self._trace(original, session, call, values, *more)
 
-        def execute(
-            self_: BaseSession, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
-        ) -> list[Any]:
-            if not self._wants(call.signature, self_.graph):
-                return original(self_, call, values, options, run_metadata)
-            return self._trace(original, self_, call, values, options, run_metadata)
-
-        BaseSession._execute = execute  # type: ignore[method-assign, assignment]
-
-        def uninstall() -> None:
-            BaseSession._execute = original  # type: ignore[method-assign]
-
-        return uninstall
+        return watch_sessions(execute)
 
     def _wants(self, signature: Signature, graph: Any) -> bool:
         _, wanted, targets = signature
@@ -129,7 +136,7 @@ class Tracer:
         return self._trains[signature]
 
     def _trace(
-        self, original: Any, session: Any, call: Any, values: list[Any], options: Any, run_metadata: Any
+        self, original: Any, session: Any, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
     ) -> list[Any]:
         from tfmini import protos
 

@@ -4,12 +4,14 @@ options that are checked before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tfmini import errors
 from tfmini.printable import printable_lines
 from tfmini.suggestions import similar
 
@@ -45,6 +47,14 @@ class WithScript(Command):
     hint = "(Options of the script itself come after --.)"
 
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def valued(name: str, kind: click.ParamType | None, metavar: str | None, told: str, default: Any = None) -> Decorator:
+    """An option with a value. The help shows its default, if it has one."""
+    return click.option(name, type=kind, metavar=metavar, help=told, default=default, show_default=default is not None)
+
+
 class OutputFile(click.Path):
     """A file to write. Its folder must be there: better an error now than after a long run."""
 
@@ -73,6 +83,19 @@ class ProfileFile(click.Path):
 def no_profile(path: str) -> str:
     """The error about a profile that is not there."""
     return f"There is no {path}: run `tfmini calibrate` on an idle machine, or name a profile by --profile."
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Within the block, an error about what the user gave becomes one of the command."""
+    try:
+        yield
+    except errors.OpError as error:
+        from tfmini.inspection.findings import without_tags  # slow to import, and only this needs it
+
+        raise click.ClickException(without_tags(error.message)) from None
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 def write_text(path: str | Path, text: str) -> None:

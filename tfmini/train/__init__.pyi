@@ -133,26 +133,20 @@ from tfmini.train.inputs.queue_runners import (
     add_queue_runner as add_queue_runner,
     start_queue_runners as start_queue_runners,
 )
-from tfmini.train.loops.basic_loops import (
+from tfmini.train.loops.slim_learning import (
     basic_train_loop as basic_train_loop,
 )
-from tfmini.train.optimizers.adadelta import (
+from tfmini.train.optimizers.fused_optimizer import (
     AdadeltaOptimizer as AdadeltaOptimizer,
-)
-from tfmini.train.optimizers.adagrad import (
-    AdagradOptimizer as AdagradOptimizer,
-)
-from tfmini.train.optimizers.adagrad_da import (
     AdagradDAOptimizer as AdagradDAOptimizer,
-)
-from tfmini.train.optimizers.adam import (
+    AdagradOptimizer as AdagradOptimizer,
     AdamOptimizer as AdamOptimizer,
-)
-from tfmini.train.optimizers.ftrl import (
     FtrlOptimizer as FtrlOptimizer,
-)
-from tfmini.train.optimizers.gradient_descent import (
     GradientDescentOptimizer as GradientDescentOptimizer,
+    MomentumOptimizer as MomentumOptimizer,
+    ProximalAdagradOptimizer as ProximalAdagradOptimizer,
+    ProximalGradientDescentOptimizer as ProximalGradientDescentOptimizer,
+    RMSPropOptimizer as RMSPropOptimizer,
 )
 from tfmini.train.optimizers.learning_rate_decay import (
     cosine_decay as cosine_decay,
@@ -166,21 +160,11 @@ from tfmini.train.optimizers.learning_rate_decay import (
     piecewise_constant_decay as piecewise_constant_decay,
     polynomial_decay as polynomial_decay,
 )
-from tfmini.train.optimizers.momentum import (
-    MomentumOptimizer as MomentumOptimizer,
-)
 from tfmini.train.optimizers.moving_averages import (
     ExponentialMovingAverage as ExponentialMovingAverage,
 )
 from tfmini.train.optimizers.optimizer import (
     Optimizer as Optimizer,
-)
-from tfmini.train.optimizers.proximal import (
-    ProximalAdagradOptimizer as ProximalAdagradOptimizer,
-    ProximalGradientDescentOptimizer as ProximalGradientDescentOptimizer,
-)
-from tfmini.train.optimizers.rmsprop import (
-    RMSPropOptimizer as RMSPropOptimizer,
 )
 from tfmini.train.replicas.all_reduce import (
     AllReduceOptimizer as AllReduceOptimizer,

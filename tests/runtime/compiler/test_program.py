@@ -15,7 +15,7 @@ from tfmini import dtypes, errors
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.program import Program, compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.partition_run import FunctionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import ResourceManager
 

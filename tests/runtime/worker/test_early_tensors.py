@@ -153,9 +153,9 @@ def test_a_worker_keeps_no_tensors_of_steps_that_never_start() -> None:
         worker.receive(step, 0, kilobyte())
     assert len(timers.calls) == 1
     timers.fire(KEEP_S)
-    assert worker._early.bytes == 2 * ENTRY
+    assert worker.early.bytes == 2 * ENTRY
     timers.fire(KEEP_S)
-    assert worker._early.bytes == 0 and timers.calls == []
+    assert worker.early.bytes == 0 and timers.calls == []
     worker.receive(9, 0, kilobyte())
     assert len(timers.calls) == 1
     worker.close()
@@ -173,19 +173,19 @@ def test_a_worker_keeps_no_tensors_of_a_task_that_is_gone() -> None:
     worker.receive(7, 0, kilobyte(), sender=gone)
     worker.receive(8, 0, kilobyte(), sender=other)
     worker.peer_lost(WORKER, "it was killed", gone)
-    assert worker._early.bytes == 2 * ENTRY  # the task may have done its part
+    assert worker.early.bytes == 2 * ENTRY  # the task may have done its part
     timers.fire(ORPHAN_S)
-    assert worker._early.bytes == ENTRY
+    assert worker.early.bytes == ENTRY
     worker.close()
 
 
 def test_a_step_that_cannot_start_leaves_nothing_behind() -> None:
     worker = Worker(TASK, [])
     worker.receive(7, 0, kilobyte())
-    assert worker._early.bytes == ENTRY
+    assert worker.early.bytes == ENTRY
     worker.forget_step(7)
     worker.receive(7, 1, kilobyte())  # came even later
-    assert worker._early.bytes == 0
+    assert worker.early.bytes == 0
 
 
 def receiving_graph(worker: Worker) -> RegisteredGraph:
@@ -204,7 +204,7 @@ def test_a_step_that_refuses_its_tensors_leaves_nothing_behind() -> None:
         worker.run_graph(graph, 7, [], lambda error, values: None)
     assert worker.runs == {}
     worker.receive(7, 0, kilobyte())
-    assert worker._early.bytes == 0
+    assert worker.early.bytes == 0
     worker.close()
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tfmini import errors
-from tfmini.runtime.executor.outcome import Outcome
+from tfmini.runtime.executor.partition_run import StepOutcome
 from tfmini.runtime.worker.step_outcomes import StepOutcomes
 from tfmini.runtime.worker.worker import Worker
 
-UPDATED = Outcome(made=frozenset({"w/ApplyGradientDescent"}))
+UPDATED = StepOutcome(made=frozenset({"w/ApplyGradientDescent"}))
 
 
 def _run(session: str, step_id: int) -> Any:
@@ -22,25 +22,25 @@ def _run(session: str, step_id: int) -> Any:
 def test_an_update_is_known_when_many_other_sessions_have_ended_since() -> None:
     """A link breaks for hundreds of workers: each closes its session, and asks for its step a little later."""
     outcomes = StepOutcomes()
-    outcomes.note(_run("mine", 7), None)
+    outcomes.note(_run("mine", 7), UPDATED)
     outcomes.end_session("mine")
     for number in range(1000):
         outcomes.end_session(f"other {number}")
     assert outcomes.of("mine", 7, False) == UPDATED
-    assert outcomes.of("mine", 8, False) == Outcome()
+    assert outcomes.of("mine", 8, False) == StepOutcome()
 
 
 def test_a_step_that_ends_after_its_session_belongs_to_the_ended_ones() -> None:
     outcomes = StepOutcomes()
     outcomes.end_session("mine")
-    outcomes.note(_run("mine", 1), None)
+    outcomes.note(_run("mine", 1), UPDATED)
     assert outcomes.of("mine", 1, False) == UPDATED and not outcomes._sessions
 
 
 def test_a_session_that_is_closed_twice_keeps_its_outcomes() -> None:
     """Its master asks again when the connection breaks before the answer."""
     outcomes = StepOutcomes()
-    outcomes.note(_run("mine", 1), None)
+    outcomes.note(_run("mine", 1), UPDATED)
     outcomes.end_session("mine")
     outcomes.end_session("mine")
     assert outcomes.of("mine", 1, False) == UPDATED
@@ -49,13 +49,13 @@ def test_a_session_that_is_closed_twice_keeps_its_outcomes() -> None:
 def test_a_forgotten_session_has_no_known_outcome() -> None:
     """To say that its steps have done nothing would repeat their updates."""
     outcomes = StepOutcomes()
-    outcomes.note(_run("mine", 1), None)
+    outcomes.note(_run("mine", 1), UPDATED)
     outcomes.end_session("mine")
     for number in range(2000):
         outcomes.end_session(f"other {number}")
     with pytest.raises(errors.UnknownError, match="does not know which updates the step has made"):
         outcomes.of("mine", 1, False)
-    assert outcomes.of("opened just now", 1, True) == Outcome()
+    assert outcomes.of("opened just now", 1, True) == StepOutcome()
 
 
 def test_a_session_that_is_being_closed_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

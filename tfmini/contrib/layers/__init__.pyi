@@ -6,18 +6,6 @@ from tfmini.contrib.layers import (
 from tfmini.layers.contrib.batch_norm import (
     batch_norm as batch_norm,
 )
-from tfmini.layers.contrib.convolutions import (
-    avg_pool3d as avg_pool3d,
-    conv1d as conv1d,
-    conv3d as conv3d,
-    convolution as convolution,
-    convolution1d as convolution1d,
-    convolution3d as convolution3d,
-    elu as elu,
-    max_pool3d as max_pool3d,
-    pool as pool,
-    relu6 as relu6,
-)
 from tfmini.layers.contrib.embeddings import (
     bow_encoder as bow_encoder,
     dense_to_sparse as dense_to_sparse,
@@ -28,14 +16,21 @@ from tfmini.layers.contrib.embeddings import (
 )
 from tfmini.layers.contrib.layers import (
     bias_add as bias_add,
+    conv1d as conv1d,
     conv2d as conv2d,
     conv2d_transpose as conv2d_transpose,
+    conv3d as conv3d,
+    convolution as convolution,
+    convolution1d as convolution1d,
     convolution2d as convolution2d,
     convolution2d_transpose as convolution2d_transpose,
+    convolution3d as convolution3d,
+    elu as elu,
     fully_connected as fully_connected,
     fully_connected as relu,
     layer_norm as layer_norm,
     linear as linear,
+    relu6 as relu6,
     separable_convolution2d as separable_conv2d,
     separable_convolution2d as separable_convolution2d,
 )
@@ -65,10 +60,13 @@ from tfmini.layers.contrib.summaries import (
 )
 from tfmini.layers.contrib.weightless_layers import (
     avg_pool2d as avg_pool2d,
+    avg_pool3d as avg_pool3d,
     dropout as dropout,
     flatten as flatten,
     max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d,
     one_hot_encoding as one_hot_encoding,
+    pool as pool,
     repeat as repeat,
     softmax as softmax,
     stack as stack,

@@ -22,26 +22,21 @@ from tfmini.layers.contrib.arg_scope import (
 from tfmini.layers.contrib.batch_norm import (
     batch_norm as batch_norm,
 )
-from tfmini.layers.contrib.convolutions import (
-    avg_pool3d as avg_pool3d,
-    conv1d as conv1d,
-    conv3d as conv3d,
-    convolution as convolution,
-    convolution1d as convolution1d,
-    convolution3d as convolution3d,
-    max_pool3d as max_pool3d,
-    pool as pool,
-)
 from tfmini.layers.contrib.embeddings import (
     maxout as maxout,
     scale_gradient as scale_gradient,
 )
 from tfmini.layers.contrib.layers import (
     bias_add as bias_add,
+    conv1d as conv1d,
     conv2d as conv2d,
     conv2d_transpose as conv2d_transpose,
+    conv3d as conv3d,
+    convolution as convolution,
+    convolution1d as convolution1d,
     convolution2d as convolution2d,
     convolution2d_transpose as convolution2d_transpose,
+    convolution3d as convolution3d,
     fully_connected as fully_connected,
     layer_norm as layer_norm,
     linear as linear,
@@ -79,10 +74,13 @@ from tfmini.layers.contrib.regularizers import (
 )
 from tfmini.layers.contrib.weightless_layers import (
     avg_pool2d as avg_pool2d,
+    avg_pool3d as avg_pool3d,
     dropout as dropout,
     flatten as flatten,
     max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d,
     one_hot_encoding as one_hot_encoding,
+    pool as pool,
     repeat as repeat,
     softmax as softmax,
     stack as stack,

@@ -9,8 +9,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
-from tfmini.layers.contrib.layers import weights_of
-from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.layers.contrib.layers import collected, weights_of
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn.normalization import batch_normalization, moments
@@ -77,8 +76,7 @@ def instance_norm(
         )
         mean, variance = moments(inputs, [i for i in range(1, rank) if i != axis], keep_dims=True)
         outputs = batch_normalization(inputs, mean, variance, beta, gamma, epsilon, name="instancenorm")
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.name, outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.name)
 
 
 @export("tf.contrib.layers.group_norm", "tf.contrib.slim.group_norm", "tf.contrib.slim.layers.group_norm")
@@ -126,8 +124,7 @@ def group_norm(
         mean, variance = moments(grouped, over, keep_dims=True)
         outputs = reshape(batch_normalization(grouped, mean, variance, beta, gamma, epsilon), lengths)
         outputs.set_shape(inputs.shape)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.name, outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.name)
 
 
 def _axes(inputs: Tensor, groups: int, channels_axis: int, reduction_axes: Sequence[int]) -> tuple[int, list[int]]:

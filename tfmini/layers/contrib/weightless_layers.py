@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
-from tfmini.layers.contrib.layers import known_format
+from tfmini.layers.contrib.layers import known_format, spatial_axes
 from tfmini.layers.contrib.named_outputs import collect_named_outputs
 from tfmini.layers.core import Flatten
 from tfmini.layers.spatial_arguments import around, normalized_tuple
@@ -18,58 +18,80 @@ from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.nn.cross_entropy import softmax as softmax_of
+from tfmini.ops.nn.dilated import pool as pool_of
 from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
 from tfmini.ops.nn.pooling import avg_pool, max_pool
 from tfmini.ops.variables.scope import variable_scope
 
-_NHWC = "NHWC"
+
+def _pool(name: str, default_name: str, layout: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A pooling layer; ``compute(inputs, window, strides, padding, data_format)`` does the work."""
+    axes = len(layout) - 2
+
+    def pooled(
+        inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str | None = layout,
+        outputs_collections: Any = None, scope: Any = None,
+    ) -> Any:  # fmt: skip
+        with variable_scope(scope, default_name, [inputs]) as opened:
+            window, steps = normalized_tuple(kernel_size, axes, "kernel_size"), normalized_tuple(stride, axes, "stride")
+            outputs = compute(convert_to_tensor(inputs), list(window), list(steps), padding.upper(), data_format)
+            return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+    pooled.__name__ = pooled.__qualname__ = name
+    what = "maximum" if name.startswith("max") else "mean"
+    pooled.__doc__ = f"The {what} of each window of {axes} axes (``tf.contrib.layers.{name}``)."
+    return add_arg_scope(pooled)
 
 
-def _pooled(
-    function: Any, default_name: str, inputs: Any, kernel_size: Any, stride: Any, padding: str,
-    data_format: str | None, outputs_collections: Any, scope: Any,
-) -> Any:  # fmt: skip
-    with variable_scope(scope, default_name, [inputs]) as opened:
-        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
-        outputs = function(
+def _images(function: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(inputs: Any, window: Any, steps: Any, padding: str, data_format: str | None) -> Any:
+        layout = known_format(data_format)
+        return function(inputs, around(window, layout), around(steps, layout), padding, data_format=layout)
+
+    return compute
+
+
+def _volumes(kind: str) -> Callable[..., Any]:
+    def compute(inputs: Any, window: Any, steps: Any, padding: str, data_format: str | None) -> Any:
+        return pool_of(inputs, window, kind, padding, strides=steps, data_format=data_format)
+
+    return compute
+
+
+max_pool2d = _pool("max_pool2d", "MaxPool2D", "NHWC", _images(max_pool))
+avg_pool2d = _pool("avg_pool2d", "AvgPool2D", "NHWC", _images(avg_pool))
+max_pool3d = _pool("max_pool3d", "MaxPool3D", "NDHWC", _volumes("MAX"))
+avg_pool3d = _pool("avg_pool3d", "AvgPool3D", "NDHWC", _volumes("AVG"))
+
+
+@export("tf.contrib.layers.pool", "tf.contrib.slim.pool", "tf.contrib.slim.layers.pool")
+@add_arg_scope
+def pool(
+    inputs: Any,
+    kernel_size: Any,
+    pooling_type: str,
+    padding: str = "VALID",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+    stride: Any = 1,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """The maximum or mean ("MAX", "AVG") of windows over all spatial axes (``tf.contrib.layers.pool``)."""
+    with variable_scope(scope, f"{pooling_type.lower()}_pool", [inputs]) as opened:
+        inputs = convert_to_tensor(inputs)
+        axes = spatial_axes(inputs, None)
+        outputs = pool_of(
             inputs,
-            around(normalized_tuple(kernel_size, 2, "kernel_size"), layout),
-            around(normalized_tuple(stride, 2, "stride"), layout),
+            list(normalized_tuple(kernel_size, axes, "kernel_size")),
+            pooling_type,
             padding.upper(),
-            data_format=layout,
+            list(normalized_tuple(dilation_rate, axes, "dilation_rate")),
+            list(normalized_tuple(stride, axes, "stride")),
+            data_format=data_format,
         )
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-@export("tf.contrib.layers.max_pool2d", "tf.contrib.slim.max_pool2d", "tf.contrib.slim.layers.max_pool2d")
-@add_arg_scope
-def max_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str | None = _NHWC,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """The maximum of each window (``tf.contrib.layers.max_pool2d``)."""
-    return _pooled(max_pool, "MaxPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
-
-
-@export("tf.contrib.layers.avg_pool2d", "tf.contrib.slim.avg_pool2d", "tf.contrib.slim.layers.avg_pool2d")
-@add_arg_scope
-def avg_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str | None = _NHWC,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """The mean of each window (``tf.contrib.layers.avg_pool2d``)."""
-    return _pooled(avg_pool, "AvgPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
+        return collect_named_outputs(outputs_collections, opened.name, outputs)
 
 
 @export("tf.contrib.layers.dropout", "tf.contrib.slim.dropout", "tf.contrib.slim.layers.dropout")
@@ -105,8 +127,9 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
 
 
 @export(
-    "tf.contrib.layers.one_hot_encoding", "tf.contrib.slim.one_hot_encoding", "tf.contrib.slim.layers.one_hot_encoding"
-)
+    "tf.contrib.layers.one_hot_encoding", "tf.contrib.slim.one_hot_encoding",
+    "tf.contrib.slim.layers.one_hot_encoding"
+)  # fmt: skip
 @add_arg_scope
 def one_hot_encoding(
     labels: Any,
@@ -167,3 +190,6 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
             given = arguments if isinstance(arguments, (list, tuple)) else [arguments]
             inputs = layer(inputs, *given, scope=f"{prefix}_{i + 1}", **kwargs)
         return inputs
+
+
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "avg_pool2d avg_pool3d max_pool2d max_pool3d")

@@ -17,7 +17,6 @@ def newcomers(executor: CollectiveExecutor, group_key: int) -> list[str]:
 
 def end_group(executor: CollectiveExecutor, group_key: int, why: str) -> None:
     """Ends a group on all its members: their calls fail with AbortedError, and they begin anew with their hooks."""
-    with executor.lock:
-        members = [member for (key, _), member in executor._members.items() if key == group_key]
+    members = [member for (key, _), member in list(executor.members.items()) if key == group_key]
     for member in members:
         executor.fail(member, errors.AbortedError.of(f"Collective group {group_key} forms anew: {why}."), tell=True)

@@ -13,7 +13,6 @@ import itertools
 import mmap
 import os
 import secrets
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +64,8 @@ class Place(NamedTuple):
 class Arena:
     """This task's memory. The first page says whose it is; the rest is given out in blocks of few sizes.
 
+    Not thread-safe: the executor's lock guards it.
+
     Args:
       can_be_read: whether its place says at which address its owner has it.
 
@@ -87,7 +88,6 @@ class Arena:
         self.place = str(Place(_host(), os.getpid(), self._fd, nonce.hex(), address))
         self._end = _PAGE
         self._free: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
         self._serials = itertools.count(1)
 
     def hide(self) -> None:
@@ -105,20 +105,18 @@ class Arena:
           ResourceExhaustedError: too many collectives are under way.
         """
         size = -(-nbytes // _PAGE) * _PAGE if nbytes <= 16 * _PAGE else size_class(nbytes)
-        with self._lock:
-            free = self._free.get(size)
-            if free:
-                return free.pop(), size
-            if self._end + size > ARENA_BYTES:
-                text = f"Collectives under way in this task take more than {ARENA_BYTES >> 20} MB of shared memory."
-                raise errors.ResourceExhaustedError.of(text)
-            offset, self._end = self._end, self._end + size
+        free = self._free.get(size)
+        if free:
+            return free.pop(), size
+        if self._end + size > ARENA_BYTES:
+            text = f"Collectives under way in this task take more than {ARENA_BYTES >> 20} MB of shared memory."
+            raise errors.ResourceExhaustedError.of(text)
+        offset, self._end = self._end, self._end + size
         return offset, size
 
     def give_back(self, offset: int, size: int) -> None:
         """Others may have that block."""
-        with self._lock:
-            self._free.setdefault(size, []).append(offset)
+        self._free.setdefault(size, []).append(offset)
 
     def block(self, offset: int, size: int) -> Bytes:
         """The bytes of a block."""

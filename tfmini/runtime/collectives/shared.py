@@ -32,8 +32,10 @@ class Owner(Protocol):
     """The part of the executor that exchanges in shared memory use."""
 
     lock: Any
-    closed: bool
     traffic: Counters
+
+    @property
+    def closed(self) -> bool: ...
 
     def send(self, member: Member, task: str, message: Any) -> None: ...
     def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
@@ -254,8 +256,7 @@ class SharedCollectives:
 
     def look(self, member: Member, instance: int) -> None:
         """Drives a collective: somebody has rung, or some time has passed."""
-        with self._owner.lock:
-            exchange = member.running.get(instance)
+        exchange = member.running.get(instance)
         if exchange is not None:
             self._drive(member, exchange)
             self._let_sleep(member, exchange)

@@ -81,6 +81,8 @@ def writer_of(context: BlockContext, units: list[Unit]) -> BlockWriter:
 class BlockWriter:
     """The text of one function, line by line.
 
+    The writer of a `KernelModel` may override `write_unit`, `close_guard`, `value`, `kernel_of` and `starter_of`.
+
     Args:
       units: those that will be written, so that uses can be counted.
     """
@@ -143,14 +145,14 @@ class BlockWriter:
         starts = unit.form in (Form.BEGIN, Form.BEGIN_LOOP)
         guard = () if starts else unit.guard  # a node that is not begun must be reported
         if guard != self.open:
-            self._change_guard(guard, unit.node)
+            self.under(guard, unit.node)
         line = getattr(self, _WRITERS[unit.form])(unit)
         if starts and unit.guard:
             skipped = "None" if unit.entry else f"step.skip({self._key(unit)})"
             line += f" if {self.condition(unit.guard)} else {skipped}"
         sent = self._arguments(unit) if unit.form is Form.SEND and self.context.trace is not None else []
         for endpoint in unit.reads():
-            self._release(endpoint)
+            self.release(endpoint)
         wanted = self._wanted(unit) if unit.outputs else ()
         self._write_targets(unit, wanted, line)
         if self.context.trace is not None:
@@ -171,6 +173,12 @@ class BlockWriter:
         values = ", ".join([*names, ""])
         return f"t = note({trace.number(unit.node, wanted, group)}, b, t, clock(), ({values}))"
 
+    def named(self, value: Any, prefix: str = "k") -> str:
+        """The namespace's name for a new value. So nothing that comes from a graph becomes source."""
+        name = f"{prefix}{len(self.context.namespace)}"
+        self.context.namespace[name] = value
+        return name
+
     # ---- guards -----------------------------------------------------------------------------
 
     def close_guard(self) -> None:
@@ -178,7 +186,8 @@ class BlockWriter:
         self.open = ()
         self.levels.clear()
 
-    def _change_guard(self, guard: Condition, node: Node) -> None:
+    def under(self, guard: Condition, node: Node) -> None:
+        """Ends the ``if`` blocks that are open, as far as they are of another guard, and opens those of this one."""
         shared = 0
         for mine, other in zip(self.open, guard):
             if mine != other:
@@ -260,13 +269,8 @@ class BlockWriter:
         return self._indices.get(name, set())
 
     def _begin(self, unit: Unit) -> str:
-        node = unit.node
-        facts = op_facts(node.op, self.context.device_type)
-        assert facts is not None
-        kernel = self._kernel(node)
-        if not facts.kernel.is_async:
-            self.context.namespace[kernel] = in_own_thread(self.context.namespace[kernel])
-        return f"step.begin({self._key(unit)}, {kernel}, ({', '.join([*self._grouped(unit), ''])}))"
+        starter = self.named(self.starter_of(unit.node))
+        return f"step.begin({self._key(unit)}, {starter}, ({', '.join([*self._grouped(unit), ''])}))"
 
     def _begin_loop(self, unit: Unit) -> str:
         return f"step.begin_loop({self._key(unit)}, {unit.entry}, ({', '.join([*self._arguments(unit), ''])}))"
@@ -291,37 +295,38 @@ class BlockWriter:
         call = self._grouped(unit)
         if facts.kernel.wants_step:
             call = ["step", *call]
-        return f"{self._kernel(node)}({', '.join(call)})"
+        return f"{self.named(self.kernel_of(node))}({', '.join(call)})"
 
     def _compute_into(self, unit: Unit) -> str:
         """The call of a kernel whose result goes into the memory of the connection that sends it."""
-        name = f"k{len(self.context.namespace)}"
-        self.context.namespace[name] = computing_into(unit, self.context.sent[unit.node.name, 0])
+        name = self.named(computing_into(unit, self.context.sent[unit.node.name, 0]))
         return f"{name}({', '.join(['step', *self._grouped(unit)])})"
 
     def _checked(self, text: str, node: Node) -> str:
         """An inline expression whose value is checked."""
-        name = f"k{len(self.context.namespace)}"
-        self.context.namespace[name] = kernel_checks.ResultCheck(node)
-        return f"{name}({text})"
+        return f"{self.named(kernel_checks.ResultCheck(node))}({text})"
 
-    def _kernel(self, node: Node) -> str:
-        """The namespace's name for the function that computes a node."""
-        namespace = self.context.namespace
+    def starter_of(self, node: Node) -> Callable[..., Any]:
+        """The function that starts a node's kernel, which answers later."""
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
-        name = f"k{len(namespace)}"
+        kernel = self.kernel_of(node)
+        return kernel if facts.kernel.is_async else in_own_thread(kernel)
+
+    def kernel_of(self, node: Node) -> Callable[..., Any]:
+        """The function that computes a node."""
+        facts = op_facts(node.op, self.context.device_type)
+        assert facts is not None
         kernels = self.context.kernels
         call = kernels.get(node.name)
         if call is None:
             with named_errors(node):
-                call = make_callable(facts.kernel, node, namespace.get("resources"))
+                call = make_callable(facts.kernel, node, self.context.namespace.get("resources"))
             if kernel_checks.ENABLED:
                 call = kernel_checks.checked(call, facts.kernel, node)
             if facts.kernel.is_factory and facts.op_def.is_stateful:
                 kernels[node.name] = call
-        namespace[name] = call
-        return name
+        return call
 
     def _grouped(self, unit: Unit) -> list[str]:
         """The arguments, with those of a list input as one list."""
@@ -363,7 +368,7 @@ class BlockWriter:
         if state is not None:
             return f"{state}.read()" if deref else state
         if endpoint in context.constants:
-            return self._constant(endpoint)
+            return self.constant(endpoint)
         name = self.local.get(endpoint)
         if name is None:
             name = f"s[{context.slots[endpoint]}]"
@@ -373,11 +378,11 @@ class BlockWriter:
                 name = self.local[endpoint]
         return f"{name}.read()" if deref else name
 
-    def _constant(self, endpoint: Endpoint) -> str:
+    def constant(self, endpoint: Endpoint) -> str:
+        """The text for one of the context's constants."""
         names = self.context.namespace.setdefault("constant_names", {})
         if endpoint not in names:
-            names[endpoint] = name = f"c{len(self.context.namespace)}"
-            self.context.namespace[name] = self.context.constants[endpoint]
+            names[endpoint] = self.named(self.context.constants[endpoint], "c")
         return str(names[endpoint])
 
     def _new_local(self) -> str:
@@ -386,7 +391,7 @@ class BlockWriter:
         self.locals_made += 1
         return f"r{self.locals_made}"
 
-    def _release(self, endpoint: Endpoint) -> None:
+    def release(self, endpoint: Endpoint) -> None:
         """Counts a use; after the last one the local may hold something else."""
         self.uses[endpoint] -= 1
         if not self.uses[endpoint]:

@@ -21,7 +21,7 @@ class KernelModel(Protocol):
     """See the module."""
 
     def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
-        """Returns the writer that generates the text of one block."""
+        """Returns the writer of the text of one block. `BlockWriter` says what it may override."""
         ...
 
     def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:

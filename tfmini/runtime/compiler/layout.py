@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from tfmini.graph.node import Node
@@ -67,30 +66,6 @@ def without_joins(level: Level) -> Level:
     for i, segment in enumerate(segments):
         segment.pending = behind[i]
     return Level(segments, level.template, arrivals, [segment.pending for segment in segments])
-
-
-@dataclass(frozen=True)
-class Outline:
-    """The segments of a level without their text.
-
-    Attributes:
-      units: of each segment, in the order in which they run.
-      predecessors: of each segment, the segments that must have run before it.
-      arrivals: received group (0 and up) or answered event (below 0) -> the segment that needs it.
-    """
-
-    units: list[list[Unit]]
-    predecessors: list[set[int]]
-    arrivals: dict[int, int]
-
-
-def outline(lowering: Lowering) -> Outline:
-    """What `lay_out` would make of a level, without the text."""
-    layout = _Layout(lowering)
-    blocks = layout._blocks()
-    units = [[unit for block in blocks[wave] for unit in block] for wave in layout.order]
-    arrivals = {key: layout.index[wave] for key, wave in lowering.arrival_waves.items()}
-    return Outline(units, layout._predecessors(), arrivals)
 
 
 def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:

@@ -12,16 +12,16 @@ becomes of while loops, and `codegen` writes the text.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.locks import lock
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.kernel_model import KernelModel
-from tfmini.runtime.compiler.layout import Outline, lay_out, outline
+from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
@@ -59,7 +59,7 @@ class Program(Level):
     uncertain_sends: set[int]
     generation: int = -1
     trace: TraceTable | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Any = field(default_factory=lambda: lock("bind"))
 
     def bind(self, resources: Resources) -> None:
         """Looks up the variables and other resources that the program names, if that is due."""
@@ -114,11 +114,6 @@ def compile_program(
         trace.add_transfers(graph)
     program = _program(level, lowering)
     return program if model is None else model.program(program, graph)
-
-
-def outline_program(graph: TaskGraph, resources: Resources) -> Outline:
-    """The segments that `compile_program` would make of a task's graph, without their text. Raises the same errors."""
-    return outline(_lowered(Compilation(graph, resources, "CPU", True, lower_loop, threads=True)))
 
 
 def _lowered(shared: Compilation) -> Lowering:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.blocking_run import BlockingRun, can_block
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.function_run import FunctionRun
-from tfmini.runtime.executor.partition_run import PartitionRun
+from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun
 
 
 def choose_driver(program: Program, in_caller: bool, has_network: bool) -> type[PartitionRun]:

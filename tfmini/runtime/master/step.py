@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.traits import ops_with
+from tfmini.locks import Guarded
 from tfmini.rpc.messages import AbortStep, LostTensors, RunGraph
 from tfmini.runtime.executor.partition_run import deadline_exceeded
 from tfmini.runtime.master.plan import Part, Plan
@@ -17,6 +17,7 @@ from tfmini.runtime.trace.gathered_trace import GatheredTrace
 from tfmini.runtime.trace.record import StepLog, clock
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.master.master_session import MasterSession
 
 _ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing may compute on
@@ -48,8 +49,7 @@ class Step:
             log.step_id = self.step_id
         self._on_done = on_done
         self._timeout_s = timeout_s
-        self._state = StepState(plan)
-        self._lock = threading.Lock()
+        self._state = Guarded("step", StepState(plan))
         self._timer: Any = None
         self._own_waits = ""  # of the part of this task when the time was up
         self._told: list[str] = []  # what other tasks have said of parts that were told to end
@@ -62,7 +62,7 @@ class Step:
         Args:
           values: one per feed of the plan.
         """
-        if self._state.over:  # cancelled before it began
+        if self._state.state.over:  # cancelled before it began
             return
         if not self.session.add_step(self):
             self._finish(self.session.closing_error(), [])
@@ -72,13 +72,13 @@ class Step:
             self._timer = reactor.call_later(self._timeout_s, self.expire)
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
-            if self._state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
+            if self._state.state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
                 return
             if part.graph is not None:
                 local = index, part
             else:
                 self._guarded(self._call, index, part, values)
-        if local is not None and not self._state.over:
+        if local is not None and not self._state.state.over:
             self._guarded(self._run_local, *local, values)
 
     def cancel(self, error: errors.OpError) -> None:
@@ -127,14 +127,13 @@ class Step:
 
     def waiting_parts(self) -> list[Part]:
         """The parts that have not answered."""
-        with self._lock:
-            return [self.plan.parts[index] for index in sorted(self._state.waiting)]
+        return [self.plan.parts[index] for index in sorted(self._state.state.waiting)]
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
         describe_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs, told)
 
-    def task_lost(self, peer: Any, why: str) -> None:
+    def task_lost(self, peer: Peer, why: str) -> None:
         """A task is lost that may have run its part: ends the step if another part waits for tensors from there.
 
         They may have waited for a connection when the process died. A part that has not ended fails by itself.
@@ -196,9 +195,7 @@ class Step:
     # ---- the state --------------------------------------------------------------------------
 
     def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
-        with self._lock:
-            instructions = event(self._state, *args)
-        for instruction in instructions:
+        for instruction in self._state(event, *args):
             if isinstance(instruction, Abort):
                 self._abort(instruction)
             else:

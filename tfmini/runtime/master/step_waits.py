@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tfmini import errors
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import fan_out
 from tfmini.rpc.messages import DescribeStep
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.master.plan import Part
@@ -25,13 +26,17 @@ def describe_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, Parti
       parts: those that have not answered.
       runs: step id -> run, of this task.
     """
-    gathering = _Gathering(len(parts), told)
-    for index, part in enumerate(parts):
-        if part.graph is not None:
-            run = runs.get(step_id)
-            gathering.add(index, "" if run is None else run.describe_wait())
-        else:
-            _ask_task(step_id, part, partial(gathering.add, index))
+
+    def own(answered: Told) -> None:
+        run = runs.get(step_id)
+        answered("" if run is None else run.describe_wait())
+
+    calls = {i: own if part.graph is not None else partial(_ask_task, step_id, part) for i, part in enumerate(parts)}
+
+    def gathered(texts: Mapping[int, Outcome[str]]) -> None:
+        told("; ".join(str(texts[i]) for i in sorted(texts) if texts[i]))
+
+    fan_out(calls, gathered)
 
 
 def pending_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, PartitionRun]) -> str:
@@ -58,21 +63,3 @@ def _ask_task(step_id: int, part: Part, told: Told) -> None:
             told(answer.text)
 
     part.peer.call(DescribeStep(step_id), answered, timeout_s=ASK_S)
-
-
-class _Gathering:
-    """Joins the answers of several tasks when the last one has come."""
-
-    def __init__(self, count: int, told: Told) -> None:
-        self._texts: list[str | None] = [None] * count
-        self._told = told
-        self._lock = threading.Lock()
-        if not count:
-            told("")
-
-    def add(self, index: int, text: str) -> None:
-        with self._lock:
-            self._texts[index] = text
-            complete = None not in self._texts
-        if complete:
-            self._told("; ".join(text for text in self._texts if text))

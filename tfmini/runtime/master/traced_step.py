@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import fan_out
 from tfmini.rpc.messages import Logging
 from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.master.step import OnDone, Step
-from tfmini.runtime.trace.clocks import OWN, Alignment, ClockReader
+from tfmini.runtime.trace.clocks import OWN, Alignment, ask_clock
 from tfmini.runtime.trace.gathered_trace import GatheredTrace, TaskRecord
 from tfmini.runtime.trace.record import StepLog, clock
 
@@ -31,36 +33,14 @@ class TracedStep(Step):
         super().__init__(session, plan, on_done, timeout_s, StepLog())
         self._remote = [(i, part) for i, part in enumerate(plan.parts) if part.graph is None]
         self._alignments: dict[int, Alignment | None] = {}
-        self._stats: dict[int, Callable[[], bytes]] = {}
         self._values: Sequence[Any] = ()
-        self._left = 0
 
     def start(self, values: Sequence[Any]) -> None:
         self._values = values
-        self._for_all(self._read_clock, self._run)
+        fan_out({i: partial(ask_clock, part.peer) for i, part in self._remote}, self._run)
 
-    def _for_all(self, begin: Callable[[int, Part], None], then: Callable[[], None]) -> None:
-        """Begins something with each remote part, and continues when all have answered (see `_one_done`)."""
-        self._left, self._then = len(self._remote) + 1, then
-        for index, part in self._remote:
-            begin(index, part)
-        self._one_done()
-
-    def _one_done(self) -> None:
-        with self._lock:
-            self._left -= 1
-            finished = self._left == 0
-        if finished:
-            self._then()
-
-    def _read_clock(self, index: int, part: Part) -> None:
-        def aligned(found: Alignment | None) -> None:
-            self._alignments[index] = found
-            self._one_done()
-
-        ClockReader(part.peer, aligned).ask()
-
-    def _run(self) -> None:
+    def _run(self, alignments: Mapping[int, Outcome[Alignment | None]]) -> None:
+        self._alignments = {i: None if isinstance(found, errors.OpError) else found for i, found in alignments.items()}
         self.log.started = clock()
         super().start(self._values)
 
@@ -69,31 +49,27 @@ class TracedStep(Step):
         if error is not None:
             super()._finish(error, values)
         else:
-            self._for_all(self._collect, lambda: self._on_done(None, values, self._gathered(values)))
+            fan_out({i: partial(self._collect, part) for i, part in self._remote}, partial(self._collected, values))
 
-    def _collect(self, index: int, part: Part) -> None:
-        def answered(answer: Any) -> None:
-            if isinstance(answer, errors.OpError):
-                _log.warning("%s did not report its part of step %d: %s", part.task, self.step_id, answer.message)
-            else:
-                self._stats[index] = lambda: answer.stats
-            self._one_done()
-
+    def _collect(self, part: Part, answered: Callable[[Any], None]) -> None:
         part.peer.call(Logging(self.step_id), answered, _COLLECT_TIMEOUT_S, part.incarnation)
 
-    def _gathered(self, values: list[Any]) -> GatheredTrace:
+    def _collected(self, values: list[Any], answers: Mapping[int, Outcome[Any]]) -> None:
         master = self.session.master
         trace = GatheredTrace(master.default_device, self.log)
         for index, part in enumerate(self.plan.parts):
-            if part.graph is not None:
+            answer = answers.get(index)
+            if answer is None:
                 stats = partial(master.worker.step_stats, self.step_id)
                 trace.records.append(TaskRecord(part.task, stats, OWN, index))
-            elif index in self._stats:
+            elif isinstance(answer, errors.OpError):
+                _log.warning("%s did not report its part of step %d: %s", part.task, self.step_id, answer.message)
+            else:
                 fed = _bytes(self._values[i] for i in part.feed_indices)
                 fetched = _bytes(values[i] for i in part.fetch_indices)
-                record = TaskRecord(part.task, self._stats[index], self._alignments[index], index, fed, fetched)
-                trace.records.append(record)
-        return trace
+                stats = partial(getattr, answer, "stats")
+                trace.records.append(TaskRecord(part.task, stats, self._alignments[index], index, fed, fetched))
+        self._on_done(None, values, trace)
 
 
 def _bytes(values: Iterable[Any]) -> int:

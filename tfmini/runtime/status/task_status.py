@@ -179,7 +179,7 @@ class TaskStatus:
         sent = collectives.traffic.snapshot()
         if not sent.messages and not sent.bytes:
             return []
-        members = list(collectives._members.values())
+        members = list(collectives.members.values())
         group = ", ".join(str(key) for key in sorted({member.group_key for member in members}))
         size = max((member.group_size for member in members), default=0)
         runs = sum(sum(member.counts.values()) for member in members)

@@ -86,11 +86,7 @@ class Waits:
         since_s = 0.0
         if isinstance(run, WaitingRun):
             since_s = self._now - run.started_at
-            if run.lock.acquire(timeout=_LOCK_S):
-                try:
-                    groups, waits = sorted(run.missing_groups()), list(run.waits)
-                finally:
-                    run.lock.release()
+            groups, waits = sorted(run.missing_groups()), list(run.waits)
         found = [self._of_group(run, group, since_s) for group in groups] + [self._of_node(run, w) for w in waits]
         if not found or (run.step_id in self._computing_steps() and all(wait.kind != COMPUTES for wait in found)):
             found.append(self._of_kernel(run, since_s))  # beside the waits of the other ops, too

@@ -1,6 +1,8 @@
 """What the threads that run the reactor compute for steps, for peers whose messages wait meanwhile.
 
-It is found in the stacks of the threads, when somebody asks: so a step does nothing to be found.
+It is found in the stacks of the threads, when somebody asks: so a step does nothing to be found. To note the run in a
+variable of its thread, and to take the note back, would be 9 bytecodes of the 484 that `Session.run` of one op executes
+(counted with `sys.settrace`), 1.9 %; to note the op as well, as many for each op.
 """
 
 from __future__ import annotations

@@ -14,10 +14,13 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import LostTensors, LostTensorsReply
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 STEP_LIMIT = 10_000
 _REPORT_S = 300.0  # seconds for which a worker tries to tell the receiver, and then the master
@@ -43,7 +46,7 @@ class EndedSteps:
         while len(self._steps) > STEP_LIMIT:
             self._steps.popitem(last=False)
 
-    def sent_to(self, peer: Any) -> dict[int, str]:
+    def sent_to(self, peer: Peer | None) -> dict[int, str]:
         """The steps that had tensors to send to a peer, with their sessions."""
         return {step_id: session for step_id, (session, peers) in self._steps.items() if peer in peers.values()}
 
@@ -51,17 +54,20 @@ class EndedSteps:
 class LossReports:
     """Tells others of tensors that are lost; see the module.
 
-    Attributes:
+    Args:
       masters_of: handle of a session -> the connections of its master's task; none for the master of this task.
       on_undelivered: tells the master of this task, as `tensors_undelivered` of `Master`.
     """
 
-    def __init__(self, task: str) -> None:
+    def __init__(
+        self, task: str, masters_of: Callable[[str], Sequence[Any]] = lambda session: (),
+        on_undelivered: Callable[[Sequence[int], str, str, str], Any] = lambda *_: None,
+    ) -> None:  # fmt: skip
         self._task = task
-        self.masters_of: Callable[[str], Sequence[Any]] = lambda session: ()
-        self.on_undelivered: Callable[[Sequence[int], str, str, str], Any] = lambda *_: None
+        self._masters_of = masters_of
+        self.on_undelivered = on_undelivered
 
-    def report(self, peer: Any, steps: Mapping[int, str], why: str) -> None:
+    def report(self, peer: Peer | None, steps: Mapping[int, str], why: str) -> None:
         """Tells a peer of steps that have ended here and whose tensors it may not have got.
 
         Args:
@@ -73,7 +79,7 @@ class LossReports:
                 self.tell_masters(peer, steps, f"{why}. For {_REPORT_S:g} s it could not be told")
 
         # To any incarnation: a dead link may have gone to the one before that which waits.
-        if steps:
+        if steps and peer is not None:
             peer.call(LostTensors(list(steps), why, "", ""), answered, _REPORT_S, wait_for_ready=True)
 
     def tell_masters(self, receiver: Any, steps: Mapping[int, str], why: str) -> None:
@@ -83,7 +89,7 @@ class LossReports:
         for step_id, session in steps.items():
             by_session.setdefault(session, []).append(step_id)
         for session, step_ids in by_session.items():
-            masters = self.masters_of(session)
+            masters = self._masters_of(session)
             if masters:  # a master in another task that has lost this one has ended its steps already
                 masters[0].call(LostTensors(step_ids, why, name, ""), lambda _: None, _REPORT_S)
             else:

@@ -73,18 +73,21 @@ def _grouped(var_list: Any) -> dict[str, list[Any]]:
     return grouped
 
 
-def _part(variable: Any, value: Any, name: str) -> Any:
-    """The value of a variable from a tensor in the checkpoint: all of it, or the slice of a partition."""
+def _restored(variable: Any, value: Any, name: str, feeds: Feeds, reshape: bool = False) -> Operation:
+    """Assigns a tensor of the checkpoint: all of it, or the slice of a partition."""
+    lengths = variable.shape.as_list()
     info = getattr(variable, "_save_slice_info", None)
     if info is not None:
         spans = zip(info.var_offset, info.var_shape, strict=True)
-        return np.reshape(value[tuple(slice(o, o + n) for o, n in spans)], variable.shape.as_list())
-    if tuple(variable.shape.as_list()) != value.shape:
+        value = np.reshape(value[tuple(slice(o, o + n) for o, n in spans)], lengths)
+    elif reshape:
+        value = np.reshape(value, lengths)
+    elif tuple(lengths) != value.shape:
         raise ValueError(
             f"Total size of new array must be unchanged for {name} lh_shape: [{value.shape}],"
             f" rh_shape: [{variable.shape}]"
         )
-    return value
+    return _assigned(variable, value, feeds)
 
 
 @export("tf.contrib.framework.assign_from_checkpoint", "tf.contrib.slim.assign_from_checkpoint")
@@ -112,7 +115,7 @@ def assign_from_checkpoint(
             _log.warning(missing)
             continue
         value = reader.get_tensor(name)
-        assigned += [_assigned(variable, _part(variable, value, name), feeds) for variable in variables]
+        assigned += [_restored(variable, value, name, feeds) for variable in variables]
     return group(*assigned) if assigned else no_op(), feeds
 
 
@@ -147,9 +150,6 @@ def assign_from_checkpoint_fn(
     assigned = []
     for name, variables in grouped.items():
         value = reader.get_tensor(name)
-        for variable in variables:
-            whole = getattr(variable, "_save_slice_info", None) is None
-            fitted = np.reshape(value, variable.shape.as_list()) if reshape_variables and whole else value
-            assigned.append(_assigned(variable, _part(variable, fitted, name), feeds))
+        assigned += [_restored(variable, value, name, feeds, reshape_variables) for variable in variables]
     op = group(*assigned)
     return lambda session: session.run(op, feeds)

@@ -19,13 +19,15 @@ from tfmini.ops.variables.initializers import Constant
 from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.train.global_steps import assert_global_step, get_global_step
 from tfmini.train.loops.train_ops import GradsAndVars, values_of, with_values
-from tfmini.train.optimizers.adagrad import AdagradOptimizer
-from tfmini.train.optimizers.adam import AdamOptimizer
-from tfmini.train.optimizers.ftrl import FtrlOptimizer
-from tfmini.train.optimizers.gradient_descent import GradientDescentOptimizer
-from tfmini.train.optimizers.momentum import MomentumOptimizer
+from tfmini.train.optimizers.fused_optimizer import (
+    AdagradOptimizer,
+    AdamOptimizer,
+    FtrlOptimizer,
+    GradientDescentOptimizer,
+    MomentumOptimizer,
+    RMSPropOptimizer,
+)
 from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.optimizers.rmsprop import RMSPropOptimizer
 
 OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
     "Adagrad": AdagradOptimizer,

@@ -37,7 +37,7 @@ class ChromeTrace:
         self.metadata: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
 
-    def add(self, phase: str, category: str, name: str, pid: int, tid: int, timestamp: int, **more: Any) -> None:
+    def add(self, phase: str, category: str, name: str, pid: int, tid: int, timestamp: float, **more: Any) -> None:
         """Appends an event; ``timestamp`` is in microseconds."""
         event = {"ph": phase, "cat": category, "name": name, "pid": pid, "tid": tid, "ts": timestamp}
         self.events.append(event | more)
@@ -45,6 +45,12 @@ class ChromeTrace:
     def add_process(self, pid: int, name: str) -> None:
         """Names a process."""
         self.metadata.append({"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}})
+
+    def describe(self, kind: str, pid: int, tid: int | None, name: str) -> None:
+        """Names a ``process`` or a ``thread``, and shows it in the order of its number."""
+        where = {"pid": pid} if tid is None else {"pid": pid, "tid": tid}
+        for what, value in (("name", name), ("sort_index", pid if tid is None else tid)):
+            self.metadata.append({"name": f"{kind}_{what}", "ph": "M", **where, "args": {what: value}})
 
     def format_to_string(self, pretty: bool = False) -> str:
         """The trace as JSON text."""

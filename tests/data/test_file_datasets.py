@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.data import csv_dataset_ops, file_ops
+from tfmini.data import csv_datasets, file_datasets
 
 experimental = tf.data.experimental
 
@@ -86,14 +86,14 @@ def test_fixed_records_of_compressed_files_are_those_of_plain_files(tmp_path: Pa
 def test_lines_and_records_do_not_depend_on_the_chunks_of_the_file(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_ops, "_CHUNK", chunk)
-    monkeypatch.setattr(csv_dataset_ops, "_CHUNK", chunk)
+    monkeypatch.setattr(file_datasets, "CHUNK", chunk)
+    monkeypatch.setattr(csv_datasets, "CHUNK", chunk)
     path = tmp_path / "a.csv"
     path.write_bytes(b'a,"b\r\nc""\n"",d"\r\n\re"x\n"",\r\n"f\n\n",g')
     found = elements(tf.data.TextLineDataset(str(path)))
     assert found == [b'a,"b', b'c""', b'"",d"', b'\re"x', b'"",', b'"f', b"", b'",g']
-    form = csv_dataset_ops._Format(b",", True, b"", None, [], [])
-    found = list(csv_dataset_ops._records(str(path).encode(), "", form))
+    form = csv_datasets._Format(b",", True, b"", None, [], [])
+    found = list(csv_datasets._records(str(path).encode(), "", form))
     assert found == [b'a,"b\r\nc""\n"",d"', b"", b'e"x', b'"",', b'"f\n\n",g']
 
 

@@ -14,8 +14,7 @@ from tests.inspection.browser import Browser
 from tests.inspection.cluster_graphs import towers
 from tfmini import protos
 from tfmini.inspection.api import inspect
-from tfmini.inspection.notebook import framed
-from tfmini.inspection.page_html import page
+from tfmini.inspection.page_html import framed, page
 from tfmini.inspection.step_trace import StepTrace
 from tfmini.inspection.text import show
 

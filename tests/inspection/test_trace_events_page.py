@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.inspection.browser import Browser
-from tests.inspection.test_notebook import traced
-from tfmini.inspection import trace_page as module
+from tests.inspection.test_page_html_notebook import traced
+from tfmini.inspection import trace_events as module
 from tfmini.inspection.step_trace import ClockFit, Span, StepTrace
-from tfmini.inspection.trace_page import _data, sentences, trace_page
+from tfmini.inspection.trace_events import _data, sentences, trace_page
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
 
