@@ -29,11 +29,8 @@ ORDER = (
 """The names of the locks, the outermost first. The locks of `rpc` come after all of them."""
 
 
-def _plain(name: str, reentrant: bool) -> Any:
-    return threading.RLock() if reentrant else threading.Lock()
-
-
-_make: Callable[[str, bool], Any] = _plain
+Factory = Callable[[str, bool], Any]
+_factory: Factory | None = None
 
 
 def lock(name: str, reentrant: bool = False) -> Any:
@@ -42,18 +39,20 @@ def lock(name: str, reentrant: bool = False) -> Any:
     Args:
       reentrant: a thread that holds it may take it again.
     """
-    return _make(name, reentrant)
+    if _factory is not None:
+        return _factory(name, reentrant)
+    return threading.RLock() if reentrant else allocate_lock()
 
 
 @contextlib.contextmanager
-def made_by(factory: Callable[[str, bool], Any]) -> Iterator[None]:
+def made_by(factory: Factory) -> Iterator[None]:
     """Lets a function make the locks of the block, for tests that look at their order."""
-    global _make
-    before, _make = _make, factory
+    global _factory
+    before, _factory = _factory, factory
     try:
         yield
     finally:
-        _make = before
+        _factory = before
 
 
 class Guarded(Generic[S]):
@@ -61,6 +60,7 @@ class Guarded(Generic[S]):
 
     Calling the `Guarded` with a method of the class and its arguments runs the event alone, under the lock. An event
     waits for nothing and calls nobody back. It returns what there is to do, and the caller does that without the lock.
+    (What every step does takes ``lock`` itself, which saves a call.)
 
     Attributes:
       state: for reads that need no more than one attribute or one copy of a container.

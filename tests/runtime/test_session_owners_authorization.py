@@ -209,7 +209,7 @@ def test_an_incarnation_is_no_proof_without_the_key(tmp_path: Path, monkeypatch:
             ask(thief, server.target, m.Reset((), ()))  # every client of the cluster may, and is named
             with pytest.raises(tf.errors.AbortedError, match="reset by a client at 127.0.0.1 with the key of mallory"):
                 ask(owner, server.target, m.CloseSession(handle))
-            assert not server._owners._state.sessions
+            assert not server._owners._sessions
         finally:
             owner.close()
             thief.close()

@@ -318,8 +318,9 @@ def _cardinality(source: Source) -> Any:
 
 @reduce_dataset.kernel("CPU")
 def _reduce(
-    step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, resources: Any
-) -> Element:
+    step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, output_types: Any,
+    output_shapes: Any, resources: Any,
+) -> Element:  # fmt: skip
     """The final state after ``f(state, element) -> state`` ran for every element."""
     function, reading = compiled(f, resources, captured), Reading(step.owner, step)
     stage = source.open(reading)
@@ -330,6 +331,7 @@ def _reduce(
             result = function(reading, *result, *element)
     finally:
         stage.close()
+    check_components(result, output_types, output_shapes)
     return result
 
 

@@ -125,6 +125,11 @@ class Link:
         """Whether it has ended."""
         return self._phase is _OVER
 
+    @property
+    def own_task(self) -> str:
+        """The task at this side; "": a client."""
+        return self.endpoint.task
+
     def _enter(self, phase: Phase) -> bool:
         """Enters a phase; returns False if the present one does not lead there, since the link has ended meanwhile."""
         with self._lock:

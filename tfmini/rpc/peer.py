@@ -19,6 +19,7 @@ from tfmini.rpc.connection_messages import Goodbye
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
 from tfmini.rpc.records import Message
+from tfmini.rpc.timers import Timer
 from tfmini.rpc.transport import MakeError, Refusal
 from tfmini.rpc.waiting_messages import OnDropped, WaitingMessages
 
@@ -64,7 +65,7 @@ class Peer:
         self._waiting = WaitingMessages()
         self._lost_callbacks: list[Callable[[Peer, str], Any]] = []
         self._backoff = Backoff()
-        self._retry: Any = None
+        self._retry: Timer | None = None
         self._last_attempt = float("-inf")
         self._refused = False  # whether the last attempt to connect was refused
 
@@ -92,6 +93,12 @@ class Peer:
         if self.state is State.CONNECTING:
             return any(not isinstance(handle, CallHandle) for _, handle in tuple(self._waiting))
         return self.state is State.READY and self.backlog > 0
+
+    @property
+    def doing(self) -> str:
+        """What it does instead of handling messages, as its latest heartbeat says; usually ""."""
+        link = self._link
+        return link.watch.doing if link is not None else ""
 
     @property
     def link(self) -> Link | None:

@@ -34,7 +34,7 @@ from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.status.status_service import status_handlers
 from tfmini.runtime.status.task_status import TaskStatus
-from tfmini.runtime.worker.ended_steps import LossReports
+from tfmini.runtime.worker.task_state import LossReports
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import worker_handlers
 

@@ -14,7 +14,6 @@ from tfmini.errors import OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.op_types import OPS
-from tfmini.graph.prune import StepGraph
 from tfmini.graph.traits import FLOW_OPS, PLACEHOLDER_OPS, VARIABLE_OPS, ops_with, trait_of
 from tfmini.inspection.cost import size
 from tfmini.shapes import RawShape
@@ -35,10 +34,10 @@ class Deciding:
       steps: what runs: it tells which queues and accumulators are filled.
     """
 
-    def __init__(self, nodes: Nodes, shapes: Shapes, steps: Iterable[StepGraph]) -> None:
+    def __init__(self, nodes: Nodes, shapes: Shapes, steps: Iterable[Nodes]) -> None:
         self._nodes, self._shapes = nodes, shapes
         self._filled = {
-            node.inputs[0][0] for step in steps for node in step.nodes.values()
+            node.inputs[0][0] for step in steps for node in step.values()
             if trait_of(node.op, "queue") == "enqueue" or trait_of(node.op, "accumulator") == "apply"
         }  # fmt: skip
         self._stores = {

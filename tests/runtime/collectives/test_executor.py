@@ -55,7 +55,7 @@ def test_an_untold_member_fails_its_epoch_without_the_lock(monkeypatch: Any) -> 
     """The answers of waits run code of steps, which may take other locks."""
     executor = CollectiveExecutor(TASK, current_process())
     held: list[bool] = []
-    monkeypatch.setattr(executor, "failed", lambda epoch, error: held.append(executor.lock.locked()))
+    monkeypatch.setattr(executor, "failed", lambda epoch, error: held.append(executor.table.lock.locked()))
     executor.tell_left(m.CollectiveProbe(5, 0, 1, 1, 0, "", UNTOLD_MS, False), "")
     assert held == [False]
     executor.close()

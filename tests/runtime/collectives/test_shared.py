@@ -17,7 +17,7 @@ from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import memory as collective_memory
 from tfmini.runtime.collectives import shared as collective_shared
 from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
-from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.collectives.memory import other_memory
 from tfmini.runtime.process import current_process
 
 pytestmark = pytest.mark.skipif(collective_memory.make_arena() is None, reason="no memory can be shared here")

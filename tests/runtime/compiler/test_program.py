@@ -160,6 +160,8 @@ def test_long_segments_are_cut_into_blocks() -> None:
 def test_an_op_without_a_kernel_is_named() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="NoSuchOp.*node odd"):
         _compile([Node("odd", "NoSuchOp", _PS)])
+    with pytest.raises(errors.InvalidArgumentError, match="Op '_Recv' used by {{node foreign}}"):
+        _compile([Node("foreign", "_Recv", _PS, attrs={"tensor_type": F})])
 
 
 def test_an_abort_before_the_start_is_not_lost() -> None:

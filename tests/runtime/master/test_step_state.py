@@ -7,7 +7,7 @@ from tfmini.graph.prune import StepGraph
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.master.plan import Part, Plan
-from tfmini.runtime.master.step_state import Abort, Finish, StepState
+from tfmini.runtime.master.step import Abort, Finish, StepState
 
 
 def _step(parts: int = 3) -> StepState:

@@ -25,12 +25,11 @@ from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.client.unfinished_step import RemoteStep, UnfinishedStep
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
-from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession, OnRun
+from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.master.session_cluster import open_session
-from tfmini.runtime.master.step import Step
-from tfmini.runtime.master.step_waits import ASK_S, Told
+from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import hold
@@ -121,10 +120,10 @@ class DirectMaster:
         if request is not None and request.wants(session, plan):
             signature = plan.feeds, plan.fetches, plan.targets
             begin = partial(session.run, signature, values, timeout_s, timeout_s, True, request)
-            return self._run_step(begin, timeout_s)[1]
+            return self._run_step(begin, timeout_s)[0]
         if plan.local is not None:
             return self._master.worker.execute(plan.local, values, timeout_s)
-        return self._run_step(partial(session.start_step, plan, values, timeout_s), timeout_s)[1]
+        return self._run_step(partial(session.start_step, plan, values, timeout_s), timeout_s)[0]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
         """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
@@ -133,21 +132,21 @@ class DirectMaster:
         if is_traced(options):
             self._check()
             begin = partial(self.session.run, signature, values, timeout_s, limit_s, True, None)
-            plan, found, trace = self._run_step(begin, timeout_s)
+            found, plan, trace = self._run_step(begin, timeout_s)
         else:
             plan = self.prepare(signature, limit_s)
             found, trace = self.run(plan, values, timeout_s), None
         return found, run_metadata(options, plan, trace, self._options.build_cost_model)
 
     def _run_step(
-        self, begin: Callable[[OnRun, Callable[[Step], None]], None], timeout_s: float | None
-    ) -> tuple[Any, list[Any], GatheredTrace | None]:
-        """Begins a step and waits for it; returns its plan, the fetched values and the trace."""
-        answer: Answer[tuple[Any, list[Any], GatheredTrace | None]] = Answer(self._master.reactor)
+        self, begin: Callable[[OnDone, Callable[[Step], None]], None], timeout_s: float | None
+    ) -> tuple[list[Any], Plan, GatheredTrace | None]:
+        """Begins a step and waits for it; returns the fetched values, its plan and the trace."""
+        answer: Answer[tuple[list[Any], GatheredTrace | None]] = Answer(self._master.reactor)
         steps: list[Step] = []  # none as long as the plan is made
 
-        def done(error: errors.OpError | None, *found: Any) -> None:
-            answer.done(error, found)
+        def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
+            answer.done(error, (found, trace))
 
         def describe(told: Told) -> None:
             if steps:
@@ -157,7 +156,7 @@ class DirectMaster:
 
         try:
             begin(done, steps.append)
-            plan, found, trace = answer.result(timeout_s, lambda: steps[0].expire(), describe)
+            found, trace = answer.result(timeout_s, lambda: steps[0].expire(), describe)
         except (errors.AbortedError, errors.UnavailableError, errors.CancelledError) as error:
             if not steps:
                 raise
@@ -171,7 +170,7 @@ class DirectMaster:
             for step in steps:
                 step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
             raise
-        return plan, [writable(v) for v in found], trace
+        return [writable(v) for v in found], steps[0].plan, trace
 
     def _check_own(self) -> None:
         if self._pid:

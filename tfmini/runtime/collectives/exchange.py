@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
-from tfmini.locks import lock
+from tfmini.locks import Guarded, lock
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import About, Call, refused
 from tfmini.runtime.collectives.early_messages import BYTE_LIMIT, EarlyMessages, size_of, too_many_bytes
@@ -361,10 +361,6 @@ class GroupTable:
         member.exchanges.pop(exchange.key, None)
         member.answered += 1
 
-    def sweep(self) -> bool:
-        """See `EarlyMessages.sweep`."""
-        return self.early.sweep()
-
     # ---- ends -------------------------------------------------------------------------------
 
     def end(self, member: Member, error: errors.OpError, extra: Call | None) -> list[Call] | None:
@@ -407,14 +403,6 @@ class GroupTable:
         """A task takes part no more: see `EndedTasks.add`; with the members of groups with it."""
         return self.ended_tasks.add(news, self.now()), self.of_task(news.task)[0]
 
-    def ends(self) -> list[m.CollectiveEnd]:
-        """The tasks that take part no more."""
-        return self.ended_tasks.news()
-
-    def returned(self, task: str, incarnation: int) -> None:
-        """See `EndedTasks.returned`."""
-        self.ended_tasks.returned(task, incarnation)
-
     def unformed(self) -> list[tuple[Member, errors.OpError]]:
         """The members whose group can never form."""
         joining = [(member, self.hopeless(member.queued[0].about)) for member in self.waiting() if member.queued]
@@ -444,3 +432,22 @@ class GroupTable:
             return None
         exchange = member.exchanges.get((probe.instance, probe.count))
         return member, exchange, member.has_called(probe), member.oldest()
+
+
+class Executor(Protocol):
+    """What the watch, and exchanges in shared memory, use of the executor."""
+
+    task: str
+    leader_task: str
+    leader: Any
+    now: Callable[[], float]
+    table: Guarded[GroupTable]
+    traffic: Any
+    look: Callable[[Member, int], None]
+
+    def send(self, member: Member, task: str, message: Any) -> None: ...
+    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
+    def answer(self, member: Member, exchange: Exchange) -> None: ...
+    def proceed(self, member: Member, call: Call) -> None: ...
+    def is_stuck(self) -> bool: ...
+    def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...

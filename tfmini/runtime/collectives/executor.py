@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tfmini.rpc.calls import Responder
     from tfmini.rpc.peer import Peer
 
+
+
 COLLECTIVES = ops_with("collective")
 _REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
 _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
@@ -92,7 +94,7 @@ class CollectiveExecutor:
         self.traffic = Counters()
         self.calls = Calls(most_ranks)
         self.table = Guarded("collectives", table := GroupTable(task, self._tasks, self.leader_task, self._now))
-        self.lock, self.members, self.ended_tasks = self.table.lock, table.members, table.ended_tasks
+        self.members, self.ended_tasks = table.members, table.ended_tasks
         self._local: collections.deque[m.CollectiveData] = collections.deque()
         self._delivering = allocate_lock()  # tried, and never waited for
         self._shared = SharedCollectives(self)
@@ -101,11 +103,6 @@ class CollectiveExecutor:
 
     def _now(self) -> float:
         return self.now()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the task has ended."""
-        return self.table.state.closed
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -157,7 +154,7 @@ class CollectiveExecutor:
             member.withdraw()
 
     def _join_again(self, member: Member, call: Call) -> None:
-        if not (member.over or self.closed):
+        if not (member.over or self.table.state.closed):
             self._join(member, call)
 
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
@@ -194,10 +191,6 @@ class CollectiveExecutor:
             self._deliver(member, begun.exchange, message)
         if begun.finished:
             self.answer(member, begun.exchange)
-
-    def new_exchange(self, member: Member, call: Call) -> Exchange:
-        """The next run of a collective, without a schedule yet. To be called with the lock held."""
-        return self.table.state.new_exchange(member, call)
 
     # ---- data -------------------------------------------------------------------------------
 
@@ -253,7 +246,7 @@ class CollectiveExecutor:
             self._call_later(KEEP_S, self._sweep)
 
     def _sweep(self) -> None:
-        if self.table(GroupTable.sweep):
+        if self.table(lambda table: table.early.sweep()):
             self._sweep_later()
 
     def rung(self, bell: m.CollectiveBell) -> None:
@@ -396,12 +389,12 @@ class CollectiveExecutor:
 
     def tell_ended(self, peer: Peer) -> None:
         """Tells a rank that joins which tasks have ended."""
-        for news in self.table(GroupTable.ends):
+        for news in self.table(lambda table: table.ended_tasks.news()):
             peer.send_if_ready(news)
 
     def returned(self, task: str, incarnation: int) -> None:
         """A task is connected, perhaps as a new process."""
-        self.table(GroupTable.returned, task, incarnation)
+        self.table(lambda table: table.ended_tasks.returned(task, incarnation))
 
     def _fail_joining(self) -> None:
         """Ends the calls that wait for groups which can never form."""
@@ -460,3 +453,15 @@ def collective_handlers(collectives: CollectiveExecutor) -> dict[type[Any], Call
         m.CollectiveFailure: lambda peer, failure, _: collectives.failed(failure.epoch, m.error_of(failure)),
         m.CollectiveEnd: lambda peer, news, _: collectives.ended(news),
     }
+
+
+def newcomers(executor: CollectiveExecutor, group_key: int) -> list[str]:
+    """The devices that wait to join a group which is at work; none if this task is not the group's leader."""
+    return executor.leader.present(group_key)
+
+
+def end_group(executor: CollectiveExecutor, group_key: int, why: str) -> None:
+    """Ends a group on all its members: their calls fail with AbortedError, and they begin anew with their hooks."""
+    members = [member for (key, _), member in list(executor.members.items()) if key == group_key]
+    for member in members:
+        executor.fail(member, errors.AbortedError.of(f"Collective group {group_key} forms anew: {why}."), tell=True)

@@ -10,35 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, skipped
-from tfmini.locks import Guarded
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.exchange import Exchange, GroupTable, Member
+from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupTable, Member
 
 _log = logging.getLogger("tfmini.runtime")
 _TICK_S = 1.0
 _SKIPPED_S = 3.0  # two ranks that wait for each other so long in different exchanges will never meet
 _SLOW_S = 4.5
 _CALLED, _STUCK, _NOT_YET = 0, -1, -2  # what an answer says
-
-
-class Executor(Protocol):
-    """The part of the executor that the watch uses."""
-
-    task: str
-    leader_task: str
-    leader: Any
-    now: Callable[[], float]
-    table: Guarded[GroupTable]
-    look: Callable[[Member, int], None]
-
-    def send(self, member: Member, task: str, message: Any) -> None: ...
-    def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
-    def is_stuck(self) -> bool: ...
-    def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...
 
 
 class Watch:

@@ -3,7 +3,7 @@
 A program is a list of *segments*. A segment is straight-line Python, generated once, that needs
 nothing more from outside once it has started; its nodes are those that depend on the same set of
 arrivals: groups of tensors from other tasks, and answers of ops that wait (and on the same devices, if the task
-computes on several: see `several_devices`). A step (see
+computes on several: see `Lowering.tell_devices_apart`). A step (see
 `executor.dataflow_run`) starts a segment when its predecessors are done and its arrivals are there. What a
 segment leaves for another, and what comes in and goes out, lies in a flat list of slots.
 `lowering` decides what each node becomes, `layout` what belongs to which segment, `loops` what
@@ -25,7 +25,6 @@ from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
-from tfmini.runtime.compiler.several_devices import lowering_of
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace.record import TraceTable
 
@@ -119,7 +118,8 @@ def compile_program(
 def _lowered(shared: Compilation) -> Lowering:
     nodes = shared.graph.nodes
     outer, loops = contract(nodes) if has_flow(nodes) else (nodes, {})
-    lowering = lowering_of(shared, outer, loops)
+    lowering = Lowering(shared, outer, loops)
+    lowering.tell_devices_apart()
     lowering.run()
     return lowering
 

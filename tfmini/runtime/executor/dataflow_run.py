@@ -376,17 +376,19 @@ class _LoopRun:
         It begins the next iteration if that is wanted and not too many are under way.
         """
         run = self.outer.run
+        must_end, begun = False, None
         with run.lock:
             ready = event(*args)
-            has_more = self.begun < self.wanted
-            must_end = has_more and bool(run.stopped)  # it may never come to a wait that would find this out
-            begins = has_more and not must_end and len(self.iterations) < self.loop.window
-            begun = self._next() if begins else None
+            if self.begun < self.wanted:
+                must_end = bool(run.stopped)  # it may never come to a wait that would find this out
+                if not must_end and len(self.iterations) < self.loop.window:
+                    begun = self._next()
         if must_end:
             run.end_stopped("runs a while loop")
             return False
-        for each in ready or ():
-            dispatch(*each)
+        if ready:
+            for each in ready:
+                dispatch(*each)
         if begun is not None:
             # A loop that finds every answer there already would never leave the handler that it runs in.
             is_turn = not (begun[0].path[-1] + 1) % _TURN

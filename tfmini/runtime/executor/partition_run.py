@@ -8,19 +8,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from numpy import errstate, ndarray
+from numpy import errstate, ndarray, zeros
 
 from tfmini import errors
+from tfmini.errors import of_exception
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import dead_fetch, kernel_error
-from tfmini.runtime.executor.ownership import make_private
 from tfmini.runtime.trace.record import Trace
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
+
+
+_values: list[Any] = [zeros(1)]
+_SOLE = getrefcount(_values[0])
+"""The count for an array that only a list refers to."""
+
+
+def make_private(values: list[Any]) -> list[Any]:
+    """Replaces, in place, every array that has another reference, or is a part of another array, by a copy.
+
+    A client may write into an array that ``run`` has returned. The graph does not show whether the runtime still holds
+    the array (in a variable, a queue, a constant, a message that is being sent), since many kernels return an input.
+    The array's reference count shows it, as for the copy-on-write of variables.
+
+    The caller must have let go of its own references (a step's slots).
+
+    Raises:
+      ResourceExhaustedError: there is no memory for a copy, as of a small array that has been broadcast.
+    """
+    for i in range(len(values)):
+        if isinstance(values[i], ndarray) and (
+            getrefcount(values[i]) > _SOLE or values[i].base is not None or not values[i].flags.writeable
+        ):
+            try:
+                values[i] = values[i].copy()
+            except MemoryError as error:
+                raise of_exception(error) from None
+    return values
+
 
 Done = Callable[[errors.OpError | None, list[Any]], None]
 Path = tuple[int, ...]

@@ -10,6 +10,7 @@ from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.master.step import Step
@@ -102,17 +103,20 @@ class _MasterService:
         signature = (request.feeds, request.fetches, request.targets)
         cancelled = errors.CancelledError.of("Step was cancelled by its client.")
 
+        plans: list[Plan] = []
+
         def begun(step: Step) -> None:
             if respond.cancelled:
                 raise cancelled
+            plans.append(step.plan)
             respond.on_cancel(lambda: step.cancel(cancelled))
 
-        def done(error: errors.OpError | None, plan: Any, found: list[Any], trace: GatheredTrace | None) -> None:
+        def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
             if error is not None:
                 respond(error)
             elif not wants_metadata(asked):
                 respond(m.RunStepReply(tuple(found), b""))
-            elif not self.master.worker.threads.run_in_pool(_reply, found, asked, plan, trace, costs, respond):
+            elif not self.master.worker.threads.run_in_pool(_reply, found, asked, plans[0], trace, costs, respond):
                 respond(errors.shutting_down(self.master.task))
 
         limit_s = timeout_seconds(asked)
@@ -130,7 +134,7 @@ class _MasterService:
     def close_session(self, session: MasterSession, request: m.CloseSession, respond: Responder) -> None:
         self._owners.release(session.handle)
         session.close()
-        respond(m.CloseSessionReply())
+        respond(m.Acknowledged())
 
     def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Responder) -> None:
         signature = (request.feeds, request.fetches, request.targets)
@@ -152,7 +156,7 @@ class _MasterService:
 
     def reset(self, peer: Peer, request: m.Reset, respond: Responder) -> None:
         def done(error: errors.OpError | None) -> None:
-            respond(error if error is not None else m.ResetReply())
+            respond(error if error is not None else m.Acknowledged())
 
         self.master.reset(request.containers, request.device_filters, done, peer.describe())
 

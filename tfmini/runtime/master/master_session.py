@@ -28,9 +28,7 @@ from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut
 from tfmini.runtime.master.plan import Plan, build_plan, endpoint_of
 from tfmini.runtime.master.registration import Registration, forget_when_unused
-from tfmini.runtime.master.step import OnDone, Step
-from tfmini.runtime.master.step_waits import Told
-from tfmini.runtime.master.traced_step import TracedStep
+from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tfmini.runtime")
 
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
-OnRun = Callable[[errors.OpError | None, Plan | None, list[Any], GatheredTrace | None], None]
-"""As `step.OnDone`, with the plan."""
 OnStep = Callable[[Step], Any]
 OnOutcome = Callable[[Outcome[Plan]], None]
 MakeError = Callable[[str], errors.OpError]
@@ -308,7 +304,7 @@ class MasterSession:
 
     def run(
         self, signature: _Signature, values: Sequence[Any], timeout_s: float | None, plan_timeout_s: float | None,
-        traced: bool, request: TraceRequest | None, on_done: OnRun, begun: OnStep,
+        traced: bool, request: TraceRequest | None, on_done: OnDone, begun: OnStep,
     ) -> None:  # fmt: skip
         """Makes the plan of a signature if that is needed, and runs a step of it, as `start_step`.
 
@@ -317,28 +313,28 @@ class MasterSession:
           request: wants this step to be traced.
         """
 
-        def over(error: errors.OpError | None, plan: Plan | None, found: list[Any], trace: Any) -> None:
+        def over(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
             if request is not None:
                 request.done(error, trace)
-            on_done(error, plan, found, trace)
+            on_done(error, found, trace)
 
         def prepared(error: errors.OpError | None, plan: Plan | None) -> None:
             if plan is None:
-                over(error, None, [], None)
+                over(error, [], None)
             else:
                 self.start_step(plan, values, timeout_s, over, begun)
 
         self.prepare(signature, prepared, traced or request is not None, plan_timeout_s)
 
     def start_step(
-        self, plan: Plan, values: Sequence[Any], timeout_s: float | None, on_done: OnRun, begun: OnStep
+        self, plan: Plan, values: Sequence[Any], timeout_s: float | None, on_done: OnDone, begun: OnStep
     ) -> None:
         """Runs a step of a plan; ``begun`` gets it before, and an OpError that it raises is the outcome."""
-        step = self.new_step(plan, lambda error, found, trace: on_done(error, plan, found, trace), timeout_s)
+        step = self.new_step(plan, on_done, timeout_s)
         try:
             begun(step)
         except errors.OpError as refusal:
-            on_done(refusal, plan, [], None)
+            on_done(refusal, [], None)
         else:
             step.start(values)
 

@@ -20,8 +20,8 @@ from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.executor.waiting_run import NodeWait, WaitingRun
-from tfmini.runtime.status.computing import computing_steps
 from tfmini.runtime.status.stores import contents, contributed, task_of
+from tfmini.runtime.worker.computing import computing_steps
 from tfmini.runtime.worker.worker import Worker
 from tfmini.status.snapshot import (
     COLLECTIVE,

@@ -11,30 +11,35 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.devices import parse
 from tfmini.locks import Guarded
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.placement.task_graph import TaskGraph
+from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
 from tfmini.runtime.compiler.blocking_kernels import several_may_block
-from tfmini.runtime.compiler.program import compile_program
+from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.program import Program, compile_program
+from tfmini.runtime.executor.blocking_run import BlockingRun, can_block
+from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.dispatch import TaskThreads
-from tfmini.runtime.executor.drivers import choose_driver
-from tfmini.runtime.executor.partition_run import Done, PartitionRun, Path, StepOutcome
+from tfmini.runtime.executor.partition_run import Done, FunctionRun, PartitionRun, Path, StepOutcome
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace.record import clock
 from tfmini.runtime.trace.stats import task_stats
-from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S
-from tfmini.runtime.worker.ended_steps import LossReports
-from tfmini.runtime.worker.tensor_messages import packed, unpacked
-from tfmini.runtime.worker.worker_session import TaskState, WorkerSession
+from tfmini.runtime.worker.task_state import KEEP_S, ORPHAN_S, LossReports, TaskState, WorkerSession
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
+
+_NOTHING = np.zeros((0,), np.float32)
+
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -229,7 +234,8 @@ class Worker:
         """A run that has the tensors which arrived before it, and the reason why it cannot start, if any."""
         graph.program.bind(graph.resources)
         run = graph.driver(self, graph, step_id, feeds, timeout_s)
-        early, loss = self._state(TaskState.begin, run)
+        with self._state.lock:
+            early, loss = self._state.state.begin(run)
         for group, values, path, arrived_ns in early:
             graph.check_group(group, values)
             run.deliver(group, values, path, arrived_ns)
@@ -247,11 +253,12 @@ class Worker:
         outcome: StepOutcome | PartitionRun | None = None
         if run.graph.complete.made and has_begun:
             outcome = run.graph.complete if error is None else run.outcome() if run.is_settled else run
-        self._state(TaskState.end, run, updates_before, error is not None, outcome)
+        with self._state.lock:
+            self._state.state.end(run, updates_before, error is not None, outcome)
 
     def outcome_of(self, session: str, step_id: int) -> StepOutcome | PartitionRun:
         """What a step has done here, or its run while that still computes; see `StepOutcomes.of`."""
-        return self._state(TaskState.outcome_of, session, step_id)
+        return self._state(lambda state: state.outcomes.of(session, step_id, session in state.sessions))
 
     def final_outcome(self, session: str, step_id: int, told: Callable[[StepOutcome], None]) -> None:
         """Calls back with what a step has done here.
@@ -313,7 +320,7 @@ class Worker:
 
     def step_stats(self, step_id: int) -> bytes:
         """The serialized StepStats of a traced step on this task, in its wall-clock time; b"" when asked again."""
-        found = self._state(TaskState.take_trace, step_id)
+        found = self._state(lambda state: state.traces.take(step_id))
         return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
     def peer_lost(self, task: str, why: str, peer: Peer | None = None) -> None:
@@ -327,7 +334,7 @@ class Worker:
                 text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
                 self.abort_step(run.step_id, errors.UnavailableError.of(text, task=task))
         if self.early and self.reactor is not None:  # the step of a task that has done its part may start soon
-            self.reactor.call_later(ORPHAN_S, self._state, TaskState.drop_orphans, task, why, peer)
+            self.reactor.call_later(ORPHAN_S, self._state, lambda state: state.early.drop_from(peer, task, why))
         self.losses.report(peer, self._state(TaskState.sent_to, peer), why)
 
     def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Peer | None) -> None:
@@ -374,3 +381,39 @@ class Worker:
 
 def _session_closed(step_id: int) -> errors.OpError:
     return errors.CancelledError.of(f"The session of step {step_id} was closed.", derived=True)
+
+
+def packed(program: Program, step_id: int, group: int, values: tuple[Any, ...], path: Path) -> SendTensors:
+    """The message that sends a group. Dead values travel as bits."""
+    dead = b""
+    if group in program.uncertain_sends:
+        bits = sum(1 << i for i, value in enumerate(values) if value is DEAD)
+        dead = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        values = tuple(_NOTHING if value is DEAD else value for value in values)
+    if bytes in map(type, values):  # a scalar string; messages hold arrays
+        values = tuple(np.array(value, object) if type(value) is bytes else value for value in values)
+    iteration = ".".join(map(str, path)) if path else ""
+    return SendTensors(step_id, iteration, group, dead, values)
+
+
+def unpacked(values: Sequence[Any], dead: bytes, iteration: str) -> tuple[Sequence[Any], Path]:
+    """The values of a message, with the dead ones among them, and the path of its iteration."""
+    path = tuple(map(int, iteration.split("."))) if iteration else ()
+    if dead:
+        bits = int.from_bytes(dead, "little")
+        values = [DEAD if bits >> i & 1 else value for i, value in enumerate(values)]
+    return values, path
+
+
+def choose_driver(program: Program, in_caller: bool, has_network: bool) -> type[PartitionRun]:
+    """The driver for all runs of a program; it is chosen once, at registration.
+
+    Args:
+      in_caller: whether the thread of the client may run the program: the client is in this process, and the
+        program is the only part of its plan.
+    """
+    if not in_caller:
+        return DataflowRun
+    if program.is_simple:
+        return FunctionRun
+    return BlockingRun if has_network and can_block(program) else DataflowRun

@@ -14,7 +14,7 @@ from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.executor.partition_run import StepOutcome
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
-from tfmini.runtime.worker.ended_steps import STEP_LIMIT
+from tfmini.runtime.worker.task_state import STEP_LIMIT
 from tfmini.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tfmini as tf
-from tfmini.runtime.status.computing import computing_steps
+from tfmini.runtime.worker.computing import computing_steps
 
 
 def test_a_step_that_a_clients_thread_runs_alone_is_found() -> None:

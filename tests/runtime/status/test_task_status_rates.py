@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfmini.runtime.status.rates import Rates
+from tfmini.runtime.status.task_status import Rates
 
 
 def test_the_first_question_has_no_rates_and_the_second_has() -> None:

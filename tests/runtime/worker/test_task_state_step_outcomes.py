@@ -9,7 +9,7 @@ import pytest
 
 from tfmini import errors
 from tfmini.runtime.executor.partition_run import StepOutcome
-from tfmini.runtime.worker.step_outcomes import StepOutcomes
+from tfmini.runtime.worker.task_state import StepOutcomes
 from tfmini.runtime.worker.worker import Worker
 
 UPDATED = StepOutcome(made=frozenset({"w/ApplyGradientDescent"}))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import tfmini as tf
-from tfmini.runtime.worker.part_counts import BUCKETS, PartCounts, Staleness
+from tfmini.runtime.worker.task_state import BUCKETS, PartCounts, Staleness
 
 
 def run(session: str, is_training: bool = True) -> Any:

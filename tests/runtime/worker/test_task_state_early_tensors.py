@@ -17,7 +17,7 @@ from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.runtime.client import session as session_module
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
-from tfmini.runtime.worker.early_tensors import ENTRY_BYTES, KEEP_S, ORPHAN_S, EarlyTensors
+from tfmini.runtime.worker.task_state import ENTRY_BYTES, KEEP_S, ORPHAN_S, EarlyTensors
 from tfmini.runtime.worker.worker import Worker
 
 TASK = "/job:ps/replica:0/task:0"

@@ -6,7 +6,7 @@ from tests.rpc.task_processes import Call
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint, State
 from tfmini.rpc.reactor import get_reactor
-from tfmini.runtime.status.links import link_snapshots
+from tfmini.runtime.status.task_status import link_snapshots
 
 PS = "/job:ps/replica:0/task:0"
 WORKER = "/job:worker/replica:0/task:0"
