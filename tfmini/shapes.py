@@ -40,6 +40,28 @@ def merge_raw(a: RawShape, b: RawShape) -> RawShape:
     return tuple(map(merge_dims, a, b))
 
 
+def at_least_rank(shape: RawShape, rank: int) -> RawShape:
+    """``shape`` if it can have that rank or more.
+
+    Raises:
+      ValueError: otherwise.
+    """
+    if shape is not None and len(shape) < rank:
+        raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}")
+    return shape
+
+
+def at_most_rank(shape: RawShape, rank: int) -> RawShape:
+    """``shape`` if it can have that rank or less.
+
+    Raises:
+      ValueError: otherwise.
+    """
+    if shape is not None and len(shape) > rank:
+        raise ValueError(f"Shape must be at most rank {rank} but is rank {len(shape)}")
+    return shape
+
+
 def with_rank(shape: RawShape, rank: int) -> tuple[int | None, ...]:
     """``shape`` if it has that rank; unknown sizes if its rank is unknown.
 

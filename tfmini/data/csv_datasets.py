@@ -24,8 +24,7 @@ from tfmini.data.transformations import ignore_errors as without_errors
 from tfmini.data.transformations import parallel_interleave, shuffled_and_repeated
 from tfmini.dtypes import DType
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.constant import constant
 from tfmini.ops.io.csv_ops import number_of

@@ -16,9 +16,8 @@ from tfmini.data.cardinality import Count, shortest, total, unknown
 from tfmini.data.components import SparseValue
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, compiled, rows_of
 from tfmini.data.reading import Reading
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import Node
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own, own_all
 from tfmini.ops.py_func import functions, status_of

@@ -14,8 +14,7 @@ from tfmini.data.dataset_ops import dataset_op
 from tfmini.data.pipeline import FunctionSource, Source
 from tfmini.data.structure import Leaf, Structure
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.io.record_files import InflatedFile, read_records
 

@@ -19,8 +19,7 @@ from tfmini.data.iterator_ops import (
 from tfmini.data.structure import Structure, Structured, given_structure
 from tfmini.export import export
 from tfmini.graph import op_types
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.families import Operation, Tensor, colocate_with
+from tfmini.graph.families import Operation, Tensor, colocate_with, convert_to_tensor
 from tfmini.graph.node import FunctionBody
 
 

@@ -14,8 +14,7 @@ from tfmini.data.iterator import Iterator
 from tfmini.data.iterator_ops import IteratorState
 from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.export import export
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import OpHandle, Tensor, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import check_components
 

@@ -12,9 +12,7 @@ from tfmini.data.pipeline import Source
 from tfmini.data.reading import Reading
 from tfmini.data.structure import Leaf
 from tfmini.export import export
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, convert_to_tensor, op
 from tfmini.ops.io.record_files import RecordWriter
 
 dataset_to_tf_record: OpHandle[Operation] = op(

@@ -15,9 +15,9 @@ from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape
-from tfmini.shapes import RawShape, merge_raw
+from tfmini.shapes import RawShape, at_least_rank, merge_raw
 
 Array = np.ndarray[Any, Any]
 

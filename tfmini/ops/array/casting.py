@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import UnimplementedError
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
@@ -143,43 +144,20 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     return _bitcast(input, type=dtypes.as_dtype(type), name=name)
 
 
-@export("tf.to_float")
-def to_float(x: Any, name: str = "ToFloat") -> Any:
-    """``tf.cast(x, tf.float32)``."""
-    return cast(x, dtypes.float32, name)
+def _to(function_name: str, dtype: dtypes.DType, default: str) -> Callable[..., Any]:
+    def function(x: Any, name: str = default) -> Any:
+        return cast(x, dtype, name)
+
+    function.__name__ = function.__qualname__ = function_name
+    function.__doc__ = f"``tf.cast(x, tf.{dtype.name})``."
+    return function
 
 
-@export("tf.to_double")
-def to_double(x: Any, name: str = "ToDouble") -> Any:
-    """``tf.cast(x, tf.float64)``."""
-    return cast(x, dtypes.float64, name)
-
-
-@export("tf.to_int32")
-def to_int32(x: Any, name: str = "ToInt32") -> Any:
-    """``tf.cast(x, tf.int32)``."""
-    return cast(x, dtypes.int32, name)
-
-
-@export("tf.to_int64")
-def to_int64(x: Any, name: str = "ToInt64") -> Any:
-    """``tf.cast(x, tf.int64)``."""
-    return cast(x, dtypes.int64, name)
-
-
-@export("tf.to_bfloat16")
-def to_bfloat16(x: Any, name: str = "ToBFloat16") -> Any:
-    """``tf.cast(x, tf.bfloat16)``."""
-    return cast(x, dtypes.bfloat16, name)
-
-
-@export("tf.to_complex64")
-def to_complex64(x: Any, name: str = "ToComplex64") -> Any:
-    """``tf.cast(x, tf.complex64)``."""
-    return cast(x, dtypes.complex64, name)
-
-
-@export("tf.to_complex128")
-def to_complex128(x: Any, name: str = "ToComplex128") -> Any:
-    """``tf.cast(x, tf.complex128)``."""
-    return cast(x, dtypes.complex128, name)
+to_float = _to("to_float", dtypes.float32, "ToFloat")
+to_double = _to("to_double", dtypes.float64, "ToDouble")
+to_int32 = _to("to_int32", dtypes.int32, "ToInt32")
+to_int64 = _to("to_int64", dtypes.int64, "ToInt64")
+to_bfloat16 = _to("to_bfloat16", dtypes.bfloat16, "ToBFloat16")
+to_complex64 = _to("to_complex64", dtypes.complex64, "ToComplex64")
+to_complex128 = _to("to_complex128", dtypes.complex128, "ToComplex128")
+export_names("tf", "to_float to_double to_int32 to_int64 to_bfloat16 to_complex64 to_complex128")

@@ -14,8 +14,8 @@ from tfmini.machine_memory import check_room
 from tfmini.ops.array import bands as array_bands
 from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.kernel_arguments import at_least_rank, refuse, zero_of
-from tfmini.shapes import RawShape, merge_raw
+from tfmini.ops.array.kernel_arguments import refuse, zero_of
+from tfmini.shapes import RawShape, at_least_rank, merge_raw
 
 _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 _diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")

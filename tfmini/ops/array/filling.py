@@ -18,7 +18,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse, zero_of
 from tfmini.ops.array.shape import reshape, shape_internal
-from tfmini.shapes import RawShape, as_raw
+from tfmini.shapes import RawShape, as_raw, with_rank
 
 _fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32", work="none")
 _fill.gradient(lambda node, grad: [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))])
@@ -48,9 +48,7 @@ def _fill_shape(node: Operation) -> list[RawShape]:
     dims = node.inputs[0].raw_shape
     if dims is not None and len(dims) > 1:
         raise ValueError(f"Shape must be rank 1 but is rank {len(dims)}")
-    value = node.inputs[1].raw_shape
-    if value:
-        raise ValueError(f"Shape must be rank 0 but is rank {len(value)}")
+    with_rank(node.inputs[1].raw_shape, 0)
     known = constant_value(node.inputs[0])
     if known is not None and (known < 0).any():
         raise ValueError(f"Fill dimensions must be >= 0, got {known.tolist()}")

@@ -13,9 +13,9 @@ from tfmini.graph.families import IndexedSlices, Operation, Tensor, colocate_wit
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, refuse
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.shape import expand_dims, reshape, shape, size, squeeze
-from tfmini.shapes import RawShape, format_raw, merge_raw
+from tfmini.shapes import RawShape, at_least_rank, format_raw, merge_raw
 
 _gather_v1 = op(
     "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"

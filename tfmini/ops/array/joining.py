@@ -16,9 +16,9 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, name_scope, op
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import identity
-from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, check_axis, refuse
+from tfmini.ops.array.kernel_arguments import as_ndarray, check_axis, refuse
 from tfmini.ops.array.shape import reshape, shape, shape_n
-from tfmini.shapes import RawShape, format_raw, merge_raw
+from tfmini.shapes import RawShape, at_least_rank, format_raw, merge_raw, with_rank
 
 _concat_v2 = op(
     "ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32",
@@ -48,8 +48,7 @@ def _concat_shapes(shapes: list[RawShape], axis_tensor: Tensor) -> list[RawShape
         return [None]
     rank = len(known[0])
     for s in known[1:]:
-        if len(s) != rank:
-            raise ValueError(f"Shape must be rank {rank} but is rank {len(s)}")
+        with_rank(s, rank)
     if not rank:
         raise ValueError("Can't concatenate scalars (use tf.stack instead)")
     value = constant_value(axis_tensor)

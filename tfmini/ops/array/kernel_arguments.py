@@ -85,17 +85,6 @@ def check_axis(axis: int, rank: int, message: str | None = None) -> int:
     return axis % rank
 
 
-def at_least_rank(shape: RawShape, rank: int) -> RawShape:
-    """``shape`` if it can have that rank or more.
-
-    Raises:
-      ValueError: otherwise.
-    """
-    if shape is not None and len(shape) < rank:
-        raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}")
-    return shape
-
-
 def zero_of(dtype: np.dtype[Any]) -> Any:
     """The element of ``zeros``: the empty string for strings."""
     return b"" if dtype.kind == "O" else dtype.type(0)

@@ -19,7 +19,7 @@ from tfmini.ops.array.gather import gather
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import broadcast_to, expand_dims, reshape, shape, size
-from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
+from tfmini.shapes import RawShape, at_least_rank, at_most_rank, compatible_raw, format_raw, merge_dims, with_rank
 
 _tile = op(
     "Tile(input: T, multiples: Tmultiples) -> output: T; T: type; Tmultiples: {int32, int64} = DT_INT32", work="none"
@@ -145,11 +145,9 @@ def _reverse_sequence_gradient(node: Operation, grad: Any) -> list[Any]:
 @_roll.shape
 def _roll_shape(node: Operation) -> list[RawShape]:
     value, shift, axis = (t.raw_shape for t in node.inputs)
-    if value == ():
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    at_least_rank(value, 1)
     for given in (shift, axis):
-        if given is not None and len(given) > 1:
-            raise ValueError(f"Shape must be at most rank 1 but is rank {len(given)}")
+        at_most_rank(given, 1)
     if not compatible_raw(shift, axis):
         raise ValueError(
             f"Dimension 0 in both shapes must be equal, but are {format_raw(shift)} and {format_raw(axis)}"

@@ -16,8 +16,17 @@ from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant_in
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, refuse
-from tfmini.shapes import RawShape, TensorShape, broadcast_raw, format_raw, merge_dims, num_elements_raw
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.shapes import (
+    RawShape,
+    TensorShape,
+    at_least_rank,
+    at_most_rank,
+    broadcast_raw,
+    format_raw,
+    merge_dims,
+    num_elements_raw,
+)
 
 _INT = "{int32, int64} = DT_INT32"
 _shape_op = op(f"Shape(input: T) -> output: out_type; T: type; out_type: {_INT}", shape_only=True)
@@ -207,8 +216,7 @@ def _broadcast_to_shape(node: Operation) -> list[RawShape]:
     before, after = node.inputs[0].raw_shape, constant_value_as_shape(node.inputs[1])
     if before is None or after is None:
         return [after]
-    if len(before) > len(after):
-        raise ValueError(f"Shape must be at most rank {len(after)} but is rank {len(before)}")
+    at_most_rank(before, len(after))
     for old, new in zip(reversed(before), reversed(after)):
         if old not in (None, 1) and new is not None:
             merge_dims(old, new)

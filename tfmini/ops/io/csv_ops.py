@@ -13,7 +13,7 @@ from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
 from tfmini.numerics.inflation import inflate
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, at_most_rank
 
 decode_csv_op: OpHandle[Any] = op(
     """DecodeCSV(records: string, record_defaults: OUT_TYPE) -> output: OUT_TYPE
@@ -32,9 +32,7 @@ decode_compressed_op = op(
 @decode_csv_op.shape
 def _csv_shape(node: Operation) -> list[RawShape]:
     for i, default in enumerate(node.inputs[1:], 1):
-        shape = default.raw_shape
-        if shape is not None and len(shape) > 1:
-            raise ValueError(f"Shape must be at most rank 1 but is rank {len(shape)}")
+        shape = at_most_rank(default.raw_shape, 1)
         if shape and shape[0] is not None and shape[0] > 1:
             raise ValueError(f"Shape of a default must be a length-0 or length-1 vector, or a scalar (input {i})")
     return [node.inputs[0].raw_shape] * len(node.attrs["OUT_TYPE"])

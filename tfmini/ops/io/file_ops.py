@@ -13,7 +13,7 @@ from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
-from tfmini.shapes import RawShape, format_raw
+from tfmini.shapes import RawShape, format_raw, with_rank
 
 read_file_op = op("ReadFile(filename: string) -> contents: string", stateful=True, slow_io=True)
 write_file_op: OpHandle[Operation] = op("WriteFile(filename: string, contents: string)", stateful=True, slow_io=True)
@@ -25,8 +25,7 @@ all_of(read_file_op, write_file_op, matching_files_op).not_differentiable()
 
 def _check_scalar(node: Operation) -> None:
     for tensor in node.inputs:
-        if tensor.raw_shape:
-            raise ValueError(f"Shape must be rank 0 but is rank {len(tensor.raw_shape)}")
+        with_rank(tensor.raw_shape, 0)
 
 
 @read_file_op.shape

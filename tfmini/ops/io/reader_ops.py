@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.op_types import ShapeRule
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of
+from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_kinds import (

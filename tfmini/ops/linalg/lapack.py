@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.shapes import RawShape, format_raw, merge_dims
+from tfmini.shapes import RawShape, at_least_rank, format_raw, merge_dims
 
 FLOATS = "{double, float, half, complex64, complex128}"
 
@@ -22,8 +22,7 @@ def matrix_parts(shape: RawShape) -> tuple[tuple[int | None, ...], int | None, i
     """
     if shape is None:
         return None
-    if len(shape) < 2:
-        raise ValueError(f"Shape must be at least rank 2 but is rank {len(shape)}")
+    at_least_rank(shape, 2)
     return shape[:-2], shape[-2], shape[-1]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, op
-from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
-from tfmini.shapes import RawShape
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.shapes import RawShape, at_least_rank
 
 Array = np.ndarray[Any, Any]
 

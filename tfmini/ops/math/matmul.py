@@ -19,7 +19,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import HALVES, sum_op
 from tfmini.ops.math.elementwise import conj, conjugate
-from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_dims, merge_raw, with_rank
+from tfmini.shapes import RawShape, at_least_rank, broadcast_raw, format_raw, merge_dims, merge_raw, with_rank
 
 _TYPES = "{bfloat16, half, float, double, int32, int64, complex64, complex128}"
 mat_mul_op = op(
@@ -163,8 +163,7 @@ def _batch_shape(node: Operation) -> list[RawShape]:
     if x is None or y is None:
         return [None]
     for shape in (x, y):
-        if len(shape) < 2:
-            raise ValueError(f"Shape must be at least rank 2 but is rank {len(shape)}")
+        at_least_rank(shape, 2)
     rows, inner = x[-2:][::-1] if node.attrs["adj_x"] else x[-2:]
     also_inner, columns = y[-2:][::-1] if node.attrs["adj_y"] else y[-2:]
     merge_dims(inner, also_inner)
@@ -305,8 +304,7 @@ def matvec(
 def _cross_shape(node: Operation) -> list[RawShape]:
     shape = merge_raw(node.inputs[0].raw_shape, node.inputs[1].raw_shape)
     if shape is not None:
-        if not shape:
-            raise ValueError("Shape must be at least rank 1 but is rank 0")
+        at_least_rank(shape, 1)
         merge_dims(shape[-1], 3)
     return [shape]
 

@@ -11,7 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.kernel_arguments import refuse
@@ -27,26 +27,24 @@ from tfmini.ops.math.broadcast import (
 from tfmini.ops.math.comparison import equal_op, select_op
 from tfmini.ops.math.elementwise import mul_op, real_div_op
 
-_ATTRS = "keep_dims: bool = false; T: numbertype; Tidx: {int32, int64} = DT_INT32"
-_BOOLS = "keep_dims: bool = false; Tidx: {int32, int64} = DT_INT32"
-_AXIS = {"reduction_indices": "axis"}
-mean_op = op(
-    f"Mean(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", aggregates=True, work="input", raw_names=_AXIS
-)
+
+def _reduction(name: str, types: str = "T: numbertype; ", **options: Any) -> OpHandle:
+    """Declares a reduction over axes; ``types`` is empty for one of bools."""
+    dtype = "T" if types else "bool"
+    return op(
+        f"{name}(input: {dtype}, reduction_indices: Tidx) -> output: {dtype}; keep_dims: bool = false; {types}"
+        "Tidx: {int32, int64} = DT_INT32", shape=reduced_shape, work="input", raw_names={"reduction_indices": "axis"},
+        **options,
+    )  # fmt: skip
+
+
+mean_op = _reduction("Mean", aggregates=True)
 mean_op.gradient(lambda node, grad: [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None])
-prod_op = op(f"Prod(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
-max_op = op(f"Max(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+prod_op, max_op, min_op = _reduction("Prod"), _reduction("Max"), _reduction("Min")
 max_op.kernel_factory("CPU")(lambda node: _factory(np.maximum, _lowest)(node))
-min_op = op(f"Min(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
 min_op.kernel_factory("CPU")(lambda node: _factory(np.minimum, _highest)(node))
-euclidean_norm_op = op(
-    f"EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS
-)
-all_op = op(f"All(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
-all_op.not_differentiable()
-any_op = op(f"Any(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
-all_of(mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op).shape(reduced_shape)
-any_op.not_differentiable()
+euclidean_norm_op = _reduction("EuclideanNorm")
+all_op, any_op = _reduction("All", "", differentiable=False), _reduction("Any", "", differentiable=False)
 
 # ---- kernels --------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.comparison import equal_op, greater_equal_op, select_v2_op
 from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op
 from tfmini.ops.math.unary import sqrt_op
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape, at_least_rank, with_rank
 
 _IDS = "Tindices: {int32,int64}"
 Gradient = Callable[[Operation, Tensor], list[Any]]
@@ -193,8 +193,7 @@ def _unsorted_shape(node: Operation) -> list[RawShape]:
     if data is None or ids is None:
         return [None]
     count = constant_value(node.inputs[2])
-    if len(ids) > len(data):
-        raise ValueError(f"Shape must be at least rank {len(ids)} but is rank {len(data)}")
+    at_least_rank(data, len(ids))
     return [(None if count is None else int(count), *data[len(ids) :])]
 
 

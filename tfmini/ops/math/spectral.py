@@ -21,7 +21,7 @@ from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.complex import real
 from tfmini.ops.math.elementwise import floormod, multiply
 from tfmini.ops.math.reduce_functions import reduce_prod
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, at_least_rank
 
 _COMPLEX = "(input: Tcomplex) -> output: Tcomplex; Tcomplex: {complex64, complex128} = DT_COMPLEX64"
 _TYPES = "; Treal: {float, double} = DT_FLOAT; Tcomplex: {complex64, complex128} = DT_COMPLEX64"
@@ -39,11 +39,6 @@ real_inverse_ops[2].not_differentiable()
 # ---- complex to complex ---------------------------------------------------------------------
 
 
-def _rank_at_least(shape: RawShape, rank: int) -> None:
-    if shape is not None and len(shape) < rank:
-        raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}")
-
-
 def _register_complex(handle: Any, other: Any, rank: int, transform: Callable[..., Any], inverse: bool) -> None:
     axes = tuple(range(-rank, 0))
 
@@ -51,8 +46,7 @@ def _register_complex(handle: Any, other: Any, rank: int, transform: Callable[..
         return transform(value, axes=axes).astype(value.dtype, copy=False)
 
     def output_shape(node: Operation) -> list[RawShape]:
-        _rank_at_least(node.inputs[0].raw_shape, rank)
-        return [node.inputs[0].raw_shape]
+        return [at_least_rank(node.inputs[0].raw_shape, rank)]
 
     def gradient(node: Operation, grad: Tensor) -> Any:
         # The transposed transform is the inverse one up to a scale: the number of elements.
@@ -74,8 +68,7 @@ for _rank in (1, 2, 3):
 
 
 def _lengths_shape(node: Operation, rank: int, halved: bool) -> list[RawShape]:
-    shape = node.inputs[0].raw_shape
-    _rank_at_least(shape, rank)
+    shape = at_least_rank(node.inputs[0].raw_shape, rank)
     lengths_shape = node.inputs[1].raw_shape
     if lengths_shape is not None and lengths_shape != (rank,) and None not in lengths_shape:
         raise ValueError(f"Dimension must be {rank} but is {(*lengths_shape, '?')[0]}")

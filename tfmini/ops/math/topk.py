@@ -19,7 +19,7 @@ from tfmini.ops.array.shape import expand_dims, rank, reshape, shape, size
 from tfmini.ops.math.broadcast import sum_op
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import add, div, floordiv, multiply, subtract
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, at_least_rank
 
 top_k_op: OpHandle[Any] = op(
     "TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype",
@@ -58,8 +58,7 @@ def _nth_shape(node: Operation) -> list[RawShape]:
         raise ValueError(f"Dimension size, given by scalar input 1 must be a scalar but has rank {len(place)}")
     if static is None:
         return [None]
-    if not static:
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    at_least_rank(static, 1)
     n = constant_value(node.inputs[1])
     if n is not None and int(n) < 0:
         raise ValueError(f"Dimension size, given by scalar input 1, must be non-negative but is {int(n)}")

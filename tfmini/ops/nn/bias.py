@@ -18,7 +18,7 @@ from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import multiply
 from tfmini.ops.math.matmul import matmul
 from tfmini.ops.nn.activation import relu
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape, at_least_rank, merge_dims, with_rank
 
 _FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
 
@@ -41,17 +41,14 @@ def _bias_shape(node: Operation) -> list[RawShape]:
     bias = with_rank(node.inputs[1].raw_shape, 1)
     if value is None:
         return [None]
-    if len(value) < 2:
-        raise ValueError(f"Shape must be at least rank 2 but is rank {len(value)}")
+    at_least_rank(value, 2)
     axis = _channel_axis(node) % len(value)
     return [value[:axis] + (merge_dims(value[axis], bias[0]),) + value[axis + 1 :]]
 
 
 @bias_add_grad_op.shape
 def _bias_grad_shape(node: Operation) -> list[RawShape]:
-    value = node.inputs[0].raw_shape
-    if value is not None and len(value) < 2:
-        raise ValueError(f"Shape must be at least rank 2 but is rank {len(value)}")
+    value = at_least_rank(node.inputs[0].raw_shape, 2)
     return [(None if value is None else value[_channel_axis(node)],)]
 
 

@@ -16,7 +16,7 @@ from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import add, multiply, negative, subtract
 from tfmini.ops.math.reductions import sum_op
 from tfmini.ops.math.unary import exp
-from tfmini.shapes import RawShape, broadcast_raw, with_rank
+from tfmini.shapes import RawShape, at_least_rank, broadcast_raw, with_rank
 
 _T = "T: {half, bfloat16, float, double}"
 
@@ -31,12 +31,7 @@ sparse_xent_op = op(
 )
 
 
-@all_of(softmax_op, log_softmax_op).shape
-def _softmax_shape(node: Operation) -> list[RawShape]:
-    shape = node.inputs[0].raw_shape
-    if shape == ():
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
-    return [shape]
+all_of(softmax_op, log_softmax_op).shape(lambda node: [at_least_rank(node.inputs[0].raw_shape, 1)])
 
 
 @softmax_xent_op.shape

@@ -8,9 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.op_types import ShapeRule
-from tfmini.graph.registry import OpHandle, all_of
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.families import OpHandle, ShapeRule, all_of, unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse

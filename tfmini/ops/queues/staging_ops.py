@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, int64
-from tfmini.graph.op_types import ShapeRule
-from tfmini.graph.registry import all_of
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.families import ShapeRule, all_of, unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
 from tfmini.ops.queues.staging_state import MapStageState, StageState

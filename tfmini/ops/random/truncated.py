@@ -11,7 +11,7 @@ from tfmini.graph.families import Operation, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.sampling import as_shape, numpy_generator
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, at_most_rank
 
 Array = np.ndarray[Any, Any]
 
@@ -29,13 +29,8 @@ truncated_op = op(
 @truncated_op.shape
 def _shape(node: Operation) -> list[RawShape]:
     for tensor in node.inputs[1:]:
-        _at_most_vector(tensor.raw_shape)
+        at_most_rank(tensor.raw_shape, 1)
     return [constant_value_as_shape(node.inputs[0])]
-
-
-def _at_most_vector(shape: RawShape) -> None:
-    if shape is not None and len(shape) > 1:
-        raise ValueError(f"Shape must be at most rank 1 but is rank {len(shape)}")
 
 
 @truncated_op.kernel_factory("CPU")

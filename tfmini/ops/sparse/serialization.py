@@ -16,7 +16,7 @@ from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
-from tfmini.shapes import RawShape, format_raw
+from tfmini.shapes import RawShape, at_least_rank, format_raw
 
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 _TYPES = "T: type; out_type: {string, variant} = DT_STRING"
@@ -74,9 +74,7 @@ def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
 
 @all_of(deserialize_op, deserialize_many_op).shape
 def _deserialize_shape(node: Operation) -> list[RawShape]:
-    shape = node.inputs[0].raw_shape
-    if shape == ():
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    shape = at_least_rank(node.inputs[0].raw_shape, 1)
     if shape is not None and shape[-1] not in (3, None):
         raise ValueError(f"Dimension must be 3 but is {shape[-1]}")
     return [(None, None), (None,), (None,)]

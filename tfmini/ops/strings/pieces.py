@@ -21,7 +21,7 @@ from tfmini.ops.array.slicing import getitem
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.strings.elementwise import each
-from tfmini.shapes import RawShape, compatible_raw, format_raw
+from tfmini.shapes import RawShape, at_least_rank, compatible_raw, format_raw
 
 split_op: OpHandle[Any] = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
@@ -113,9 +113,7 @@ def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> An
 
 @fingerprint_op.shape
 def _fingerprint_shape(node: Operation) -> list[RawShape]:
-    shape = node.inputs[0].raw_shape
-    if shape is not None and not shape:
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    shape = at_least_rank(node.inputs[0].raw_shape, 1)
     return [(None if shape is None else shape[0], 8)]
 
 

@@ -8,15 +8,12 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.op_types import ShapeRule
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, all_of
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of, unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
-from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
+from tfmini.shapes import RawShape, at_least_rank, at_most_rank, merge_dims, merge_raw, with_rank
 
 _TABLE = """container: string = ''
     shared_name: string = ''
@@ -46,8 +43,7 @@ def _table(name: str, attrs: str, on_ps: bool) -> tuple[OpHandle[Any], OpHandle[
 def _same_rows(node: Operation) -> list[RawShape]:
     keys, values = node.inputs[1].raw_shape, node.inputs[2].raw_shape
     for shape in (keys, values):
-        if shape is not None and not shape:
-            raise ValueError("Shape must be at least rank 1 but is rank 0")
+        at_least_rank(shape, 1)
     if keys is not None and values is not None:
         merge_dims(keys[0], values[0])
     return []
@@ -64,9 +60,7 @@ def _scalar_filename(node: Operation) -> list[RawShape]:
 
 
 def _find_shape(node: Operation) -> list[RawShape]:
-    default = node.inputs[2].raw_shape
-    if default is not None and len(default) > 1:
-        raise ValueError(f"Shape must be at most rank 1 but is rank {len(default)}")
+    default = at_most_rank(node.inputs[2].raw_shape, 1)
     keys, maker = node.inputs[1].raw_shape, node.inputs[0].op
     if keys is None or default is None:
         return [None]

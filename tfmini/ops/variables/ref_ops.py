@@ -17,7 +17,7 @@ from tfmini.graph.families import Operation, all_of, declared_shape, op, same_sh
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState
-from tfmini.shapes import RawShape, format_raw, merge_raw
+from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 variable_v2 = op(
     "VariableV2() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
@@ -104,9 +104,7 @@ def _update_shape(node: Operation) -> list[RawShape]:
 @count_up_to_op.shape
 def count_shape(node: Operation) -> list[RawShape]:
     """Shape function of ``CountUpTo``: the counter must be a scalar."""
-    shape = node.inputs[0].raw_shape
-    if shape:
-        raise ValueError(f"Shape must be rank 0 but is rank {len(shape)}")
+    with_rank(node.inputs[0].raw_shape, 0)
     return [()]
 
 

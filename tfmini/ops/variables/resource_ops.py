@@ -17,7 +17,7 @@ from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables import ref_ops as state_ref
 from tfmini.ops.variables.state import VariableState
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, at_least_rank, with_rank
 
 var_handle = op(
     """VarHandleOp() -> resource: resource
@@ -95,32 +95,29 @@ def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
 
 @resource_count_up_to.shape
 def _count_shape(node: Operation) -> list[RawShape]:
-    shape = handle_data(node.inputs[0])[1]
-    if shape:
-        raise ValueError(f"Shape must be rank 0 but is rank {len(shape)}")
+    with_rank(handle_data(node.inputs[0])[1], 0)
     return [()]
 
 
-@read_variable.shape
-def _read_shape(node: Operation) -> list[RawShape]:
+def _shape_behind(node: Operation, action: str) -> RawShape:
+    """The shape of the variable behind the first input; its type must be the node's.
+
+    Raises:
+      ValueError: it is not.
+    """
     dtype, shape = handle_data(node.inputs[0])
     if dtype is not None and dtype is not node.attrs["dtype"]:
-        raise ValueError(
-            "Trying to read variable with wrong dtype. Expected"
-            f" {cpp_name(dtype)} got {cpp_name(node.attrs['dtype'])}"
-        )
-    return [shape]
+        types = f"Expected {cpp_name(dtype)} got {cpp_name(node.attrs['dtype'])}"
+        raise ValueError(f"Trying to {action} variable with wrong dtype. {types}")
+    return shape
+
+
+read_variable.shape(lambda node: [_shape_behind(node, "read")])
 
 
 @all_of(assign_variable, assign_add_variable, assign_sub_variable).shape
 def _assign_shape(node: Operation) -> list[RawShape]:
-    dtype, shape = handle_data(node.inputs[0])
-    if dtype is not None and dtype is not node.attrs["dtype"]:
-        raise ValueError(
-            "Trying to initialize handle for variable with wrong dtype. Expected"
-            f" {cpp_name(dtype)} got {cpp_name(node.attrs['dtype'])}"
-        )
-    state_ref.merged_shape(shape, node.inputs[1].raw_shape)
+    state_ref.merged_shape(_shape_behind(node, "initialize handle for"), node.inputs[1].raw_shape)
     return []
 
 
@@ -135,8 +132,7 @@ def _gather_shape(node: Operation) -> list[RawShape]:
     params, indices = handle_data(node.inputs[0])[1], node.inputs[1].raw_shape
     if params is None or indices is None:
         return [None]
-    if not params:
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    at_least_rank(params, 1)
     batch = node.attrs["batch_dims"]
     return [params[:batch] + indices[batch:] + params[batch + 1 :]]
 

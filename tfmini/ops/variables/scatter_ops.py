@@ -13,7 +13,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.ref_ops import merged_shape
 from tfmini.ops.variables.resource_ops import handle_data
 from tfmini.ops.variables.state import VariableState
-from tfmini.shapes import RawShape, format_raw
+from tfmini.shapes import RawShape, at_least_rank, format_raw
 
 _ORDERED = "{half, bfloat16, float, double, int32, int64}"
 _OPERATIONS = {"Update": "type", "Add": "numbertype", "Sub": "numbertype", "Mul": "numbertype",
@@ -26,8 +26,7 @@ _OPERATIONS = {"Update": "type", "Add": "numbertype", "Sub": "numbertype", "Mul"
 def _check_row_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> None:
     if shape is None or indices is None or updates == ():
         return
-    if not shape:
-        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    at_least_rank(shape, 1)
     merged_shape(indices + shape[1:], updates)
 
 
