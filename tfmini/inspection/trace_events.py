@@ -132,7 +132,7 @@ def events(trace: StepTrace) -> list[dict[str, Any]]:
     places = _places(tracks)
     for number, way in enumerate(_ways(trace), 1):
         for phase, span in zip("stf", way):
-            more = {"bp": "e"} if phase == "f" else {}
+            more: dict[str, Any] = {"bp": "e"} if phase == "f" else {}
             drawing.add(phase, "tensor", span.name, *places[id(span)], _since_start(trace, span), id=number, **more)
     return drawing.metadata + drawing.events
 
