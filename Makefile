@@ -97,10 +97,11 @@ check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_layering.py tests/test_mirroring.py tests/test_namespace.py tests/test_sizes.py \
 		tests/test_docs.py tests/test_named_things.py tests/test_promises.py
 
-# The list of public names that tests/test_namespace.py pins, and the signatures of all ops; read the diff before committing.
+# What follows from the @export marks: the table of public names, the stubs, and the list that tests/test_namespace.py
+# pins; and the signatures of all ops. Read the diff of the lists before committing them.
 names: $(VENV)/.test
-	$(BIN)/python tests/test_namespace.py > tests/public_names.txt
-	$(BIN)/python tests/graph/test_raw_ops.py > tfmini/graph/raw_ops.pyi
+	$(BIN)/python -m tests.api_generator
+	$(BIN)/python -m tests.test_namespace > tests/public_names.txt
 
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py

@@ -16,7 +16,10 @@ modules, declare = {}, registry.op
 
 def op(text, **given):
     handle = declare(text, **given)
-    modules[handle.name] = sys._getframe(1).f_globals["__name__"]
+    caller = sys._getframe(1)
+    if caller.f_globals["__name__"] == "tfmini.ops.shared_state":  # `state_op`, for another module
+        caller = caller.f_back
+    modules[handle.name] = caller.f_globals["__name__"]
     return handle
 
 registry.op = op

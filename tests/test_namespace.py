@@ -1,7 +1,7 @@
 """The public namespace: every row resolves, the names are pinned, absences explain themselves.
 
 After a deliberate change of the names, write the pinned list anew:
-``make names``, which is ``.venv/bin/python tests/test_namespace.py > tests/public_names.txt``.
+``make names``, which also writes what `tests/api_generator.py` generates from the marks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
+from tests import api_generator
 from tfmini import namespace
 
 PINNED = Path(__file__).with_name("public_names.txt")
@@ -40,6 +41,27 @@ def test_public_names_are_the_pinned_ones() -> None:
     code = "from tfmini import namespace; print(*namespace.public_names())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout.split() == PINNED.read_text().split()
+
+
+def test_the_table_and_the_stubs_are_those_of_the_marks() -> None:
+    files = api_generator.generated()
+    stale = [str(path) for path, text in files.items() if not path.exists() or path.read_text() != text]
+    assert stale + [str(path) for path in api_generator.written() - set(files)] == [], "run `make names`"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('export_names("tf", "lost")', "lost is not defined here"),
+        ('@export("nn.relu")\ndef relu(): ...', "begins with `tf.`, not 'nn.relu'"),
+        ('@export("tf.relu", "tf.relu")\ndef relu(): ...', "tf.relu is exported by one and by one"),
+    ],
+)
+def test_wrong_marks_are_named(text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.py").write_text(f"from tfmini.export import export, export_names\n{text}\n")
+    monkeypatch.setattr(api_generator, "PACKAGE", tmp_path)
+    with pytest.raises(ValueError, match=told):
+        api_generator.exports()
 
 
 def test_every_public_name_is_reachable_as_an_attribute() -> None:
@@ -101,7 +123,7 @@ def test_raw_ops_have_signatures_with_tensorflows_names() -> None:
 
 # What is imported when it is first needed, so that ``import tfmini`` stays quick.
 _LATER = (
-    *("absl", "click", "google.protobuf", "msgpack", "networkx", "rich", "threadpoolctl", "zmq"),
+    *("absl", "click", "google.protobuf", "msgpack", "networkx", "rich", "scipy", "threadpoolctl", "zmq"),
     *("asyncio", "concurrent.futures", "hashlib", "json", "multiprocessing", "pprint", "secrets", "socket"),
     *("subprocess", "uuid", "tfmini.rpc", "tfmini.placement", "tfmini.testing", "tfmini.tools"),
     *("starlette", "uvicorn", "tfmini.dashboard", "tfmini.status"),

@@ -6,6 +6,8 @@ them to choose between API variants.
 
 from __future__ import annotations
 
+from tfmini.export import export_names
+
 __version__ = "0.1.0"
 API_VERSION = "1.15.0"
 # Scripts print these: the sources and the compiler of TensorFlow's build. tfmini has no build.
@@ -13,3 +15,6 @@ GIT_VERSION = f"tfmini-{__version__}"
 COMPILER_VERSION = "none"
 CXX11_ABI_FLAG = 1
 MONOLITHIC_BUILD = 0
+
+export_names("tf", "CXX11_ABI_FLAG MONOLITHIC_BUILD")
+export_names("tf tf.version", "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION")

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfmini import errors
+from tfmini.export import export
 
 if TYPE_CHECKING:
     from tfmini.protos import ClusterDef
@@ -89,6 +90,7 @@ def _is_cluster_def(value: Any) -> bool:
     return getattr(descriptor, "name", None) == "ClusterDef"
 
 
+@export("tf.train.ClusterSpec")
 class ClusterSpec:
     """The jobs, tasks and addresses of a cluster (`tf.train.ClusterSpec`).
 

@@ -19,6 +19,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
+from tfmini.export import export
+
 _Fields = tuple[str | None, int | None, int | None, str | None, int | None]
 
 _FIELD_NAMES = ("job", "replica", "task", "device_type", "device_index")
@@ -116,6 +118,7 @@ def _changeable(field: property, position: int) -> property:
     return field.setter(set_)
 
 
+@export("tf.compat.v2.DeviceSpec")
 class DeviceSpecV2:
     """A possibly partial device, as users write it (`tf.compat.v2.DeviceSpec`: immutable).
 
@@ -180,6 +183,7 @@ class DeviceSpecV2:
         )
 
 
+@export("tf.DeviceSpec")
 class DeviceSpec(DeviceSpecV2):
     """The same, mutable (`tf.DeviceSpec`). Do not change a spec while it is a dictionary key."""
 

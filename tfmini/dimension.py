@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 
+
+@export("tf.Dimension")
 class Dimension:
     """One size of a `TensorShape`, possibly unknown (``tf.Dimension``). Arithmetic with an unknown size is unknown."""
 
@@ -146,6 +149,7 @@ def as_dimension(value: Any) -> Dimension:
     return value if isinstance(value, Dimension) else Dimension(value)
 
 
+@export("tf.dimension_value", "tf.compat.dimension_value")
 def dimension_value(dimension: Any) -> int | None:
     """The size of a `Dimension` (None if unknown); other values unchanged (``tf.dimension_value``)."""
     return dimension.value if isinstance(dimension, Dimension) else dimension

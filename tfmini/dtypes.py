@@ -8,14 +8,20 @@ output. All instances are interned, so identity is equality.
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
+from tfmini.export import export, export_names
+
+if TYPE_CHECKING:  # names of ``tf.dtypes`` from other modules, which `tfmini.namespace` adds
+    from tfmini._dtypes import *  # noqa: F403
+
 _REF_OFFSET = 100
 
 
+@export("tf.DType", "tf.dtypes.DType")
 class DType:
     """The type of the elements of a `Tensor` (``tf.DType``)."""
 
@@ -216,7 +222,7 @@ _BY_PYTHON: dict[Any, DType] = {
     float: float32,
     int: int32,
     builtins.bool: bool,
-    complex: complex128,
+    builtins.complex: complex128,
     str: string,
     bytes: string,
     object: string,
@@ -229,6 +235,7 @@ def cpp_name(dtype: DType | np.dtype[Any]) -> str:
     return _CPP_NAMES.get(base, base) + ref
 
 
+@export("tf.as_dtype", "tf.dtypes.as_dtype")
 def as_dtype(type_value: Any) -> DType:
     """Converts a name, number, numpy or Python type to a `DType` (``tf.as_dtype``).
 
@@ -256,3 +263,10 @@ def as_dtype(type_value: Any) -> DType:
         if numpy_dtype.fields and len(numpy_dtype.names or ()) == 1:
             return BY_NAME[numpy_dtype.names[0]]
     raise TypeError(f"Cannot convert value {type_value!r} to a TensorFlow DType.")
+
+
+export_names(
+    "tf tf.dtypes",
+    "QUANTIZED_DTYPES bfloat16 bool complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 "
+    "qint16 qint32 qint8 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant",
+)

@@ -27,6 +27,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+from tfmini.export import export, export_names
 from tfmini.printable import printable_lines
 
 OK = 0
@@ -48,6 +49,7 @@ DATA_LOSS = 15
 UNAUTHENTICATED = 16
 
 
+@export("tf.OpError", "tf.errors.OpError")
 class OpError(Exception):
     """An error of the runtime (``tf.errors.OpError``).
 
@@ -156,12 +158,14 @@ class _CodedError(OpError):
         return cls(None, None, message, **origin)
 
 
+@export("tf.errors.CancelledError")
 class CancelledError(_CodedError):
     """The operation or step was cancelled, usually by closing its session or queue."""
 
     code = CANCELLED
 
 
+@export("tf.errors.UnknownError")
 class UnknownError(_CodedError):
     """An error without a more specific class."""
 
@@ -171,84 +175,98 @@ class UnknownError(_CodedError):
         OpError.__init__(self, node_def, op, message, error_code, **origin)
 
 
+@export("tf.errors.InvalidArgumentError")
 class InvalidArgumentError(_CodedError):
     """An operation received an argument that is invalid in any state of the system."""
 
     code = INVALID_ARGUMENT
 
 
+@export("tf.errors.DeadlineExceededError")
 class DeadlineExceededError(_CodedError):
     """A deadline expired before the operation could finish."""
 
     code = DEADLINE_EXCEEDED
 
 
+@export("tf.errors.NotFoundError")
 class NotFoundError(_CodedError):
     """A requested entity (file, resource, session factory) does not exist."""
 
     code = NOT_FOUND
 
 
+@export("tf.errors.AlreadyExistsError")
 class AlreadyExistsError(_CodedError):
     """An entity to create exists already."""
 
     code = ALREADY_EXISTS
 
 
+@export("tf.errors.PermissionDeniedError")
 class PermissionDeniedError(_CodedError):
     """The caller has no permission for the operation."""
 
     code = PERMISSION_DENIED
 
 
+@export("tf.errors.ResourceExhaustedError")
 class ResourceExhaustedError(_CodedError):
     """A resource (memory, disk, descriptors) is exhausted."""
 
     code = RESOURCE_EXHAUSTED
 
 
+@export("tf.errors.FailedPreconditionError")
 class FailedPreconditionError(_CodedError):
     """The system is not in the state that the operation needs, e.g. a variable is uninitialised."""
 
     code = FAILED_PRECONDITION
 
 
+@export("tf.errors.AbortedError")
 class AbortedError(_CodedError):
     """A concurrent event, such as the restart of a task, aborted the operation."""
 
     code = ABORTED
 
 
+@export("tf.errors.OutOfRangeError")
 class OutOfRangeError(_CodedError):
     """An operation went beyond the valid range, e.g. the end of an input."""
 
     code = OUT_OF_RANGE
 
 
+@export("tf.errors.UnimplementedError")
 class UnimplementedError(_CodedError):
     """The operation is not implemented."""
 
     code = UNIMPLEMENTED
 
 
+@export("tf.errors.InternalError")
 class InternalError(_CodedError):
     """An invariant of the system is broken."""
 
     code = INTERNAL
 
 
+@export("tf.errors.UnavailableError")
 class UnavailableError(_CodedError):
     """A task cannot be reached now; the same request may succeed later."""
 
     code = UNAVAILABLE
 
 
+@export("tf.errors.DataLossError")
 class DataLossError(_CodedError):
     """Data is lost or corrupt and cannot be recovered."""
 
     code = DATA_LOSS
 
 
+@export("tf.errors.UnauthenticatedError")
 class UnauthenticatedError(_CodedError):
     """The request has no valid credentials."""
 
@@ -286,6 +304,7 @@ _CLASSES: dict[int, type[_CodedError]] = {
 }
 
 
+@export("tf.errors.exception_type_from_error_code")
 def exception_type_from_error_code(error_code: int) -> type[_CodedError]:
     """The class for a status code (``tf.errors.exception_type_from_error_code``).
 
@@ -295,6 +314,7 @@ def exception_type_from_error_code(error_code: int) -> type[_CodedError]:
     return _CLASSES[error_code]
 
 
+@export("tf.errors.error_code_from_exception_type")
 def error_code_from_exception_type(cls: type[OpError]) -> int:
     """The status code of a class (``tf.errors.error_code_from_exception_type``).
 
@@ -415,3 +435,11 @@ def from_os_error(error: OSError, path: str | bytes | os.PathLike[Any]) -> OpErr
     """The error that TensorFlow raises for an error of the operating system on the file ``path``."""
     kind = _OS_ERRORS.get(error.errno or 0, UnknownError)
     return kind.of(f"{os.fsdecode(path)}; {error.strerror or error}")
+
+
+export_names(
+    "tf.errors",
+    "ABORTED ALREADY_EXISTS CANCELLED DATA_LOSS DEADLINE_EXCEEDED FAILED_PRECONDITION INTERNAL INVALID_ARGUMENT "
+    "NOT_FOUND OK OUT_OF_RANGE PERMISSION_DENIED RESOURCE_EXHAUSTED UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED "
+    "UNKNOWN",
+)

@@ -1,4 +1,4 @@
-"""Builds the TF1 namespace from the table in `public_names`.
+"""Builds the TF1 namespace from the table in `public_names`, which is generated from the `export` marks in the sources.
 
 A name is looked up on first use and then stored as a plain attribute, so ``import tfmini`` is fast, and
 protobuf is imported with the first message. A public namespace that is not a package of tfmini
@@ -16,6 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tfmini.export import ALIASES
 from tfmini.public_names import NAMES
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Getter = Callable[[str], Any]
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
     """Yields the rows of the table: (namespace, public name, home module, attribute)."""
-    for namespace, homes in NAMES.items():
+    for namespace, homes in {**NAMES, **{alias: NAMES[repeated] for alias, repeated in ALIASES.items()}}.items():
         for home, names in homes.items():
             for entry in names.split():
                 public, _, attribute = entry.partition("=")

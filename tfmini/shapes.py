@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfmini.dimension import Dimension
+from tfmini.export import export
 
 RawShape = tuple[int | None, ...] | None
 
@@ -105,6 +106,7 @@ def num_elements_raw(shape: RawShape) -> int | None:
     return total
 
 
+@export("tf.TensorShape")
 class TensorShape:
     """A possibly partial static shape (``tf.TensorShape``).
 
@@ -334,6 +336,7 @@ def scalar() -> TensorShape:
     return TensorShape([])
 
 
+@export("tf.dimension_at_index", "tf.compat.dimension_at_index")
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
     """A dimension of a shape; unknown if the rank is unknown (``tf.dimension_at_index``)."""
     return Dimension(None) if shape.raw is None else Dimension(shape.raw[index])

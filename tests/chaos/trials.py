@@ -7,6 +7,7 @@ stopped for a while, killed twice). Killed tasks are started again, as a cluster
 
 Every trial must end within `LIMIT_S`: each worker exits by itself with code 0 and a trained model, the newest
 checkpoint has the last step, and nothing is left running. In the all-reduce modes all workers end with the same loss.
+In all of them, threads keep the order of locks (`tests.locking`).
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class Trial:
         self.plan = plan
         self.directory = directory
         self.outputs: dict[TaskId, Output] = collections.defaultdict(Output)
+        (directory / "check-locks").touch()
         self.cluster: ProcessCluster = training_cluster(directory, plan.mode, plan.ps, plan.workers)
         self._limit = time.monotonic() + LIMIT_S
         self._readers: dict[TaskId, threading.Thread] = {}  # of the latest process of each task
@@ -146,6 +148,8 @@ class Trial:
                 raise TrialError(f"the ranks have different variables, with the losses {losses}")
         for reader in self._readers.values():
             reader.join(10.0)
+        if (found := self.directory / "lock-errors").exists():
+            raise TrialError(f"locks were taken out of order: {found.read_text()}")
         newest = str(tf.train.latest_checkpoint(str(self.directory)))
         if self.plan.mode != "supervisor" and int(newest.rpartition("-")[2]) < LAST:
             raise TrialError(f"the newest checkpoint is {newest}")

@@ -16,7 +16,7 @@ from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.collectives.shared_moves import Moves, PullMoves, WindowMoves, moves_for
 from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import Stage, fingerprint_text
-from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.collectives.memory import other_memory
 
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
 

@@ -11,7 +11,7 @@ import pytest
 import tfmini as tf
 from tfmini.data.pipeline import FunctionSource, compiled
 from tfmini.data.reading import TURN, Reading
-from tfmini.data.stages import batch, shard
+from tfmini.data.stages import Batch, Shard
 from tfmini.runtime.resources import ResourceManager
 
 MANY, MORE = 1 << 62, 1 << 60
@@ -74,11 +74,11 @@ class _Stoppable(Reading):
 @pytest.mark.parametrize("limit", [1, TURN, 2 * TURN + 5])
 def test_the_step_after_a_deadline_goes_on_where_it_stopped(limit: int) -> None:
     for make, first in (
-        (lambda source: batch(source, 250, False), list(range(250))),
-        (lambda source: shard(source, 300, 299), 299),
+        (lambda stage, reading: Batch(stage, reading, 250, False), list(range(250))),
+        (lambda stage, reading: Shard(stage, reading, 300, 299), 299),
     ):
         reading = _Stoppable(limit)
-        stage = make(FunctionSource(lambda _, reading=reading: reading.elements())).open(reading)
+        stage = make(FunctionSource(lambda _, reading=reading: reading.elements()).open(reading), reading)
         with pytest.raises(tf.errors.DeadlineExceededError):
             next(stage)
         (value,) = next(stage)
@@ -89,6 +89,13 @@ def test_more_datasets_than_there_is_room_for_are_not_interleaved() -> None:
     dataset = numbers().interleave(lambda x: tf.data.Dataset.range(2), cycle_length=MORE)
     with tf.Session() as session, pytest.raises(tf.errors.ResourceExhaustedError, match="are free"):
         session.run(experimental.get_single_element(dataset.take(1)))
+
+
+@pytest.mark.parametrize("shape", [[0], [1], [2]])
+def test_a_vector_in_place_of_a_scalar_is_refused(shape: list[int]) -> None:
+    counts = tf.placeholder_with_default(np.full(shape, 2), None)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="count must be a scalar"):
+        session.run(experimental.get_single_element(numbers().take(counts)))
 
 
 def test_a_name_in_place_of_a_function_is_refused() -> None:

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidSignature
@@ -42,6 +43,22 @@ def test_another_word_is_refused(content: bytes) -> None:
         parse_invitation(base64.urlsafe_b64encode(content).decode())
     with pytest.raises(ValueError, match="does not hold the invitation of a launcher"):
         parse_invitation("é")
+
+
+def test_the_kernel_notices_a_host_that_has_vanished() -> None:
+    """After 20 s, whether it sends or not; a process may be silent for as long as it likes."""
+    launcher, agent = endpoint_of_run(LAUNCHER, keys := new_keys()), endpoint_of_run("", keys)
+    launcher.serve({m.EnterRun: lambda peer, request, respond: respond(ORDER)})
+    peer = agent.peer(launcher.listen("127.0.0.1:0"), LAUNCHER)
+    Call(peer, m.EnterRun(0, "127.0.0.1", 1, 1, "here")).wait()
+    for link in (*launcher.links(), *agent.links()):
+        connection: Any = link.connection
+        kernel = connection._kernel._sock
+        names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+        found = [kernel.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
+        assert kernel.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and found == [5, 5, 3, 20_000]
+    agent.close()
+    launcher.close()
 
 
 # ---------------------------------------------------------------- a recording and the secret

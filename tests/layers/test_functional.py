@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.layers.functional import sharing, without
 
 IMAGES = np.ones((2, 6, 5, 3), np.float32)
 VOLUMES = np.ones((2, 3, 4, 5, 3), np.float32)
@@ -56,3 +58,48 @@ def test_transposed_convolutions_of_volumes_have_tensorflows_names() -> None:
     assert outputs.shape.as_list() == [2, 7, 9, 11, 2]
     convolution = outputs.op.inputs[0].op
     assert (convolution.name, convolution.type) == ("conv3d_transpose/conv3d_transpose", "Conv3DBackpropInputV2")
+
+
+@dataclass
+class Ending:
+    """Arguments of several functions."""
+
+    end: str = "."
+    times: int = 1
+
+
+@sharing(Ending, before={"capital": "times"})
+def spoken(given: Ending, word: str, *, capital: bool = False, after: str = "") -> str:
+    """Says a word."""
+    return (word.capitalize() if capital else word) + given.end * given.times + after
+
+
+def test_shared_arguments_come_after_a_functions_own() -> None:
+    assert str(inspect.signature(spoken)) == (
+        "(word: 'str', end: 'str' = '.', capital: 'bool' = False, times: 'int' = 1, after: 'str' = '') -> 'str'"
+    )
+    assert (spoken.__name__, spoken.__doc__) == ("spoken", "Says a word.")
+    assert spoken("yes") == "yes." and spoken("yes", "!", True, 2) == spoken("yes", times=2, capital=True, end="!")
+    with pytest.raises(TypeError, match="word"):
+        spoken()
+    with pytest.raises(TypeError, match="loud"):
+        spoken("yes", loud=True)
+
+
+def test_a_function_without_an_argument_of_another_keeps_its_default() -> None:
+    def power(base: int, exponent: int = 2, modulus: int = 7) -> int:
+        return base**exponent % modulus
+
+    other = inspect.Parameter("divisor", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=5)
+    assert without(power, "exponent")(3, 8) == 1
+    assert without(power, "exponent", modulus=other)(3) == without(power, "exponent", modulus=other)(3, divisor=5) == 4
+    with pytest.raises(TypeError, match="exponent"):
+        without(power, "exponent")(3, exponent=3)
+
+
+def test_batch_normalization_and_dropout_take_the_arguments_of_their_calls() -> None:
+    names = list(inspect.signature(tf.layers.batch_normalization).parameters)
+    assert names[14:18] == ["training", "trainable", "name", "reuse"]
+    kept = tf.layers.dropout(IMAGES, 1.0)
+    with tf.Session() as session:
+        assert (session.run(kept) == IMAGES).all()

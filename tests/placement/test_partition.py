@@ -17,7 +17,7 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import in_topological_order, step_graph
 from tfmini.placement.partition import Partitions, as_in_tensorflow, partition, to_networkx
-from tfmini.placement.task_graph import End
+from tfmini.placement.task_graph import End, Route
 
 A, B, C = (DEVICE[letter] for letter in "ABC")
 
@@ -107,6 +107,16 @@ def test_the_ends_of_pairs_and_of_the_clients_values_have_tensorflows_attrs_wher
     assert parts.tasks["/job:worker/replica:0/task:1"].fetches == ((back.send, ("B1", 0)),)
 
 
+def test_a_send_and_a_receive_that_a_graph_brings_along_are_nodes_like_others():
+    """The inspector reads graphs that TensorFlow's partitioner has cut."""
+    receive = Node("A1", "_Recv", attrs={"tensor_type": dtypes.float32, "tensor_name": b"edge_7_x"})
+    nodes = graph(receive, node("B1", "Read", "A1"), Node("B2", "_Send", "", [("B1", 0)], (), {"T": dtypes.float32}))
+    parts = cut_nodes(nodes, {name: DEVICE[name[0]] for name in nodes})
+    [pair] = parts.pairs
+    assert pair.source == ("A1", 0) and pair.route is Route.SENT
+    assert [list(task.sends) + list(task.receives) for task in parts.tasks.values()] == [[pair.send], [pair.recv]]
+
+
 def test_control_edge_is_an_empty_tensor_beside_the_data():
     parts = cut("A1=Const", "B1=Const ^A1", "B2=Read A1 ^A1")
     const, identity = parts.parts[A]["A1_S0"], parts.parts[B]["A1_S3"]
@@ -193,7 +203,7 @@ def stitch(partitions: Partitions) -> Nodes:
     """Joins every ``_Send`` to its ``_Recv`` again: the graph that was cut, each node on its device."""
     inputs: dict[Endpoint, Endpoint] = {}
     controls: dict[str, str] = {}
-    made = set(partitions.drivers)
+    made: set[str] = set()
     for pair in partitions.pairs:
         made.update((pair.send, pair.recv))
         if pair.carriers is None:

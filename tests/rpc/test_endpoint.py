@@ -347,7 +347,7 @@ def test_a_slow_request_keeps_only_its_own_client_waiting(server: Any, endpoints
 
     def quick(peer: Any, request: Any, respond: Any) -> None:
         quick_was_served.set()
-        respond(m.CleanupAllReply())
+        respond(m.Acknowledged())
 
     server.serve({m.DescribeStep: slow, m.CleanupAll: quick})
     one, other = (endpoints(f"/job:worker/replica:0/task:{i}", i + 7).peer(server.address, PS) for i in range(2))
@@ -376,7 +376,7 @@ def test_full_inboxes_cause_backpressure(
 def test_a_duplicate_of_a_request_without_retry_is_refused(server: Any, peer: Any, lanes: bool) -> None:
     settle(peer, lanes)
     runs: list[Any] = []
-    server.serve({m.DeregisterGraph: lambda peer, request, respond: respond(m.DeregisterGraphReply())})
+    server.serve({m.DeregisterGraph: lambda peer, request, respond: respond(m.Acknowledged())})
     server.handlers[m.RunGraph] = lambda peer, request, respond: runs.append(respond)
     answers: list[Any] = []
     handle = peer.call(m.RunGraph(1, 2, ()), answers.append)

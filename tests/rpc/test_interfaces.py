@@ -9,7 +9,7 @@ import pytest
 from tfmini import errors
 from tfmini.cluster import HostPort
 from tfmini.rpc import interfaces
-from tfmini.rpc.interfaces import BIND_ENV, PORTS_ENV, allowed_ports, interface_of, listen
+from tfmini.rpc.interfaces import BIND_ENV, PORTS_ENV, allowed_ports, interface_of, listen, listening_socket
 
 _ELSEWHERE = "192.0.2.7"  # of the range that is kept for documentation: no host has it
 
@@ -103,3 +103,18 @@ def test_a_name_that_does_not_tell_the_interface_means_all(
 def test_a_name_of_one_interface_means_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interfaces, "resolve", lambda host, port: ["127.0.0.3"])
     assert interface_of("another-name") == "127.0.0.3"
+
+
+def test_a_firewall_may_leave_a_range_of_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        monkeypatch.setenv(PORTS_ENV, str(port))
+        with pytest.raises(OSError, match="in use"):
+            listening_socket("127.0.0.1")
+    with listening_socket("127.0.0.1") as listener:
+        assert listener.getsockname() == ("127.0.0.1", port)
+
+
+def test_any_port_will_do_otherwise() -> None:
+    with listening_socket("127.0.0.1") as one, listening_socket("127.0.0.1") as other:
+        assert one.getsockname() != other.getsockname()

@@ -189,23 +189,26 @@ class Frame(bytes):
         return 10_000 if option == zmq.SRCFD else ""
 
 
-def test_messages_that_arrive_while_a_client_is_introduced_follow_its_first_one(monkeypatch: Any) -> None:
-    """Reading the end of a connection that had the same descriptor reads the new client's further messages."""
+def test_a_connection_ends_after_its_last_messages_although_another_one_has_its_descriptor() -> None:
+    """Its end is among the events that are read when the first message of the other one comes."""
     transport = ZmqTransport(get_reactor())
     accepted: list[End] = []
     listener: Any = transport.listen(
         "tcp://127.0.0.1:0", lambda connection: accepted.append(End(connection, get_reactor()).start())
     )
-
-    def read_monitor() -> None:
-        monkeypatch.undo()
-        listener._on_message([b"new", Frame(b"two")])
-        listener._on_message([b"new", Frame(b"three")])
-
-    monkeypatch.setattr(listener._pump, "read_monitor", read_monitor)
-    listener._on_message([b"new", Frame(b"one")])
+    listener._on_event(zmq.EVENT_ACCEPTED, 10_000)
+    listener._on_message([b"old", Frame(b"one")])
+    events = [(zmq.EVENT_DISCONNECTED, 10_000), (zmq.EVENT_ACCEPTED, 10_000)]
+    messages = [[b"old", Frame(b"two")], [b"new", Frame(b"more")]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listener._pump, "read_monitor", lambda: [listener._on_event(*events.pop(0)) for _ in events[:]])
+        patch.setattr(listener._pump, "drain", lambda: [listener._on_message(messages.pop(0)) for _ in messages[:]])
+        listener._on_message([b"new", Frame(b"one")])
+        listener._end_gone()
     listener._deliver_inboxes()
-    (end,) = accepted
-    assert end.messages == [[b"one"], [b"two"], [b"three"]]
-    end.connection._end("over")
+    old, new = accepted
+    assert old.messages == [[b"one"], [b"two"]] and old.wait_end() == "the connection was closed"
+    assert new.messages == [[b"one"], [b"more"]]
+    assert listener._accepted[10_000] is new.connection.accepted
+    new.connection._end("over")
     listener.close()

@@ -46,7 +46,7 @@ def send(
 
 def receive(
     name: str, group: int, device: str, peer: str, controls: Iterable[str] = (), tensor: str = "", incarnation: int = 0
-) -> Row:
+) -> tuple[Node, End]:
     """A value that comes from another device."""
     node = Node(name, RECEIVE, device, (), controls, {"tensor_type": F})
     return node, End(tensor or name, Place.of(peer, incarnation), group)

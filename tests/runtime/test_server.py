@@ -323,7 +323,7 @@ def test_a_task_that_opens_a_session_after_it_was_closed_ends_the_run(monkeypatc
     original = Registration._session_opened
 
     def after_the_close(self: Registration, *args: object) -> None:
-        self.session.closed = True  # as `close` does before it looks for registrations
+        self.session.book.closed = True  # as `close` does before it looks for registrations
         original(self, *args)
 
     session = tf.Session(workers[0].target)

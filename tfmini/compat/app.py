@@ -12,6 +12,7 @@ from absl import logging as absl_logging
 
 from tfmini.compat.flags import FLAGS
 from tfmini.compat.tf_logging import get_logger
+from tfmini.export import export
 
 
 def _not_ours(record: LogRecord) -> bool:
@@ -25,6 +26,7 @@ def _parse(argv: Sequence[str] | None) -> list[str]:
     return rest
 
 
+@export("tf.app.run")
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Parses the flags, calls ``main(argv)`` with the remaining arguments, and exits with its result.
 

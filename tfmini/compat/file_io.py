@@ -14,14 +14,10 @@ from itertools import zip_longest
 from typing import Any
 
 from tfmini import errors
-from tfmini.compat.file_object import FastGFile, GFile, local_path
+from tfmini.compat.file_object import GFile, local_path
 from tfmini.compat.text import as_str_any
-
-__all__ = [
-    "FastGFile", "FileStatistics", "GFile", "atomic_write_string_to_file", "copy", "exists", "file_crc32", "filecmp",
-    "glob", "isdir", "listdir", "makedirs", "mkdir", "read_file_to_string", "remove", "rename", "rmtree", "stat",
-    "walk", "write_string_to_file",
-]  # fmt: skip
+from tfmini.core_types import PathLike
+from tfmini.export import export
 
 
 @dataclass(frozen=True)
@@ -33,17 +29,20 @@ class FileStatistics:
     is_directory: bool
 
 
-def exists(path: Any) -> bool:
+@export("tf.io.gfile.exists")
+def exists(path: PathLike) -> bool:
     """Whether a path exists (``tf.gfile.Exists``)."""
     return os.path.exists(local_path(path))
 
 
-def isdir(path: Any) -> bool:
+@export("tf.io.gfile.isdir")
+def isdir(path: PathLike) -> bool:
     """Whether a path is a directory (``tf.gfile.IsDirectory``)."""
     return os.path.isdir(local_path(path))
 
 
-def stat(path: Any) -> FileStatistics:
+@export("tf.io.gfile.stat")
+def stat(path: PathLike) -> FileStatistics:
     """Size, time and kind of a path (``tf.gfile.Stat``); raises NotFoundError if it does not exist."""
     name = local_path(path)
     try:
@@ -54,7 +53,8 @@ def stat(path: Any) -> FileStatistics:
     return FileStatistics(0 if is_directory else found.st_size, found.st_mtime_ns, is_directory)
 
 
-def listdir(path: Any) -> list[str]:
+@export("tf.io.gfile.listdir")
+def listdir(path: PathLike) -> list[str]:
     """The names in a directory, without ``.`` and ``..`` (``tf.gfile.ListDirectory``).
 
     Raises:
@@ -66,7 +66,8 @@ def listdir(path: Any) -> list[str]:
     return os.listdir(name)
 
 
-def mkdir(path: Any) -> None:
+@export("tf.io.gfile.mkdir")
+def mkdir(path: PathLike) -> None:
     """Makes a directory whose parent exists; an existing directory is no error (``tf.gfile.MkDir``)."""
     name = local_path(path)
     try:
@@ -77,7 +78,8 @@ def mkdir(path: Any) -> None:
         raise errors.from_os_error(error, name) from error
 
 
-def makedirs(path: Any) -> None:
+@export("tf.io.gfile.makedirs")
+def makedirs(path: PathLike) -> None:
     """Makes a directory and its parents (``tf.gfile.MakeDirs``).
 
     Raises:
@@ -92,7 +94,8 @@ def makedirs(path: Any) -> None:
         raise errors.from_os_error(error, name) from error
 
 
-def remove(path: Any) -> None:
+@export("tf.io.gfile.remove")
+def remove(path: PathLike) -> None:
     """Deletes a file (``tf.gfile.Remove``)."""
     name = local_path(path)
     try:
@@ -103,7 +106,8 @@ def remove(path: Any) -> None:
         raise errors.from_os_error(error, name) from error
 
 
-def rmtree(path: Any) -> None:
+@export("tf.io.gfile.rmtree")
+def rmtree(path: PathLike) -> None:
     """Deletes a directory with its content, or a file (``tf.gfile.DeleteRecursively``)."""
     name = local_path(path)
     if not os.path.lexists(name):
@@ -122,7 +126,8 @@ def _check_target(name: str, overwrite: bool) -> None:
         raise errors.AlreadyExistsError.of(f"file already exists: {name}")
 
 
-def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
+@export("tf.io.gfile.copy")
+def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     """Copies a file's content (``tf.gfile.Copy``); raises AlreadyExistsError unless ``overwrite``."""
     old, new = local_path(src), local_path(dst)
     _check_target(new, overwrite)
@@ -132,7 +137,8 @@ def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
         raise errors.from_os_error(error, error.filename or old) from error
 
 
-def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
+@export("tf.io.gfile.rename")
+def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     """Moves a file or directory (``tf.gfile.Rename``); raises AlreadyExistsError unless ``overwrite``."""
     old, new = local_path(src), local_path(dst)
     _check_target(new, overwrite)
@@ -142,7 +148,8 @@ def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
         raise errors.from_os_error(error, old) from error
 
 
-def glob(pattern: Any) -> list[str]:
+@export("tf.io.gfile.glob")
+def glob(pattern: PathLike) -> list[str]:
     """The paths that match a pattern, or one of several (``tf.gfile.Glob``).
 
     ``*``, ``?`` and ``[…]`` do not match a ``/``; ``*`` matches hidden files, as in TensorFlow.
@@ -169,7 +176,8 @@ def _is_pattern(text: str) -> bool:
     return any(mark in text for mark in "*?[")
 
 
-def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
+@export("tf.io.gfile.walk")
+def walk(top: PathLike, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields (directory, names of its directories, names of its files) of a tree (``tf.io.gfile.walk``)."""
     return os.walk(local_path(top), topdown=topdown, onerror=onerror)
 
@@ -186,7 +194,7 @@ def write_string_to_file(filename: Any, file_content: str | bytes) -> None:
         file.write(file_content)
 
 
-def atomic_write_string_to_file(filename: Any, contents: str | bytes, overwrite: bool = True) -> None:
+def atomic_write_string_to_file(filename: PathLike, contents: str | bytes, overwrite: bool = True) -> None:
     """Replaces a file's content atomically: writes a temporary file beside it and renames that."""
     temporary = f"{as_str_any(filename)}.tmp{uuid.uuid4().hex}"
     write_string_to_file(temporary, contents)
@@ -197,7 +205,7 @@ def atomic_write_string_to_file(filename: Any, contents: str | bytes, overwrite:
         raise
 
 
-def filecmp(filename_a: Any, filename_b: Any) -> bool:
+def filecmp(filename_a: PathLike, filename_b: PathLike) -> bool:
     """Whether two files have the same content (``file_io.filecmp``)."""
     if stat(filename_a).length != stat(filename_b).length:
         return False
@@ -210,7 +218,7 @@ def _chunks(filename: Any, size: int = 1 << 20) -> Iterator[bytes]:
             yield chunk
 
 
-def file_crc32(filename: Any, block_size: int = 1 << 20) -> str:
+def file_crc32(filename: PathLike, block_size: int = 1 << 20) -> str:
     """The CRC-32 (zlib's) of a file as a hexadecimal number (``file_io.file_crc32``)."""
     total = 0
     for chunk in _chunks(filename, block_size):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfmini.compat import file_io
 from tfmini.compat.file_io import (
@@ -15,6 +14,8 @@ from tfmini.compat.file_io import (
     write_string_to_file,
 )
 from tfmini.compat.file_object import FastGFile, GFile
+from tfmini.core_types import PathLike
+from tfmini.export import export
 
 __all__ = [
     "FastGFile", "FileIO", "FileStatistics", "GFile", "atomic_write_string_to_file", "copy", "copy_v2", "create_dir",
@@ -33,61 +34,73 @@ delete_recursively_v2, is_directory_v2, list_directory_v2 = file_io.rmtree, file
 walk_v2, stat_v2 = file_io.walk, file_io.stat
 
 
-def file_exists(filename: Any) -> bool:
+@export("tf.gfile.Exists")
+def file_exists(filename: PathLike) -> bool:
     """``tf.gfile.Exists``: `file_io.exists`."""
     return file_io.exists(filename)
 
 
-def delete_file(filename: Any) -> None:
+@export("tf.gfile.Remove")
+def delete_file(filename: PathLike) -> None:
     """``tf.gfile.Remove``: `file_io.remove`."""
     file_io.remove(filename)
 
 
-def get_matching_files(filename: Any) -> list[str]:
+@export("tf.gfile.Glob")
+def get_matching_files(filename: PathLike) -> list[str]:
     """``tf.gfile.Glob``: `file_io.glob`."""
     return file_io.glob(filename)
 
 
-def create_dir(dirname: Any) -> None:
+@export("tf.gfile.MkDir")
+def create_dir(dirname: PathLike) -> None:
     """``tf.gfile.MkDir``: `file_io.mkdir`."""
     file_io.mkdir(dirname)
 
 
-def recursive_create_dir(dirname: Any) -> None:
+@export("tf.gfile.MakeDirs")
+def recursive_create_dir(dirname: PathLike) -> None:
     """``tf.gfile.MakeDirs``: `file_io.makedirs`."""
     file_io.makedirs(dirname)
 
 
-def copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:
+@export("tf.gfile.Copy")
+def copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
     """``tf.gfile.Copy``: `file_io.copy`."""
     file_io.copy(oldpath, newpath, overwrite)
 
 
-def rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:
+@export("tf.gfile.Rename")
+def rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:
     """``tf.gfile.Rename``: `file_io.rename`."""
     file_io.rename(oldname, newname, overwrite)
 
 
-def delete_recursively(dirname: Any) -> None:
+@export("tf.gfile.DeleteRecursively")
+def delete_recursively(dirname: PathLike) -> None:
     """``tf.gfile.DeleteRecursively``: `file_io.rmtree`."""
     file_io.rmtree(dirname)
 
 
-def is_directory(dirname: Any) -> bool:
+@export("tf.gfile.IsDirectory")
+def is_directory(dirname: PathLike) -> bool:
     """``tf.gfile.IsDirectory``: `file_io.isdir`."""
     return file_io.isdir(dirname)
 
 
-def list_directory(dirname: Any) -> list[str]:
+@export("tf.gfile.ListDirectory")
+def list_directory(dirname: PathLike) -> list[str]:
     """``tf.gfile.ListDirectory``: `file_io.listdir`."""
     return file_io.listdir(dirname)
 
 
-def stat(filename: Any) -> FileStatistics:
+@export("tf.gfile.Stat")
+def stat(filename: PathLike) -> FileStatistics:
     """``tf.gfile.Stat``: `file_io.stat`."""
     return file_io.stat(filename)
 
 
-def walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+@export("tf.gfile.Walk")
+def walk(top: PathLike, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
     """``tf.gfile.Walk``: `file_io.walk`, parents first when ``in_order``."""
     return file_io.walk(top, topdown=in_order)

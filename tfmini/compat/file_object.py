@@ -8,12 +8,14 @@ from typing import IO, Any
 
 from tfmini import errors
 from tfmini.compat.text import as_bytes, as_str_any, path_to_str
+from tfmini.core_types import PathLike
+from tfmini.export import export
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
 _READING, _WRITING = ("r", "r+", "w+", "a+"), ("w", "a", "r+", "w+", "a+")
 
 
-def local_path(path: Any) -> str:
+def local_path(path: PathLike) -> str:
     """The path as text, without ``file://``.
 
     Raises:
@@ -31,6 +33,7 @@ def local_path(path: Any) -> str:
     )
 
 
+@export("tf.gfile.GFile", "tf.gfile.Open", "tf.io.gfile.GFile")
 class GFile:
     """A file for reading or writing (``tf.gfile.GFile``, ``tf.gfile.Open``, ``file_io.FileIO``).
 
@@ -47,7 +50,7 @@ class GFile:
       OpError: when the file is first used, for an error of the operating system.
     """
 
-    def __init__(self, name: Any, mode: str = "r") -> None:
+    def __init__(self, name: str, mode: str = "r") -> None:
         self._name, self._mode = name, mode
         self._binary = "b" in mode
         self._plain = mode.replace("b", "")
@@ -179,5 +182,6 @@ class GFile:
     next = __next__
 
 
+@export("tf.gfile.FastGFile")
 class FastGFile(GFile):
     """`GFile` under an older name (``tf.gfile.FastGFile``)."""

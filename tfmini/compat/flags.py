@@ -15,6 +15,8 @@ from absl import flags as absl_flags
 from absl import logging as absl_logging  # noqa: F401 - defines flags, see below
 from absl.flags import *  # noqa: F403 - the public names of tf.flags are absl's
 
+from tfmini.export import export_names
+
 absl_flags.disclaim_key_flags()  # a flag defined through this module belongs to its caller
 
 # A script may define --log_dir and the like itself, as before TensorFlow used absl.
@@ -26,7 +28,7 @@ _OLD_ARGUMENTS = {"flag_name": "name", "default_value": "default", "docstring": 
 
 def _with_old_arguments(define: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(define)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: Any) -> Any:
         return define(*args, **{_OLD_ARGUMENTS.get(name, name): value for name, value in kwargs.items()})
 
     return wrapper
@@ -50,7 +52,7 @@ class _SelfParsingFlags:
             flags(sys.argv)
         return getattr(flags, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self.__dict__["_flags"], name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -77,8 +79,24 @@ class _SelfParsingFlags:
     def __str__(self) -> str:
         return str(self.__dict__["_flags"])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: Any) -> Any:
         return self.__dict__["_flags"](*args, **kwargs)
 
 
 FLAGS: Any = _SelfParsingFlags(absl_flags.FLAGS)  # type: ignore[no-redef] # absl's, from the star
+
+export_names(
+    "tf.flags",
+    "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
+    "CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class DEFINE_flag "
+    "DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum DEFINE_multi_enum_class "
+    "DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string DEFINE_spaceseplist DEFINE_string "
+    "DuplicateFlagError EnumClassFlag EnumClassListSerializer EnumClassParser EnumClassSerializer EnumFlag "
+    "EnumParser Error FLAGS Flag FlagHolder FlagNameConflictsWithMethodError FlagValues FloatParser "
+    "IllegalFlagValueError IntegerParser ListParser ListSerializer MultiEnumClassFlag MultiFlag "
+    "UnparsedFlagAccessError UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser "
+    "adopt_module_key_flags declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width "
+    "mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive mark_flags_as_required "
+    "multi_flags_validator override_value register_multi_flags_validator register_validator set_default text_wrap "
+    "validator",
+)

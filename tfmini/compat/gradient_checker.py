@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import ShapeLike
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_session import get_default_session
+from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity
 from tfmini.ops.gradients.backprop import gradients
@@ -17,11 +21,12 @@ _CHECKED = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dty
 Jacobians = tuple[np.ndarray, np.ndarray]
 
 
+@export("tf.test.compute_gradient")
 def compute_gradient(
-    x: Any,
+    x: Tensor | Sequence[Tensor],
     x_shape: Any,
-    y: Any,
-    y_shape: Any,
+    y: Tensor,
+    y_shape: ShapeLike,
     x_init_value: Any = None,
     delta: float = 1e-3,
     init_targets: Any = None,
@@ -56,11 +61,12 @@ def compute_gradient(
     return found if many else found[0]
 
 
+@export("tf.test.compute_gradient_error")
 def compute_gradient_error(
-    x: Any,
+    x: Tensor | Sequence[Tensor],
     x_shape: Any,
-    y: Any,
-    y_shape: Any,
+    y: Tensor,
+    y_shape: ShapeLike,
     x_init_value: Any = None,
     delta: float = 1e-3,
     init_targets: Any = None,
@@ -72,7 +78,7 @@ def compute_gradient_error(
     return max((float(d.max()) for d in differences if d.size), default=0.0)
 
 
-def _gradient_node(x: Any, y: Any, y_shape: Any) -> tuple[Any, Any]:
+def _gradient_node(x: Any, y: Any, y_shape: ShapeLike) -> tuple[Any, Any]:
     with x.graph.as_default():
         # Fed below. The identity separates it from dx, which is dy itself for an Add.
         dy = constant(1.0, shape=y_shape, dtype=y.dtype)
@@ -99,12 +105,16 @@ def _reals(array: np.ndarray) -> Any:
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
-def _jacobians(x: Any, at: np.ndarray, dx: Any, y: Any, dy: Any, delta: float, feeds: dict[Any, Any]) -> Jacobians:
+def _jacobians(
+    x: Tensor, at: np.ndarray, dx: Tensor | IndexedSlices, y: Tensor, dy: Any, delta: float, feeds: dict[Any, Any]
+) -> Jacobians:
     theoretical = _by_gradients(x, at, dx, dy, feeds)
     return theoretical, _by_differences(x, at, y, delta, feeds).reshape(theoretical.shape)
 
 
-def _by_gradients(x: Any, at: np.ndarray, dx: Any, dy: Any, feeds: dict[Any, Any]) -> np.ndarray:
+def _by_gradients(
+    x: Tensor, at: np.ndarray, dx: Tensor | IndexedSlices, dy: Any, feeds: dict[Any, Any]
+) -> np.ndarray:
     session = get_default_session()
     weights = np.zeros(dy.shape.as_list(), dtypes.as_dtype(dy.dtype).as_numpy_dtype)
     outputs = _reals(weights).size
@@ -127,7 +137,7 @@ def _dense(slices: Any, like: np.ndarray) -> Any:
     return whole
 
 
-def _by_differences(x: Any, at: np.ndarray, y: Any, delta: float, feeds: dict[Any, Any]) -> Any:
+def _by_differences(x: Tensor, at: np.ndarray, y: Tensor, delta: float, feeds: dict[Any, Any]) -> Any:
     session = get_default_session()
     rows = []
     for row in range(_reals(at).size):

@@ -20,8 +20,6 @@ from tfmini.ops.control import group
 from tfmini.ops.gradients.backprop import gradients
 from tfmini.ops.gradients.custom_gradient import custom_gradient
 
-__all__ = ["CalledFunction", "DefinedFunction", "Defun", "symbolic_gradient"]
-
 
 class CalledFunction:
     """What a gradient function gets as the op of a call.
@@ -92,7 +90,7 @@ class DefinedFunction:
     def add_to_graph(self, graph: Any) -> None:
         """Does nothing: calls bring their ops along."""
 
-    def __call__(self, *args: Any, name: str | None = None) -> Any:
+    def __call__(self, *args: object, name: str | None = None) -> Any:
         """Adds the function's ops to the graph.
 
         Args:

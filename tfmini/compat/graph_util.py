@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.attr_values import tensor_proto
-from tfmini.graph.graph_util import extract_sub_graph, must_run_on_cpu, tensor_shape_from_node_def_name
-from tfmini.graph.importing import import_graph_def
+from tfmini.graph.graph_util import extract_sub_graph
 from tfmini.graph.traits import ENTER_OPS, MERGE_OPS, SWITCH_OPS, VARIABLE_OPS
-
-__all__ = [
-    "convert_variables_to_constants", "extract_sub_graph", "import_graph_def", "must_run_on_cpu",
-    "remove_training_nodes", "tensor_shape_from_node_def_name",
-]  # fmt: skip
 
 
 def _forwards_handle(op_type: str) -> bool:
@@ -37,6 +32,7 @@ def _with_nodes(graph_def: Any, nodes: Iterable[Any]) -> Any:
     return found
 
 
+@export("tf.graph_util.convert_variables_to_constants")
 def convert_variables_to_constants(
     sess: Any, input_graph_def: Any, output_node_names: list[str], variable_names_whitelist: Any = None,
     variable_names_blacklist: Any = None,
@@ -119,6 +115,7 @@ def _gather(made: Any, node: Any) -> None:
     made.attr["Taxis"].type = dtypes.int32.as_datatype_enum
 
 
+@export("tf.graph_util.remove_training_nodes")
 def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     """Removes nodes that only training needs: CheckNumerics, and Identity nodes that are not protected."""
     protected = set(protected_nodes or ())

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmini import errors
-
-__all__ = ["HParams", "parse_values"]
+from tfmini.export import export
 
 _CLAUSE = re.compile(
     r"\s*(?P<name>[a-zA-Z][\w.]*)(?:\[\s*(?P<index>\d+)\s*\])?\s*=\s*"
@@ -39,6 +38,7 @@ def _reader(name: str, kind: Any, values: str) -> Callable[[str], Any]:
     return read
 
 
+@export("tf.contrib.training.parse_values")
 def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool = False) -> dict[str, Any]:
     """Parses ``"a=1,b=[x,y],c[1]=2"`` to a dictionary (``tf.contrib.training.parse_values``).
 
@@ -88,7 +88,7 @@ def _add_clause(clause: re.Match[str], kind: Any, values: str, result: dict[str,
     elements[int(index)] = value
 
 
-def _fitted(name: str, kind: Any, value: Any) -> Any:
+def _fitted(name: str, kind: Any, value: object) -> Any:
     """Converts a value to the parameter's type; raises ValueError if that would lose information."""
     if type(value) is kind or kind is type(None):
         return value
@@ -109,6 +109,7 @@ class UnknownHparam(KeyError, ValueError):
     __str__ = ValueError.__str__  # a KeyError would put the message in quotes
 
 
+@export("tf.contrib.training.HParams")
 class HParams:
     """Typed hyperparameters (``tf.contrib.training.HParams``); each is an attribute.
 
@@ -165,7 +166,7 @@ class HParams:
             parsed = parse_values(values, types)
         return self.override_from_dict({name: self._whole(name, value) for name, value in parsed.items()})
 
-    def _whole(self, name: str, value: Any) -> Any:
+    def _whole(self, name: str, value: object) -> Any:
         """If ``value`` is {index: element}, returns the current list with these elements replaced."""
         if not isinstance(value, dict):
             return value

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from tfmini.compat.behavior import executing_eagerly
 from tfmini.devices import DeviceSpec
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -19,16 +23,20 @@ from tfmini.ops.variables.ref_variable import RefVariable
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.placement.placer import DeviceAttributes
 
-__all__: list[str] = []
-
-# python.ops.variables and python.ops.variable_v1
-VariableV1 = Variable
-
-# python.platform.build_info
 is_cuda_build = is_rocm_build = False
+export_names("tensorflow.python.platform.build_info", "is_cuda_build is_rocm_build")
+VariableV1 = Variable
+export_names("tensorflow.python.ops.variables tensorflow.python.ops.variable_v1", "VariableV1")
+DeviceSpecV1 = DeviceSpec
+export_names("tensorflow.python.framework.device tensorflow.python.framework.device_spec", "DeviceSpecV1")
+executing_eagerly_outside_functions = executing_eagerly
+export_names(
+    "tensorflow.python.framework.ops",
+    "convert_n_to_tensor executing_eagerly_outside_functions name_from_scope_name",
+)
+export_names("tensorflow.python.eager.context", "executing_eagerly_outside_functions")
 
 
-# python.framework.ops
 def convert_n_to_tensor(values: Iterable[Any], dtype: Any = None, name: str | None = None) -> list[Any]:
     """Converts each of ``values`` to a tensor."""
     return [
@@ -41,10 +49,9 @@ def name_from_scope_name(name: str) -> str:
     return name[:-1] if name.endswith("/") else name
 
 
-executing_eagerly_outside_functions = executing_eagerly  # also in python.eager.context
+export_names("tensorflow.python.ops.resources", "initialize_resources local_resources shared_resources")
 
 
-# python.ops.resources
 def shared_resources() -> list[Any]:
     """The resources of the graph that the chief initialises."""
     return get_default_graph().get_collection(GraphKeys.RESOURCES)
@@ -60,43 +67,44 @@ def initialize_resources(resource_list: Iterable[Any], name: str = "init") -> An
     return group(*(resource.create for resource in resource_list), name=name)
 
 
-# python.tf2
+@export("tensorflow.python.tf2.enabled")
 def enabled() -> bool:
     """False: tfmini has the behaviour of version 1."""
     return False
 
 
-# python.framework.device_spec
-DeviceSpecV1 = DeviceSpec
-
-
-# python.ops.control_flow_util
+@export("tensorflow.python.ops.control_flow_util.GraphOrParentsInXlaContext")
 def GraphOrParentsInXlaContext(graph: Any) -> bool:
     """False: tfmini has no XLA."""
     return False
 
 
-# python.client.device_lib
-def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
+@export("tf.python.client.device_lib.list_local_devices")
+def list_local_devices(session_config: object = None) -> list[DeviceAttributes]:
     """The devices of this process: the CPU (``tf.python.client.device_lib.list_local_devices``)."""
     return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
 
 
-# python.util.*
-def _undecorated(function: Any = None, *_: Any, **__: Any) -> Any:
+def _undecorated(function: Any = None, *_: object, **__: object) -> Any:
     return function
 
 
-def deprecated(*_: Any, **__: Any) -> Callable[[Any], Any]:
+def deprecated(*_: object, **__: object) -> Callable[[Any], Any]:
     """Returns a decorator that changes nothing."""
     return _undecorated
 
 
-deprecated_args = deprecated_arg_values = deprecated_alias = tf_export = estimator_export = deprecated
-must_use_result_or_fatal = should_use_result = _undecorated
+export_names(
+    "tensorflow.python.util.deprecation",
+    "deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated",
+)
+export_names("tensorflow.python.util.tf_export", "estimator_export=deprecated tf_export=deprecated")
+export_names(
+    "tensorflow.python.util.tf_should_use", "must_use_result_or_fatal=_undecorated should_use_result=_undecorated"
+)
 
 
-def make_decorator(target: Any, decorator_func: Any, *_: Any, **__: Any) -> Any:
+def make_decorator(target: Any, decorator_func: Any, *_: object, **__: object) -> Any:
     """Returns ``decorator_func`` with the name and the docstring of ``target``."""
     return functools.wraps(target)(decorator_func)
 
@@ -107,17 +115,126 @@ def unwrap(maybe_decorator: Any) -> tuple[list[Any], Any]:
 
 
 tf_contextmanager = contextmanager
+export_names("tensorflow.python.util.tf_contextlib", "contextmanager tf_contextmanager")
+export_names("tensorflow.python.util.tf_decorator", "make_decorator unwrap")
+export_names("tensorflow.python.ops.resource_variable_ops", "is_ref_variable is_resource_variable")
+
 getargspec = getfullargspec = inspect.getfullargspec
 getsource, getsourcefile, getfile, getdoc = inspect.getsource, inspect.getsourcefile, inspect.getfile, inspect.getdoc
 isclass, isfunction, ismethod, ismodule = inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule
 isgeneratorfunction, getmro, getmembers = inspect.isgeneratorfunction, inspect.getmro, inspect.getmembers
+getcallargs, signature = inspect.getcallargs, inspect.signature
+export_names(
+    "tensorflow.python.util.tf_inspect",
+    "getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass "
+    "isfunction isgeneratorfunction ismethod ismodule signature",
+)
 
 
-def is_resource_variable(value: Any) -> bool:
+def is_resource_variable(value: object) -> bool:
     """Whether ``value`` is a resource variable (``resource_variable_ops.is_resource_variable``)."""
     return isinstance(value, BaseResourceVariable)
 
 
-def is_ref_variable(value: Any) -> bool:
+def is_ref_variable(value: object) -> bool:
     """Whether ``value`` is a ref variable."""
     return isinstance(value, RefVariable)
+
+
+export_names("tensorflow.python.util.function_utils", "fn_args get_func_code get_func_name has_kwargs")
+export_names("tensorflow.python.util.all_util", "make_all remove_undocumented reveal_undocumented=remove_undocumented")
+export_names("tensorflow.python.util.deprecation", "deprecated_argument_lookup silence")
+
+
+def fn_args(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a function's arguments, without ``self`` and those that a partial has bound."""
+    if isinstance(fn, functools.partial):
+        names = fn_args(fn.func)
+        return tuple(name for name in names[len(fn.args) :] if name not in fn.keywords)
+    if not inspect.isroutine(fn) and callable(fn):
+        fn = fn.__call__  # type: ignore[operator]
+    names = tuple(inspect.getfullargspec(inspect.unwrap(fn)).args)
+    return names[1:] if inspect.ismethod(fn) else names
+
+
+def has_kwargs(fn: Callable[..., Any]) -> bool:
+    """Whether a function takes any keyword argument; raises TypeError for what is no function."""
+    if isinstance(fn, functools.partial):
+        fn = fn.func
+    elif not inspect.isroutine(fn) and callable(fn):
+        fn = fn.__call__  # type: ignore[operator]
+    if not callable(fn):
+        raise TypeError(f"fn should be a function-like object, but is of type {type(fn)}.")
+    return inspect.getfullargspec(fn).varkw is not None
+
+
+def get_func_name(func: Callable[..., Any]) -> str:
+    """The name of a function, method, partial or callable object."""
+    func = inspect.unwrap(func)
+    if isinstance(func, functools.partial):
+        return get_func_name(func.func)
+    return getattr(func, "__name__", None) or str(type(func))
+
+
+def get_func_code(func: Callable[..., Any]) -> Any:
+    """The code object of a function, or of the ``__call__`` of an object."""
+    func = inspect.unwrap(func)
+    return getattr(func, "__code__", None) or getattr(type(func).__call__, "__code__", None)
+
+
+def silence() -> AbstractContextManager[None]:
+    """A context without messages about deprecated names; tfmini has none."""
+    return nullcontext()
+
+
+@export("tensorflow.python.util.tf_export.keras_export")
+def keras_export(*_: str, **__: object) -> Callable[[Any], Any]:
+    """Returns a decorator that changes nothing."""
+    return lambda decorated: decorated
+
+
+def deprecated_argument_lookup(new_name: str, new_value: Any, old_name: str, old_value: Any) -> Any:
+    """The value of an argument with an old and a new name; raises ValueError if both are given."""
+    if old_value is None:
+        return new_value
+    if new_value is not None:
+        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
+    return old_value
+
+
+def make_all(module_name: str, doc_string_modules: object = None) -> list[str]:
+    """The public names of a module."""
+    return [name for name in vars(sys.modules[module_name]) if not name.startswith("_")]
+
+
+def remove_undocumented(
+    module_name: str, allowed_exception_list: object = None, doc_string_modules: object = None
+) -> None:
+    """Changes nothing: names stay visible."""
+
+
+@export("tensorflow.python.util.keyword_args.keyword_args_only")
+def keyword_args_only(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that takes keyword arguments alone; others raise ValueError."""
+
+    @functools.wraps(func)
+    def called(*args: object, **kwargs: Any) -> Any:
+        if args:
+            raise ValueError(f"Must use keyword args to call {func.__name__}.")
+        return func(**kwargs)
+
+    return called
+
+
+@export("tensorflow.python.util.lazy_loader.LazyLoader")
+class LazyLoader(ModuleType):
+    """A module that is imported at the first use of one of its names."""
+
+    def __init__(self, local_name: str, parent_module_globals: dict[str, Any], name: str) -> None:
+        super().__init__(name)
+        self._local_name, self._parent = local_name, parent_module_globals
+
+    def __getattr__(self, item: str) -> Any:
+        module = import_module(self.__name__)
+        self._parent[self._local_name] = module
+        return getattr(module, item)

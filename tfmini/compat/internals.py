@@ -1,7 +1,8 @@
 """Modules for the private paths of TensorFlow that scripts import.
 
 ``tensorflow.python.ops.math_ops`` and the like were never public, but half of the old scripts use
-them. `PATHS` lists for each path the places to look up a name, in order:
+them. A path has the names that are exported to it (``@export("tensorflow.python.tf2.enabled")``), and those of the
+places that `PATHS` lists for it, in order:
 
 - ``tf.math``: a public namespace (``tf`` is the root, the fallback of every path);
 - ``:train.slot_creator``: a module of tfmini;
@@ -21,6 +22,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from tfmini.compat.exported_names import NAMES
 from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
 
@@ -49,16 +51,15 @@ def module(dotted: str) -> ModuleType | None:
         return _made[dotted]
     if dotted.startswith("core.") and dotted.endswith("_pb2"):
         return _proto_module(dotted.rpartition(".")[2])
-    sources = PATHS.get(dotted)
-    if sources is None and dotted not in _packages():
+    if dotted not in PATHS and dotted not in NAMES and dotted not in _packages():
         return None
-    return _made.setdefault(dotted, _build(dotted, (sources or "").split()))
+    return _made.setdefault(dotted, _build(dotted, PATHS.get(dotted, "").split()))
 
 
 @cache
 def _packages() -> frozenset[str]:
     """All paths that have modules below them."""
-    paths = [*PATHS, *PACKAGES]
+    paths = [*PATHS, *NAMES, *PACKAGES]
     return frozenset(p[:i] for p in paths for i, c in enumerate(p) if c == ".") | {*PACKAGES}
 
 
@@ -72,7 +73,10 @@ def _proto_module(name: str) -> ModuleType | None:
 def _build(dotted: str, sources: list[str]) -> ModuleType:
     made = ModuleType(f"tensorflow.{dotted}", f"TensorFlow's ``tensorflow.{dotted}``, served by tfmini.")
     made.__path__ = []
+    exported = dict(_exported(dotted))
     lookups = [_lookup(source) for source in sources if source != "-"]
+    if exported:
+        lookups.insert(0, lambda name: _exported_value(exported, name))
     # The names of the public root are a fallback: ``from tensorflow.python import math_ops``.
     own = [*lookups, _lookup("tf")] if lookups else []
 
@@ -81,8 +85,24 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
         setattr(made, name, value)
         return value
 
-    vars(made).update(__getattr__=module_getattr, __dir__=lambda: sorted({*vars(made), *_names(sources)}))
+    names = lambda: sorted({*vars(made), *exported, *_names(sources)})  # noqa: E731
+    vars(made).update(__getattr__=module_getattr, __dir__=names)
     return made
+
+
+def _exported(dotted: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The names that are exported to a path: (name, (module, its attribute))."""
+    for home, names in NAMES.get(dotted, {}).items():
+        for entry in names.split():
+            name, _, attribute = entry.partition("=")
+            yield name, (f"{_ROOT}.{home}", attribute or name)
+
+
+def _exported_value(exported: dict[str, tuple[str, str]], name: str) -> Any:
+    if name not in exported:
+        raise AttributeError(name)
+    home, attribute = exported[name]
+    return getattr(import_module(home), attribute)
 
 
 def _first_found(dotted: str, name: str, lookups: list[Callable[[str], Any]]) -> Any:

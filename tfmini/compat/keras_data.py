@@ -8,11 +8,13 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat import mnist_data
+from tfmini.export import export
 
 _FOLDER = os.path.join("~", ".keras", "datasets")
 _Pair = tuple[np.ndarray, np.ndarray]
 
 
+@export("tf.keras.datasets.mnist.load_data")
 def load_data(path: str = "mnist.npz") -> tuple[_Pair, _Pair]:
     """(images, labels) of MNIST to train and to test with, as uint8 arrays (``tf.keras.datasets.mnist.load_data``).
 

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
+
 _FOLDER = os.path.join("~", ".keras")
 _SHA256_LENGTH = 64
 
 
+@export("tf.keras.utils.get_file")
 def get_file(
     fname: str,
     origin: str,
@@ -91,6 +94,7 @@ def _unpack(path: str, folder: str) -> None:
             archive.extractall(folder)
 
 
+@export("tf.keras.utils.to_categorical")
 def to_categorical(y: Any, num_classes: int | None = None, dtype: Any = "float32") -> np.ndarray:
     """Class numbers as rows with a one (``tf.keras.utils.to_categorical``).
 

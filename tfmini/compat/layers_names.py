@@ -1,21 +1,183 @@
-"""Second names of the layers in TensorFlow's private modules ``python.layers.*``."""
+"""Names of TensorFlow's private modules of layers, recurrent cells and metrics that have no public name."""
 
 from __future__ import annotations
 
-from tfmini.layers import convolutional, normalization, pooling, separable_convolution, transposed_convolution
+from collections.abc import Sequence
+from typing import Any
 
-__all__: list[str] = []
+from tfmini.core_types import TensorLike
+from tfmini.export import export, export_names
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import add_to_collections
+from tfmini.layers import convolutional, normalization, pooling
+from tfmini.layers.metrics import at_k, binary, state
+from tfmini.layers.rank_matching import matched
+from tfmini.layers.rnn.cells import RNNCell, _zeros
+from tfmini.layers.rnn.unrolling import _batch_major as _transpose_batch_time
+from tfmini.layers.rnn.unrolling import check_cell
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.elementwise import div
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.nn.bias import bias_add
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.initializers import Constant
+from tfmini.shapes import TensorShape
+
+# ---- python.layers --------------------------------------------------------------------------
 
 Convolution1D, Convolution2D, Convolution3D = convolutional.Conv1D, convolutional.Conv2D, convolutional.Conv3D
 convolution1d, convolution2d, convolution3d = convolutional.conv1d, convolutional.conv2d, convolutional.conv3d
-Convolution2DTranspose = Deconvolution2D = Deconv2D = transposed_convolution.Conv2DTranspose
-Convolution3DTranspose = Deconvolution3D = Deconv3D = transposed_convolution.Conv3DTranspose
-convolution2d_transpose = deconvolution2d = deconv2d = transposed_convolution.conv2d_transpose
-convolution3d_transpose = deconvolution3d = deconv3d = transposed_convolution.conv3d_transpose
-SeparableConvolution1D = separable_convolution.SeparableConv1D
-SeparableConvolution2D = separable_convolution.SeparableConv2D
-separable_convolution2d = separable_convolution.separable_conv2d
+Convolution2DTranspose = Deconvolution2D = Deconv2D = convolutional.Conv2DTranspose
+Convolution3DTranspose = Deconvolution3D = Deconv3D = convolutional.Conv3DTranspose
+convolution2d_transpose = deconvolution2d = deconv2d = convolutional.conv2d_transpose
+convolution3d_transpose = deconvolution3d = deconv3d = convolutional.conv3d_transpose
+SeparableConvolution1D = convolutional.SeparableConv1D
+SeparableConvolution2D = convolutional.SeparableConv2D
+separable_convolution2d = convolutional.separable_conv2d
 BatchNorm, batch_norm = normalization.BatchNormalization, normalization.batch_normalization
 MaxPool1D, MaxPool2D, MaxPool3D = pooling.MaxPooling1D, pooling.MaxPooling2D, pooling.MaxPooling3D
 AvgPool1D, AvgPool2D, AvgPool3D = pooling.AveragePooling1D, pooling.AveragePooling2D, pooling.AveragePooling3D
 max_pool2d, avg_pool2d = pooling.max_pooling2d, pooling.average_pooling2d
+
+# ---- python.ops.rnn_cell_impl and others of recurrent cells ---------------------------------
+
+_BIAS_VARIABLE_NAME, _WEIGHTS_VARIABLE_NAME = "bias", "kernel"
+LayerRNNCell = RNNCell
+transpose_batch_time = _transpose_batch_time
+
+
+def assert_like_rnncell(cell_name: str, cell: Any) -> None:
+    """Raises TypeError for an object that is no cell."""
+    check_cell(cell, cell_name)
+
+
+def _like_rnncell(cell: Any) -> bool:
+    return all(hasattr(cell, name) for name in ("output_size", "state_size", "zero_state")) and callable(cell)
+
+
+def _zero_state_tensors(state_size: Any, batch_size: Any, dtype: Any) -> Any:
+    return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), state_size)
+
+
+def _concat(prefix: Any, suffix: Any, static: bool = False) -> Any:
+    """The shape ``[prefix, *suffix]``: a list if it is ``static``, else a tensor."""
+    parts = [_sizes(part) for part in (prefix, suffix)]
+    if static:
+        if None in parts:
+            return TensorShape(None)
+        return [size for part in parts for size in part or ()]
+    if any(part is None or None in part for part in parts):
+        tensors = [convert_to_tensor(part) for part in (prefix, suffix)]
+        return concat([stack([t]) if t.shape.ndims == 0 else t for t in tensors], 0)
+    return convert_to_tensor([size for part in parts for size in part or ()])
+
+
+def _sizes(part: Any) -> list[int | None] | None:
+    if hasattr(part, "op"):
+        from tfmini.ops.array.constant_value import constant_value
+
+        value = constant_value(part)
+        return None if value is None else value.reshape(-1).tolist()
+    shape = TensorShape([part] if isinstance(part, int) else part)
+    return None if shape.ndims is None else shape.as_list()
+
+
+@export("tf.contrib.rnn.best_effort_input_batch_size")
+def best_effort_input_batch_size(flat_input: list[Any]) -> Any:
+    """The batch size of time-major inputs: a number if a static shape tells, else a tensor."""
+    for one in flat_input:
+        if one.shape.ndims is not None and one.shape.ndims >= 2 and one.shape.as_list()[1] is not None:
+            return one.shape.as_list()[1]
+    return shape_of(flat_input[0])[1]
+
+
+_best_effort_input_batch_size = best_effort_input_batch_size
+
+
+def _infer_state_dtype(explicit_dtype: Any, state: Any) -> Any:
+    """The given type, or the common one of a nested state; raises ValueError where types differ."""
+    if explicit_dtype is not None or not nest.is_nested(state):
+        return explicit_dtype if explicit_dtype is not None else state.dtype
+    found = {tensor.dtype for tensor in nest.flatten(state)}
+    if len(found) != 1:
+        raise ValueError(f"State has tensors of different inferred_dtypes: {sorted(d.name for d in found)}")
+    return found.pop()
+
+
+class _Linear:
+    """``concat(args) @ kernel + bias``, with variables in the current scope."""
+
+    def __init__(
+        self, args: Any, output_size: int, build_bias: bool, bias_initializer: Any = None,
+        kernel_initializer: Any = None,
+    ) -> None:  # fmt: skip
+        if args is None or nest.is_nested(args) and not args:
+            raise ValueError("`args` must be specified")
+        parts = args if nest.is_nested(args) else [args]
+        shapes = [part.shape.as_list() for part in parts]
+        for shape in shapes:
+            if len(shape) != 2 or shape[1] is None:
+                raise ValueError(f"linear expects 2D arguments of known width: {shapes}")
+        dtype = parts[0].dtype.base_dtype
+        width = sum(shape[1] for shape in shapes)
+        self._kernel = vs.get_variable("kernel", [width, output_size], dtype, kernel_initializer)
+        self._bias = None
+        if build_bias:
+            start = bias_initializer if bias_initializer is not None else Constant(0.0, dtype)
+            self._bias = vs.get_variable("bias", [output_size], dtype, start)
+
+    def __call__(self, args: Any) -> Any:
+        parts = args if nest.is_nested(args) else [args]
+        product = matmul(parts[0] if len(parts) == 1 else concat(list(parts), 1), self._kernel)
+        return product if self._bias is None else bias_add(product, self._bias)
+
+
+def _linear(
+    args: Any, output_size: int, bias: bool, bias_initializer: Any = None, kernel_initializer: Any = None
+) -> Any:
+    return _Linear(args, output_size, bias, bias_initializer, kernel_initializer)(args)
+
+
+export_names("tf.contrib.rnn", "LayerRNNCell transpose_batch_time")
+
+# ---- python.ops.metrics_impl ----------------------------------------------------------------
+
+metric_variable = state.metric_variable
+_remove_squeezable_dimensions = matched
+_streaming_sparse_average_precision_at_top_k = at_k.average_precision_at_top_k
+
+
+def _aggregate_variable(v: Any, collections: Any) -> Tensor:
+    """The value of a metric's variable, added to collections."""
+    value = convert_to_tensor(v)
+    if collections:
+        add_to_collections(collections, value)
+    return value
+
+
+def _confusion_matrix_at_thresholds(
+    labels: TensorLike, predictions: TensorLike, thresholds: Sequence[float], weights: TensorLike | None = None,
+    includes: Sequence[str] | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Variables and update ops ``[thresholds]`` for the counts "tp", "fn", "tn" and "fp", or those of ``includes``.
+
+    Raises:
+      ValueError: for another name in ``includes``.
+    """
+    known = ("tp", "fn", "tn", "fp")
+    for kind in includes or ():
+        if kind not in known:
+            raise ValueError(f"Invalid key: {kind}.")
+    return binary._counts_at(labels, predictions, thresholds, weights, tuple(includes or known))
+
+
+def _safe_scalar_div(numerator: Tensor, denominator: Tensor, name: str | None) -> Tensor:
+    """The quotient of scalars; 0 where the denominator is 0."""
+    none = zeros_like(denominator)
+    return where(equal(denominator, none), none, div(numerator, denominator), name=name)

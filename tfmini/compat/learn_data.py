@@ -9,10 +9,12 @@ import numpy as np
 
 from tfmini.compat.file_object import GFile
 from tfmini.compat.mnist_data import Dataset, load_mnist
+from tfmini.export import export
 
 _LOADERS = {"mnist": load_mnist}
 
 
+@export("tf.contrib.learn.datasets.load_dataset")
 def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = False) -> Any:
     """A data set by its name (``tf.contrib.learn.datasets.load_dataset``): "mnist", from the folder ``MNIST-data``.
 
@@ -30,6 +32,7 @@ def _column(rows: list[list[str]], target_column: int, types: tuple[Any, Any]) -
     return Dataset(np.array(rows, dtype=types[1]), np.array(targets, dtype=types[0]))
 
 
+@export("tf.contrib.learn.datasets.base.load_csv_with_header")
 def load_csv_with_header(filename: Any, target_dtype: Any, features_dtype: Any, target_column: int = -1) -> Dataset:
     """A table whose first line begins with the number of rows (``contrib.learn.datasets.base.load_csv_with_header``).
 
@@ -48,6 +51,7 @@ def load_csv_with_header(filename: Any, target_dtype: Any, features_dtype: Any, 
     return _column(rows, target_column, (target_dtype, features_dtype))
 
 
+@export("tf.contrib.learn.datasets.base.load_csv_without_header")
 def load_csv_without_header(filename: Any, target_dtype: Any, features_dtype: Any, target_column: int = -1) -> Dataset:
     """A table without a header; see `load_csv_with_header`."""
     with GFile(filename) as file:

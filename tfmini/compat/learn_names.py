@@ -12,12 +12,12 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat.file_object import GFile
-
-__all__ = ["ByteProcessor", "CategoricalVocabulary", "LearnModeKeys", "VocabularyProcessor", "tokenizer"]
+from tfmini.export import export
 
 _WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z][a-z]+(?=[A-Z])|[\'\w\-]+")
 
 
+@export("tf.contrib.learn.ModeKeys")
 class LearnModeKeys:
     """The names of the modes (``tf.contrib.learn.ModeKeys``)."""
 
@@ -30,12 +30,14 @@ class LearnModeKeys:
             raise ValueError(f"Invalid mode {key}.")
 
 
+@export("tf.contrib.learn.preprocessing.tokenizer")
 def tokenizer(iterator: Iterable[str]) -> Iterator[list[str]]:
     """The words of each text."""
     for text in iterator:
         yield _WORD.findall(text)
 
 
+@export("tf.contrib.learn.preprocessing.CategoricalVocabulary")
 class CategoricalVocabulary:
     """Numbers for categories; 0 stands for unknown ones (``contrib.learn.preprocessing.CategoricalVocabulary``).
 
@@ -90,6 +92,7 @@ class CategoricalVocabulary:
         return self._reverse_mapping[class_id]
 
 
+@export("tf.contrib.learn.preprocessing.VocabularyProcessor")
 class VocabularyProcessor:
     """Texts as rows of the numbers of their words (``contrib.learn.preprocessing.VocabularyProcessor``).
 
@@ -108,7 +111,7 @@ class VocabularyProcessor:
         self.vocabulary_ = vocabulary if vocabulary is not None else CategoricalVocabulary()
         self._tokenizer = tokenizer_fn or tokenizer
 
-    def fit(self, raw_documents: Iterable[str], unused_y: Any = None) -> VocabularyProcessor:
+    def fit(self, raw_documents: Iterable[str], unused_y: object = None) -> VocabularyProcessor:
         """Learns the words of the texts."""
         for words in self._tokenizer(raw_documents):
             for word in words:
@@ -118,7 +121,7 @@ class VocabularyProcessor:
         self.vocabulary_.freeze()
         return self
 
-    def fit_transform(self, raw_documents: Any, unused_y: Any = None) -> Iterator[np.ndarray]:
+    def fit_transform(self, raw_documents: Any, unused_y: object = None) -> Iterator[np.ndarray]:
         """`fit`, then `transform`."""
         self.fit(raw_documents)
         return self.transform(raw_documents)
@@ -157,6 +160,7 @@ class VocabularyProcessor:
         return made
 
 
+@export("tf.contrib.learn.preprocessing.ByteProcessor")
 class ByteProcessor:
     """Texts as rows of their bytes (``contrib.learn.preprocessing.ByteProcessor``).
 
@@ -167,7 +171,7 @@ class ByteProcessor:
     def __init__(self, max_document_length: int) -> None:
         self.max_document_length = max_document_length
 
-    def fit(self, x: Any) -> ByteProcessor:
+    def fit(self, x: object) -> ByteProcessor:
         """Does nothing."""
         return self
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.compat.file_object import local_path
+from tfmini.export import export
 from tfmini.graph.scoping import get_seed
 from tfmini.numerics.inflation import check_inflated, inflate_limit
 
@@ -23,6 +24,11 @@ _GZIP = b"\x1f\x8b"
 _IMAGE_MAGIC, _LABEL_MAGIC = 2051, 2049
 
 
+@export(
+    "tf.contrib.learn.datasets.base.Datasets",
+    "tf.contrib.learn.datasets.mnist.Datasets",
+    "tf.examples.tutorials.mnist.input_data.Datasets",
+)
 class Datasets(NamedTuple):
     """The training, validation and test sets (``contrib.learn.datasets.base.Datasets``)."""
 
@@ -31,6 +37,7 @@ class Datasets(NamedTuple):
     test: Any
 
 
+@export("tf.contrib.learn.datasets.base.Dataset")
 class Dataset(NamedTuple):
     """Inputs and their targets (``contrib.learn.datasets.base.Dataset``)."""
 
@@ -38,6 +45,7 @@ class Dataset(NamedTuple):
     target: Any
 
 
+@export("tf.contrib.learn.datasets.mnist.DataSet", "tf.examples.tutorials.mnist.input_data.DataSet")
 class DataSet:
     """Images and labels; `next_batch` repeats them without end.
 
@@ -140,6 +148,7 @@ def _checked(images: Any, labels: Any, reshape: bool) -> Any:
     return images.reshape(images.shape[0], images.shape[1] * images.shape[2])
 
 
+@export("tf.contrib.learn.datasets.mnist.read_data_sets", "tf.examples.tutorials.mnist.input_data.read_data_sets")
 def read_data_sets(
     train_dir: Any,
     fake_data: bool = False,
@@ -184,11 +193,17 @@ def read_data_sets(
     return Datasets(*(DataSet(*part, dtype=dtype, reshape=reshape, seed=seed) for part in parts))
 
 
+@export("tf.contrib.learn.datasets.mnist.load_mnist")
 def load_mnist(train_dir: Any = "MNIST-data") -> Datasets:
     """`read_data_sets` with all defaults (``contrib.learn.datasets.mnist.load_mnist``)."""
     return read_data_sets(train_dir)
 
 
+@export(
+    "tf.contrib.learn.datasets.base.maybe_download",
+    "tf.contrib.learn.datasets.mnist.maybe_download",
+    "tf.examples.tutorials.mnist.input_data.maybe_download",
+)
 def maybe_download(filename: str, work_directory: Any, source_url: str = "") -> str:
     """The path of an existing file (``base.maybe_download``); raises NotFoundError if it is missing."""
     path = os.path.join(local_path(work_directory), filename)
@@ -221,6 +236,7 @@ def _images_and_labels(paths: dict[str, str], images: str, labels: str, one_hot:
         return pictures, extract_labels(file, one_hot=one_hot)
 
 
+@export("tf.contrib.learn.datasets.mnist.extract_images", "tf.examples.tutorials.mnist.input_data.extract_images")
 def extract_images(f: BinaryIO) -> np.ndarray:
     """Reads an IDX file of images as uint8 ``[n, rows, columns, 1]``; raises ValueError for another file."""
     print("Extracting", f.name)
@@ -230,6 +246,7 @@ def extract_images(f: BinaryIO) -> np.ndarray:
     return np.frombuffer(data, np.uint8, count * rows * columns, 16).reshape(count, rows, columns, 1)
 
 
+@export("tf.contrib.learn.datasets.mnist.extract_labels", "tf.examples.tutorials.mnist.input_data.extract_labels")
 def extract_labels(f: BinaryIO, one_hot: bool = False, num_classes: int = 10) -> Any:
     """Reads an IDX file of labels as uint8 ``[n]``, or one-hot; raises ValueError for another file."""
     print("Extracting", f.name)
@@ -261,6 +278,7 @@ def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
         raise ValueError(f"{f.name} is truncated: {len(data)} bytes of {wanted}")
 
 
+@export("tf.contrib.learn.datasets.mnist.dense_to_one_hot", "tf.examples.tutorials.mnist.input_data.dense_to_one_hot")
 def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> Any:
     """Class numbers as rows of a float64 unit matrix (``tf.examples.tutorials.mnist.input_data.dense_to_one_hot``).
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
-
-__all__ = [
-    "assert_shallow_structure", "flatten_dict_items", "flatten_up_to", "flatten_with_joined_string_paths",
-    "flatten_with_tuple_paths", "is_sequence", "is_sequence_or_composite", "map_structure_up_to",
-    "map_structure_with_paths", "map_structure_with_tuple_paths", "yield_flattened_paths",
-]  # fmt: skip
 
 is_sequence = nest.is_nested
 is_sequence_or_composite = nest.is_nested_or_composite
 _sequence_like = nest._like
 
 
-def _is_mapping(value: Any) -> bool:
+def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
+@export("tf.contrib.framework.nest.assert_shallow_structure")
 def assert_shallow_structure(
     shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
 ) -> None:
@@ -58,6 +54,7 @@ def assert_shallow_structure(
         assert_shallow_structure(shallow, given, check_types)
 
 
+@export("tf.contrib.framework.nest.flatten_up_to")
 def flatten_up_to(
     shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
 ) -> list[Any]:
@@ -74,6 +71,7 @@ def _up_to(shallow_tree: Any, input_tree: Any) -> Iterator[Any]:
         yield from _up_to(shallow, given)
 
 
+@export("tf.contrib.framework.nest.map_structure_up_to")
 def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Any:
     """Applies ``func`` to the parts of ``inputs`` at the leaves of ``shallow_tree``, which gives the form.
 
@@ -89,6 +87,7 @@ def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: An
     return nest.pack_sequence_as(shallow_tree, [func(*row, **kwargs) for row in rows])
 
 
+@export("tf.contrib.framework.nest.flatten_dict_items")
 def flatten_dict_items(dictionary: Any) -> dict[Any, Any]:
     """A dictionary whose keys and values may be structures, as one of their leaves.
 
@@ -115,6 +114,7 @@ def flatten_dict_items(dictionary: Any) -> dict[Any, Any]:
     return found
 
 
+@export("tf.contrib.framework.nest.yield_flattened_paths")
 def yield_flattened_paths(structure: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """(path, leaf) of each leaf: the keys, field names and positions that lead to it."""
     if not nest.is_nested(structure):
@@ -129,11 +129,13 @@ def yield_flattened_paths(structure: Any, path: tuple[Any, ...] = ()) -> Iterato
         yield from yield_flattened_paths(item, (*path, step))
 
 
+@export("tf.contrib.framework.nest.flatten_with_tuple_paths")
 def flatten_with_tuple_paths(structure: Any, expand_composites: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
     """(path, leaf) of each leaf; a path is a tuple."""
     return list(yield_flattened_paths(structure))
 
 
+@export("tf.contrib.framework.nest.flatten_with_joined_string_paths")
 def flatten_with_joined_string_paths(
     structure: Any, separator: str = "/", expand_composites: bool = False
 ) -> list[tuple[str, Any]]:
@@ -141,11 +143,13 @@ def flatten_with_joined_string_paths(
     return [(separator.join(map(str, path)), leaf) for path, leaf in yield_flattened_paths(structure)]
 
 
+@export("tf.contrib.framework.nest.map_structure_with_tuple_paths")
 def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
     """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is a tuple."""
     return _with_paths(lambda path: path, func, structure, kwargs)
 
 
+@export("tf.contrib.framework.nest.map_structure_with_paths")
 def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
     """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is text, with ``/`` between its steps."""
     return _with_paths(lambda path: "/".join(map(str, path)), func, structure, kwargs)

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DimensionLike, TensorLike
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
@@ -22,10 +24,8 @@ from tfmini.ops.variables.initializers import _float_type, fans
 from tfmini.ops.variables.store import VariableStore, default_variable_store
 from tfmini.shapes import TensorShape, as_raw, broadcast_raw
 
-__all__: list[str] = []
-
-# python.ops.init_ops
 _assert_float_dtype = _float_type
+export_names("tensorflow.python.ops.init_ops", "_assert_float_dtype _compute_fans")
 
 
 def _compute_fans(shape: Sequence[Any]) -> tuple[float, float]:
@@ -33,20 +33,23 @@ def _compute_fans(shape: Sequence[Any]) -> tuple[float, float]:
     return fans([int(size) for size in shape])
 
 
-# python.framework.tensor_shape and common_shapes
-def as_dimension(value: Any) -> Any:
+export_names("tensorflow.python.framework.tensor_shape", "as_dimension matrix vector")
+export_names("tensorflow.python.framework.common_shapes", "broadcast_shape")
+
+
+def as_dimension(value: object) -> Any:
     """A Dimension."""
     from tfmini.dimension import Dimension
 
     return value if isinstance(value, Dimension) else Dimension(value)
 
 
-def vector(length: Any) -> TensorShape:
+def vector(length: DimensionLike) -> TensorShape:
     """The shape of a vector."""
     return TensorShape([length])
 
 
-def matrix(rows: Any, cols: Any) -> TensorShape:
+def matrix(rows: DimensionLike, cols: DimensionLike) -> TensorShape:
     """The shape of a matrix."""
     return TensorShape([rows, cols])
 
@@ -56,12 +59,15 @@ def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     return TensorShape(broadcast_raw(as_raw(shape_x), as_raw(shape_y)))
 
 
-# python.ops.variable_scope
 _VariableStore, _get_default_variable_store = VariableStore, default_variable_store
 variable = Variable
+export_names(
+    "tensorflow.python.ops.variable_scope",
+    "_VariableStore _get_default_variable_store _pure_variable_scope variable",
+)
 
 
-def _pure_variable_scope(name_or_scope: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
+def _pure_variable_scope(name_or_scope: Any, *args: object, **kwargs: Any) -> AbstractContextManager[Any]:
     """A variable scope that opens no name scope."""
     for name, value in zip(("reuse", "initializer", "regularizer", "caching_device", "partitioner"), args):
         kwargs[name] = value
@@ -69,7 +75,13 @@ def _pure_variable_scope(name_or_scope: Any, *args: Any, **kwargs: Any) -> Abstr
     return vs.variable_scope(name_or_scope, auxiliary_name_scope=False, **kwargs)
 
 
-# python.framework.ops
+export_names(
+    "tensorflow.python.framework.ops",
+    "_assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor "
+    "prepend_name_scope register_dense_tensor_like_type strip_name_scope",
+)
+
+
 def get_name_scope() -> str:
     """The current name scope, without its final ``/``."""
     return get_default_graph().get_name_scope()
@@ -118,7 +130,7 @@ def inside_function() -> bool:
 
 def internal_convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False, preferred_dtype: Any = None,
-    ctx: Any = None, accept_symbolic_tensors: bool = True, accept_composite_tensors: bool = True,
+    ctx: object = None, accept_symbolic_tensors: bool = True, accept_composite_tensors: bool = True,
 ) -> Tensor:  # fmt: skip
     """``tf.convert_to_tensor``; with ``as_ref``, a variable gives its reference."""
     if preferred_dtype is not None and dtype is None:
@@ -130,43 +142,50 @@ def register_dense_tensor_like_type(tensor_type: type) -> None:
     """Changes nothing: what has a conversion function counts as a tensor."""
 
 
-# python.ops.math_ops
-def _bucketize(input: Any, boundaries: Sequence[float], name: str | None = None) -> Tensor:
+@export("tensorflow.python.ops.math_ops._bucketize")
+def _bucketize(input: TensorLike, boundaries: Sequence[float], name: str | None = None) -> Tensor:
     """For each value the number of boundaries that are not greater, int32."""
     return bucketize_op(convert_to_tensor(input), boundaries=list(boundaries), name=name)
 
 
-# python.ops.array_ops
+@export("tensorflow.python.ops.array_ops.shape_internal")
 def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
     """``tf.shape``."""
     return shape(input, name=name, out_type=out_type)
 
 
-def rank_internal(input: Any, name: str | None = None, optimize: bool = True) -> Tensor:
+@export("tensorflow.python.ops.array_ops.rank_internal")
+def rank_internal(input: TensorLike, name: str | None = None, optimize: bool = True) -> Tensor:
     """``tf.rank``."""
     return rank(input, name=name)
 
 
-# python.framework.sparse_tensor
-def is_sparse(x: Any) -> bool:
+@export("tensorflow.python.framework.sparse_tensor.is_sparse")
+def is_sparse(x: object) -> bool:
     """Whether ``x`` is a sparse tensor or the value of one."""
     return isinstance(x, (SparseTensor, SparseTensorValue))
 
 
-# python.framework.random_seed
 DEFAULT_GRAPH_SEED = 87654321
+export_names("tensorflow.python.framework.random_seed", "DEFAULT_GRAPH_SEED")
 
-# python.framework.dtypes
 float32_ref, float64_ref, int32_ref, int64_ref, bool_ref, string_ref = (
     dtype._as_ref for dtype in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.bool, dtypes.string)
 )
+export_names(
+    "tensorflow.python.framework.dtypes", "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref"
+)
 
-# python.ops.nn and nn_impl: the second versions share large weights by contiguous rows.
+# The second versions share large weights by contiguous rows.
 nce_loss_v2 = functools.partial(sampled_losses.nce_loss, partition_strategy="div")
 sampled_softmax_loss_v2 = functools.partial(sampled_losses.sampled_softmax_loss, partition_strategy="div")
+export_names("tensorflow.python.ops.nn tensorflow.python.ops.nn_impl", "nce_loss_v2 sampled_softmax_loss_v2")
 
-# python.layers.utils
 normalize_tuple, normalize_data_format, normalize_padding = normalized_tuple, image_format, known_padding
+export_names(
+    "tensorflow.python.layers.utils",
+    "conv_output_length convert_data_format normalize_data_format normalize_padding normalize_tuple",
+)
 
 
 def conv_output_length(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.compat.eager_tensors import EagerGraph
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import exactly_default
 from tfmini.graph.operation import Tensor
@@ -61,7 +62,7 @@ class EagerFunction:
             return graph.values_of(wanted)
 
 
-def _result(value: Any, dtype: dtypes.DType) -> Tensor:
+def _result(value: object, dtype: dtypes.DType) -> Tensor:
     if isinstance(value, Variable):
         raise RuntimeError(
             "Attempting to return a variable from an eagerly executed py_func. Return a tensor or an array instead,"
@@ -70,6 +71,7 @@ def _result(value: Any, dtype: dtypes.DType) -> Tensor:
     return convert_to_tensor(value, dtype)
 
 
+@export("tf.py_function")
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
     """Wraps a Python function of tensors with values as an op (``tf.py_function``).
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.core_types import ShapeLike
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array import constant_value as static
-from tfmini.ops.array.tensor_protos import make_ndarray, make_tensor_proto
+from tfmini.ops.array.tensor_protos import make_ndarray
 from tfmini.shapes import TensorShape
-
-__all__ = [
-    "MakeNdarray", "ShapeEquals", "constant_value", "constant_value_as_shape", "make_ndarray", "make_tensor_proto",
-]  # fmt: skip
 
 MakeNdarray = make_ndarray
 constant_value = static.get_static_value
@@ -22,6 +19,6 @@ def constant_value_as_shape(tensor: Tensor) -> TensorShape:
     return TensorShape(static.constant_value_as_shape(tensor))
 
 
-def ShapeEquals(tensor_proto: Any, shape: Any) -> bool:
+def ShapeEquals(tensor_proto: Any, shape: ShapeLike) -> bool:
     """Whether a TensorProto has that shape: a TensorShape, a TensorShapeProto or a list of sizes."""
     return TensorShape(tensor_proto.tensor_shape).as_list() == TensorShape(shape).as_list()

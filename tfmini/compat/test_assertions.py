@@ -11,6 +11,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tfmini import errors
+from tfmini.core_types import TensorLike
 from tfmini.devices import canonical_name
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION
@@ -28,14 +29,14 @@ class Assertions(absltest.TestCase):
         """The values of tensors."""
         raise NotImplementedError
 
-    def _GetNdArray(self, a: Any) -> np.ndarray:
+    def _GetNdArray(self, a: TensorLike) -> np.ndarray:
         if isinstance(a, _SYMBOLIC):
             a = self.evaluate(a)
         if isinstance(a, (list, tuple)) and any(isinstance(item, _SYMBOLIC) for item in a):
             a = [self._GetNdArray(item) for item in a]
         return a if isinstance(a, np.ndarray) else np.array(a)
 
-    def _fail_at(self, claim: str, msg: Any, a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> NoReturn:
+    def _fail_at(self, claim: str, msg: str | None, a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> NoReturn:
         where = np.argwhere(wrong)
         first = tuple(int(i) for i in where[0]) if wrong.ndim else ()
         self.fail(
@@ -43,11 +44,11 @@ class Assertions(absltest.TestCase):
             f" {a[first]!r} and {np.broadcast_to(b, a.shape)[first]!r}.{_also(msg)}"
         )
 
-    def _same_shape(self, a: np.ndarray, b: np.ndarray, msg: Any) -> None:
+    def _same_shape(self, a: np.ndarray, b: np.ndarray, msg: str | None) -> None:
         if a.shape != b.shape:
             self.fail(f"Shape mismatch: expected {a.shape}, got {b.shape}.{_also(msg)}")
 
-    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+    def assertAllEqual(self, a: TensorLike, b: TensorLike, msg: str | None = None) -> None:
         """Asserts equal shapes and values; NaNs are equal to each other."""
         a, b = self._GetNdArray(a), self._GetNdArray(b)
         self._same_shape(a, b, msg)
@@ -57,7 +58,7 @@ class Assertions(absltest.TestCase):
         if not np.all(same):
             self._fail_at("Not equal", msg, a, b, ~same)
 
-    def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+    def assertNotAllEqual(self, a: TensorLike, b: TensorLike, msg: str | None = None) -> None:
         """Asserts that the shapes or at least one value differ."""
         try:
             self.assertAllEqual(a, b)
@@ -65,7 +66,7 @@ class Assertions(absltest.TestCase):
             return
         self.fail(f"The two values are equal at all elements.{_also(msg)}")
 
-    def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None) -> None:
+    def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None) -> None:
         """Asserts ``|a - b| <= atol + rtol * |b|`` for all elements, also in dicts, tuples and lists."""
         if hasattr(a, "_asdict"):
             a = a._asdict()
@@ -82,7 +83,7 @@ class Assertions(absltest.TestCase):
         else:
             self._assertArraysClose(self._GetNdArray(a), self._GetNdArray(b), rtol, atol, msg)
 
-    def _assertArraysClose(self, a: np.ndarray, b: np.ndarray, rtol: float, atol: float, msg: Any) -> None:
+    def _assertArraysClose(self, a: np.ndarray, b: np.ndarray, rtol: float, atol: float, msg: str | None) -> None:
         self._same_shape(a, b, msg)
         # NumPy cannot compute with bfloat16.
         a, b = (x.astype(np.float32) if x.dtype.kind == "V" or x.dtype.name == "bfloat16" else x for x in (a, b))
@@ -90,7 +91,7 @@ class Assertions(absltest.TestCase):
         if not np.all(close):
             self._fail_at(f"Not close (rtol={rtol}, atol={atol})", msg, a, b, np.asarray(~close))
 
-    def assertNotAllClose(self, a: Any, b: Any, **kwargs: Any) -> None:
+    def assertNotAllClose(self, a: TensorLike, b: TensorLike, **kwargs: Any) -> None:
         """Asserts that at least one value is not close."""
         try:
             self.assertAllClose(a, b, **kwargs)
@@ -100,8 +101,8 @@ class Assertions(absltest.TestCase):
 
     def assertAllCloseAccordingToType(
         self,
-        a: Any,
-        b: Any,
+        a: TensorLike,
+        b: TensorLike,
         rtol: float = 1e-6,
         atol: float = 1e-6,
         float_rtol: float = 1e-6,
@@ -110,7 +111,7 @@ class Assertions(absltest.TestCase):
         half_atol: float = 1e-3,
         bfloat16_rtol: float = 1e-2,
         bfloat16_atol: float = 1e-2,
-        msg: Any = None,
+        msg: str | None = None,
     ) -> None:
         """`assertAllClose`, with the tolerances of the coarser of the two types."""
         a, b = self._GetNdArray(a), self._GetNdArray(b)
@@ -124,22 +125,22 @@ class Assertions(absltest.TestCase):
                 rtol, atol = max(rtol, r), max(atol, t)
         self.assertAllClose(a, b, rtol, atol, msg)
 
-    def _assertAll(self, a: Any, holds: Callable[[np.ndarray], Any], claim: str) -> None:
+    def _assertAll(self, a: TensorLike, holds: Callable[[np.ndarray], Any], claim: str) -> None:
         values = self._GetNdArray(a)
         wrong = ~np.asarray(holds(values))
         if np.any(wrong):
             self.fail(f"Not {claim} at {np.argwhere(wrong)[:10].tolist()}: {values[wrong].ravel()[:10]}")
 
-    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+    def assertAllGreater(self, a: TensorLike, comparison_target: Any) -> None:
         self._assertAll(a, lambda v: v > comparison_target, f"> {comparison_target}")
 
-    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+    def assertAllLess(self, a: TensorLike, comparison_target: Any) -> None:
         self._assertAll(a, lambda v: v < comparison_target, f"< {comparison_target}")
 
-    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+    def assertAllGreaterEqual(self, a: TensorLike, comparison_target: Any) -> None:
         self._assertAll(a, lambda v: v >= comparison_target, f">= {comparison_target}")
 
-    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+    def assertAllLessEqual(self, a: TensorLike, comparison_target: Any) -> None:
         self._assertAll(a, lambda v: v <= comparison_target, f"<= {comparison_target}")
 
     def assertAllInRange(
@@ -165,19 +166,19 @@ class Assertions(absltest.TestCase):
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
         self.assertEqual(self._GetNdArray(target).dtype, expected_dtype)
 
-    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: Any = None) -> None:
+    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: str | None = None) -> None:
         """Asserts that the static shape of a tensor equals the shape of an array."""
         self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg)
 
-    def assertNear(self, f1: float, f2: float, err: float, msg: Any = None) -> None:
+    def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:
         self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} != {f2} +/- {err}{_also(msg)}")
 
-    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: Any = None) -> None:
+    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: str | None = None) -> None:
         self.assertEqual(len(farray1), len(farray2), msg)
         for f1, f2 in zip(farray1, farray2):
             self.assertNear(float(f1), float(f2), err, msg)
 
-    def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: Any = None) -> None:
+    def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: str | None = None) -> None:
         """Asserts that the norm of the difference is below ``err``."""
         self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)
 
@@ -199,7 +200,7 @@ class Assertions(absltest.TestCase):
     def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
         return self.assertRaisesWithPredicateMatch(errors.OpError, expected_err_re_or_predicate)
 
-    def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: Any = None) -> None:
+    def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: str | None = None) -> None:
         """Asserts that two messages are equal; the first may be text."""
         from google.protobuf import text_format  # `import tfmini` must not import protobuf
 
@@ -214,19 +215,19 @@ class Assertions(absltest.TestCase):
         actual: Any,
         producer: int = GRAPH_DEF_VERSION,
         min_consumer: int = 0,
-        msg: Any = None,
+        msg: str | None = None,
     ) -> None:
         """`assertProtoEquals` with a ``versions`` field added to the expected text."""
         consumer = f" min_consumer: {min_consumer}" if min_consumer else ""
         self.assertProtoEquals(f"versions {{ producer: {producer}{consumer} }}\n{expected}", actual, msg)
 
-    def assertStartsWith(self, actual: str, expected_start: str, msg: Any = None) -> None:
+    def assertStartsWith(self, actual: str, expected_start: str, msg: str | None = None) -> None:
         self.assertTrue(actual.startswith(expected_start), f"{actual!r} does not start with {expected_start!r}")
 
-    def assertDeviceEqual(self, device1: Any, device2: Any, msg: Any = None) -> None:
+    def assertDeviceEqual(self, device1: Any, device2: Any, msg: str | None = None) -> None:
         self.assertEqual(canonical_name(device1), canonical_name(device2), msg)
 
-    def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: Any = None) -> None:
+    def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: str | None = None) -> None:
         self.assertCountEqual(expected_seq, actual_seq, msg)
 
     def assertRaisesRegexp(  # type: ignore[override] # gone from Python 3.12
@@ -235,7 +236,7 @@ class Assertions(absltest.TestCase):
         return self.assertRaisesRegex(expected_exception, expected_regexp, *args, **kwargs)
 
 
-def _also(msg: Any) -> str:
+def _also(msg: str | None) -> str:
     return f" {msg}" if msg else ""
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tfmini.compat.test_assertions import Assertions
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.default_session import get_default_session
 from tfmini.graph.graph import Graph
@@ -25,6 +26,7 @@ from tfmini.runtime.client.session import Session
 _SEED = 87654321  # TensorFlow's, so that tests get the random numbers that they expect
 
 
+@export("tf.test.TestCase")
 class TestCase(Assertions):
     """A test of graphs (``tf.test.TestCase``): each starts in an empty default graph with fixed seeds."""
 
@@ -181,6 +183,7 @@ class CheckedThread:
             self._case.fail("A checked thread was not joined.")
 
 
+@export("tf.test.Benchmark")
 class Benchmark:
     """Measures ops (``tf.test.Benchmark``): methods ``benchmark*`` call `run_op_benchmark`."""
 
@@ -240,6 +243,7 @@ class Benchmark:
         return sess.run(tensors)
 
 
+@export("tf.test.get_temp_dir")
 def get_temp_dir() -> str:
     """The temporary directory of all tests, the same for the whole run (``tf.test.get_temp_dir``)."""
     if not _temp_dirs:
@@ -252,6 +256,7 @@ def get_temp_dir() -> str:
 _temp_dirs: list[str] = []
 
 
+@export("tf.test.main")
 def main(argv: list[str] | None = None) -> None:
     """Runs the tests of the script and exits (``tf.test.main``)."""
     absltest.main(argv=sys.argv if argv is None else argv)

@@ -12,19 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tfmini.cluster import ClusterSpec
-from tfmini.compat.test_case import Benchmark, TestCase
+from tfmini.compat.test_case import TestCase
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import device as device_scope
 from tfmini.runtime.server import Server
-
-__all__ = [
-    "assert_equal_graph_def", "assert_ops_in_graph", "benchmark_config", "build_as_function_and_v1_graph",
-    "create_local_cluster", "deprecated_graph_mode_only", "device", "force_cpu", "force_gpu", "gpu_device_name",
-    "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm", "is_gpu_available",
-    "run_all_in_graph_and_eager_modes", "run_deprecated_v1", "run_in_graph_and_eager_modes", "run_v1_only",
-    "run_v2_only", "test_src_dir_path", "use_gpu", "TensorFlowTestCase", "Benchmark", "run_cuda_only", "run_gpu_only",
-]  # fmt: skip
 
 TensorFlowTestCase = TestCase
 
@@ -38,6 +31,7 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+@export("tf.test.create_local_cluster")
 def create_local_cluster(
     num_workers: int, num_ps: int, protocol: str = "grpc", worker_config: Any = None, ps_config: Any = None
 ) -> tuple[list[Server], list[Server]]:
@@ -58,11 +52,13 @@ def create_local_cluster(
     return workers, [Server(spec, "ps", i, protocol, ps_config) for i in range(num_ps)]
 
 
+@export("tf.test.is_gpu_available")
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
     """False: the devices are CPUs (``tf.test.is_gpu_available``)."""
     return False
 
 
+@export("tf.test.is_built_with_cuda")
 def is_built_with_cuda() -> bool:
     """False: the devices are CPUs (``tf.test.is_built_with_cuda``)."""
     return False
@@ -71,11 +67,13 @@ def is_built_with_cuda() -> bool:
 is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda
 
 
+@export("tf.test.gpu_device_name")
 def gpu_device_name() -> str:
     """"": there is no GPU (``tf.test.gpu_device_name``)."""
     return ""
 
 
+@export("tf.test.test_src_dir_path")
 def test_src_dir_path(relative_path: str = "") -> str:
     """A path in the directory of the running script (``tf.test.test_src_dir_path``)."""
     return os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), relative_path)
@@ -84,6 +82,7 @@ def test_src_dir_path(relative_path: str = "") -> str:
 vars(test_src_dir_path)["__test__"] = False  # else pytest would collect it
 
 
+@export("tf.test.benchmark_config")
 def benchmark_config() -> Any:
     """A ConfigProto for measurements (``tf.test.benchmark_config``)."""
     from tfmini.protos import ConfigProto  # `import tfmini` must not import protobuf
@@ -106,6 +105,7 @@ def assert_ops_in_graph(expected_ops: dict[str, str], graph: Graph) -> dict[str,
     return {name: nodes[name] for name in expected_ops}
 
 
+@export("tf.test.assert_equal_graph_def")
 def assert_equal_graph_def(
     actual: Any, expected: Any, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
 ) -> None:
@@ -139,19 +139,19 @@ def force_cpu() -> Any:
 
 def _in_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(self: Any, *args: object, **kwargs: Any) -> Any:
         with self.test_session(graph=get_default_graph()):
             return function(self, *args, **kwargs)
 
     return run
 
 
-def run_in_graph_and_eager_modes(func: Any = None, *_: Any, **__: Any) -> Any:
+def run_in_graph_and_eager_modes(func: Any = None, *_: object, **__: object) -> Any:
     """Runs a test in a session of the default graph; there is no eager mode."""
     return _in_graph if func is None else _in_graph(func)
 
 
-def _undecorated(func: Any = None, *_: Any, **__: Any) -> Any:
+def _undecorated(func: Any = None, *_: object, **__: object) -> Any:
     return func if callable(func) else _undecorated
 
 
@@ -164,7 +164,7 @@ def run_v1_only(reason: str, func: Any = None) -> Any:
 
 
 def _skipped(reason: str) -> Callable[..., Any]:
-    def decorator(func: Any = None, *_: Any, **__: Any) -> Any:
+    def decorator(func: Any = None, *_: object, **__: object) -> Any:
         return unittest.skip(reason)(func) if callable(func) else decorator
 
     return decorator
@@ -185,3 +185,5 @@ def run_all_in_graph_and_eager_modes(cls: Any) -> Any:
 # contrib.eager.python.tfe
 run_all_tests_in_graph_and_eager_modes = run_all_in_graph_and_eager_modes
 run_test_in_graph_and_eager_modes = run_in_graph_and_eager_modes
+
+export_names("tf.test", "is_built_with_gpu_support is_built_with_rocm")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+from tfmini.export import export, export_names
+
 __all__ = ["StubOutForTesting", "mock"]
 
 
+@export("tf.test.StubOutForTesting")
 class StubOutForTesting:
     """Replaces attributes and restores them later (``tf.test.StubOutForTesting``)."""
 
@@ -33,3 +36,6 @@ class StubOutForTesting:
 
     def __exit__(self, *error: object) -> None:
         self.UnsetAll()
+
+
+export_names("tf.test", "mock")

@@ -6,21 +6,17 @@ import logging
 import sys
 import traceback
 from collections import Counter
-from logging import DEBUG, ERROR, FATAL, INFO, WARN
+from logging import DEBUG, ERROR, FATAL, INFO, WARN  # noqa: F401 - names of tf.logging
 from types import FrameType
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.library_log import library_logger, set_level
-
-__all__ = [
-    "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "TaskLevelStatusMessage", "debug", "error", "fatal", "flush",
-    "get_logger", "get_verbosity", "info", "log", "log_every_n", "log_first_n", "log_if", "set_verbosity", "vlog",
-    "warn", "warning",
-]  # fmt: skip
 
 _calls: Counter[tuple[str, int]] = Counter()
 
 
+@export("tf.get_logger")
 def get_logger() -> logging.Logger:
     """The logger "tensorflow" (``tf.get_logger``); it writes to stderr unless the root logger has handlers."""
     logger = library_logger()
@@ -44,7 +40,8 @@ def _find_caller(stack_info: bool = False, stacklevel: int = 1) -> tuple[str, in
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, stack
 
 
-def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+@export("tf.logging.log")
+def log(level: int, msg: object, *args: object, **kwargs: Any) -> None:
     """Logs ``msg % args`` at ``level`` (``tf.logging.log``)."""
     get_logger().log(level, msg, *args, **kwargs)
 
@@ -52,17 +49,20 @@ def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
 vlog = log
 
 
-def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
+@export("tf.logging.debug")
+def debug(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level debug (``tf.logging.debug``)."""
     get_logger().debug(msg, *args, **kwargs)
 
 
-def info(msg: Any, *args: Any, **kwargs: Any) -> None:
+@export("tf.logging.info")
+def info(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level info (``tf.logging.info``)."""
     get_logger().info(msg, *args, **kwargs)
 
 
-def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
+@export("tf.logging.warning")
+def warning(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level warning (``tf.logging.warning``)."""
     get_logger().warning(msg, *args, **kwargs)
 
@@ -70,33 +70,39 @@ def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
 warn = warning
 
 
-def error(msg: Any, *args: Any, **kwargs: Any) -> None:
+@export("tf.logging.error")
+def error(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the level error (``tf.logging.error``)."""
     get_logger().error(msg, *args, **kwargs)
 
 
-def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
+@export("tf.logging.fatal")
+def fatal(msg: object, *args: object, **kwargs: Any) -> None:
     """Logs at the highest level; the program continues, as in TensorFlow (``tf.logging.fatal``)."""
     get_logger().fatal(msg, *args, **kwargs)
 
 
-def TaskLevelStatusMessage(msg: Any) -> None:
+@export("tf.logging.TaskLevelStatusMessage")
+def TaskLevelStatusMessage(msg: object) -> None:
     """Logs as an error (``tf.logging.TaskLevelStatusMessage``)."""
     error(msg)
 
 
-def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
+@export("tf.logging.log_if")
+def log_if(level: int, msg: object, condition: object, *args: object) -> None:
     """Logs if ``condition`` is true (``tf.logging.log_if``)."""
     if condition:
         log(level, msg, *args)
 
 
-def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
+@export("tf.logging.log_every_n")
+def log_every_n(level: int, msg: object, n: int, *args: object) -> None:
     """Logs every n-th call from the same line, beginning with the first (``tf.logging.log_every_n``)."""
     log_if(level, msg, _earlier_calls() % n == 0, *args)
 
 
-def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
+@export("tf.logging.log_first_n")
+def log_first_n(level: int, msg: object, n: int, *args: object) -> None:
     """Logs the first n calls from the same line (``tf.logging.log_first_n``)."""
     log_if(level, msg, _earlier_calls() < n, *args)
 
@@ -109,17 +115,23 @@ def _earlier_calls() -> int:
     return count
 
 
+@export("tf.logging.flush")
 def flush() -> None:
     """Flushes the handlers (``tf.logging.flush``)."""
     for handler in get_logger().handlers:
         handler.flush()
 
 
+@export("tf.logging.get_verbosity")
 def get_verbosity() -> int:
     """The lowest level that is logged (``tf.logging.get_verbosity``)."""
     return get_logger().getEffectiveLevel()
 
 
+@export("tf.logging.set_verbosity")
 def set_verbosity(v: int | str) -> None:
     """Sets the lowest level that is logged (``tf.logging.set_verbosity``)."""
     set_level(v)
+
+
+export_names("tf.logging", "DEBUG ERROR FATAL INFO WARN vlog warn")

@@ -28,8 +28,8 @@ def _keys(number: int, count: int) -> list[str]:
 
 
 class _Writing(Transformation):
-    def __init__(self, upstream: Stage, path: str) -> None:
-        super().__init__(upstream)
+    def __init__(self, upstream: Stage, reading: Reading, path: str) -> None:
+        super().__init__(upstream, reading)
         self._path = path
         self._lock = path + ".lockfile"
         self._take_lock()
@@ -108,12 +108,12 @@ class FileCacheSource(Source):
     """
 
     def __init__(self, source: Source, path: str, components: int) -> None:
+        super().__init__(self._begin, source.count)
         self._source = source
-        self.count = source.count
         self._path = files.local_path(path)
         self._components = components
 
-    def open(self, reading: Reading) -> Stage:
+    def _begin(self, reading: Reading) -> Stage:
         if os.path.exists(files.index_file(self._path)):
             return _Reading(self._path, self._components)
         return _LateWriting(self._source, self._path, reading)
@@ -123,7 +123,7 @@ class _LateWriting(Stage):
     """Takes the lock at the first element, so that the step that reads it gets the error."""
 
     def __init__(self, source: Source, path: str, reading: Reading) -> None:
-        self._begin = lambda: _Writing(source.open(reading), path)
+        self._begin = lambda: _Writing(source.open(reading), reading, path)
         self._stage: _Writing | None = None
 
     def __next__(self) -> Element:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini.export import export_names
 
 INFINITE = -1
 UNKNOWN = -2
@@ -15,19 +18,27 @@ def finite(count: Count) -> Count:
     return lambda n: n if n < 0 else count(n)
 
 
-def same(n: int) -> int:
-    """The same number."""
-    return n
+def unknown(**arguments: Any) -> Count:
+    """Any number of elements."""
+    return lambda n: UNKNOWN
 
 
-def batched(size: int, drop_remainder: bool) -> Count:
-    return finite(lambda n: n // size if drop_remainder else -(-n // size))
+def unchanged(**arguments: Any) -> Count:
+    """The number of elements that is read."""
+    return lambda n: n
+
+
+# Each of these takes the arguments of a stage by the names of its op's inputs.
+
+
+def batched(batch_size: int, drop_remainder: bool, **others: Any) -> Count:
+    return finite(lambda n: n // batch_size if drop_remainder else -(-n // batch_size))
 
 
 def limited(count: int) -> Count:
     """The cardinality after `take`."""
     if count < 0:
-        return same
+        return unchanged()
     return lambda n: count if n == INFINITE else n if n == UNKNOWN else min(n, count)
 
 
@@ -37,8 +48,8 @@ def skipping(count: int) -> Count:
     return finite(lambda n: max(0, n - count))
 
 
-def sharded(shards: int, index: int) -> Count:
-    return finite(lambda n: n // shards + (index < n % shards))
+def sharded(num_shards: int, index: int) -> Count:
+    return finite(lambda n: n // num_shards + (index < n % num_shards))
 
 
 def repeated(count: int) -> Count:
@@ -66,3 +77,6 @@ def total(counts: Sequence[int]) -> int:
     if INFINITE in counts:
         return INFINITE
     return UNKNOWN if UNKNOWN in counts else sum(counts)
+
+
+export_names("tf.data.experimental", "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN")

@@ -10,21 +10,21 @@ import numpy as np
 from tfmini.data.structure import Leaf, Structure
 from tfmini.dtypes import DType, int64
 from tfmini.graph import nest
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape
 
 # Stateful, so that the compiler does not fold it: a `SparseValue` is no array.
 pack_op = op(
-    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True, shape=[()]
+    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True, shape=[()],
+    differentiable=False,
 )
+pack_op.kernel("CPU")(lambda indices, values, dense_shape: SparseValue(indices, values, dense_shape))
 unpack_op: OpHandle[Any] = op(
-    "_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int"
+    "_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int",
+    differentiable=False,
 )
-pack_op.not_differentiable()
-unpack_op.not_differentiable()
 
 
 class SparseValue(NamedTuple):
@@ -39,11 +39,6 @@ class SparseValue(NamedTuple):
 def _parts(node: Operation) -> list[RawShape]:
     rank = node.attrs["rank"] if node.attrs["rank"] >= 0 else None
     return [(None, rank), (None,), (rank,)]
-
-
-@pack_op.kernel("CPU")
-def _pack(indices: Any, values: Any, dense_shape: Any) -> SparseValue:
-    return SparseValue(indices, values, dense_shape)
 
 
 @unpack_op.kernel("CPU")

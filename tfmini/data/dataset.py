@@ -7,7 +7,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.data import dataset_ops as ops
-from tfmini.data import function_ops
+from tfmini.data import function_stages, stages
 from tfmini.data.components import components_of, element_of
 from tfmini.data.dataset_arguments import (
     boolean,
@@ -29,11 +29,9 @@ from tfmini.data.structure import (
     normalize,
     structure_of,
 )
+from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.scoping import get_seed
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.math import elementwise as math_elementwise
@@ -42,6 +40,7 @@ from tfmini.ops.py_func import functions
 _INT64_MAX = 2**63 - 1
 
 
+@export("tf.data.Dataset", "tf.contrib.data.Dataset")
 class Dataset(IteratedSource):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 
@@ -169,9 +168,9 @@ class Dataset(IteratedSource):
         """``map_func`` of each element, with up to ``num_parallel_calls`` concurrent calls; the order is kept."""
         traced = self._trace(map_func, "map")
         if num_parallel_calls is None:
-            return self._then(function_ops.map_dataset, traced.captures, f=traced.body, structure=traced.structure)
+            return self._then(function_stages.map_dataset, traced.captures, f=traced.body, structure=traced.structure)
         calls = convert_to_tensor(num_parallel_calls, dtype=dtypes.int32, name="num_parallel_calls")
-        handle = function_ops.parallel_map_dataset
+        handle = function_stages.parallel_map_dataset
         return self._then(handle, traced.captures, calls, f=traced.body, structure=traced.structure)
 
     def map_with_legacy_function(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
@@ -185,7 +184,7 @@ class Dataset(IteratedSource):
           ValueError: when it does not return a scalar bool.
         """
         traced = self._trace_predicate(predicate, "filter")
-        return self._then(function_ops.filter_dataset, traced.captures, predicate=traced.body)
+        return self._then(function_stages.filter_dataset, traced.captures, predicate=traced.body)
 
     def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
         """The same as `filter`."""
@@ -198,7 +197,7 @@ class Dataset(IteratedSource):
           TypeError: when ``map_func`` returns no dataset.
         """
         traced, inner = self._trace_datasets(map_func, "flat_map")
-        return self._then(function_ops.flat_map_dataset, traced.captures, f=traced.body, structure=inner)
+        return self._then(function_stages.flat_map_dataset, traced.captures, f=traced.body, structure=inner)
 
     def interleave(
         self, map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, num_parallel_calls: Any = None
@@ -210,7 +209,7 @@ class Dataset(IteratedSource):
         """
         traced, inner = self._trace_datasets(map_func, "interleave")
         cycle, block = int64(cycle_length, "cycle_length"), int64(block_length, "block_length")
-        handle = function_ops.interleave_dataset
+        handle = function_stages.interleave_dataset
         return self._then(handle, traced.captures, cycle, block, f=traced.body, structure=inner)
 
     def _trace_datasets(self, function: Callable[..., Any], name: str) -> tuple[Traced, Structure]:
@@ -232,10 +231,9 @@ class Dataset(IteratedSource):
         structure = same_types(begin, traced.structure, "reduce_func")
         if structure != begin:  # trace again, with the dimensions that change unknown from the start
             traced = trace(reduce_func, [structure, self._structure], "reduce", unpack=False)
-        components = function_ops.reduce_dataset(
-            self._variant_tensor, components_of(state), traced.captures, f=traced.body,
-            output_types=structure.dtypes, output_shapes=structure.shapes,
-        )  # fmt: skip
+        components = function_stages.reduce_dataset(
+            self._variant_tensor, components_of(state), traced.captures, f=traced.body, **structure.attrs
+        )
         return element_of(structure, components)
 
     def apply(self, transformation_func: Callable[[Dataset], Any]) -> Any:
@@ -268,22 +266,22 @@ class Dataset(IteratedSource):
 
     def repeat(self, count: Any = None) -> Dataset:
         """Repeats the elements ``count`` times; without end for None or -1."""
-        return self._then(ops.repeat_dataset, int64(-1 if count is None else count, "count"))
+        return self._then(stages.repeat_dataset, int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
         """The first ``count`` elements; all of them for -1."""
-        return self._then(ops.take_dataset, int64(count, "count"))
+        return self._then(stages.take_dataset, int64(count, "count"))
 
     def skip(self, count: Any) -> Dataset:
         """All but the first ``count`` elements; none for -1."""
-        return self._then(ops.skip_dataset, int64(count, "count"))
+        return self._then(stages.skip_dataset, int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
         """Every ``num_shards``-th element, starting at ``index``: one worker's share.
 
         Reading it raises `InvalidArgumentError` for an ``index`` out of range.
         """
-        return self._then(ops.shard_dataset, int64(num_shards, "num_shards"), int64(index, "index"))
+        return self._then(stages.shard_dataset, int64(num_shards, "num_shards"), int64(index, "index"))
 
     def enumerate(self, start: Any = 0) -> Dataset:
         """Pairs (number, element); the int64 numbers begin at ``start``."""
@@ -299,15 +297,15 @@ class Dataset(IteratedSource):
         seeds = [int64(value or 0, label) for value, label in zip(get_seed(seed), ("seed", "seed2"))]
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         size = int64(buffer_size, "buffer_size")
-        return self._then(ops.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
+        return self._then(stages.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
 
     def cache(self, filename: str = "") -> Dataset:
         """Keeps the elements of the first complete pass, in memory or in files with the prefix ``filename``."""
-        return self._then(ops.cache_dataset, convert_to_tensor(filename, dtype=dtypes.string, name="filename"))
+        return self._then(stages.cache_dataset, convert_to_tensor(filename, dtype=dtypes.string, name="filename"))
 
     def prefetch(self, buffer_size: Any) -> Dataset:
         """Reads up to ``buffer_size`` elements ahead in a background thread."""
-        return self._then(ops.prefetch_dataset, int64(-1 if buffer_size is None else buffer_size, "buffer_size"))
+        return self._then(stages.prefetch_dataset, int64(-1 if buffer_size is None else buffer_size, "buffer_size"))
 
     # ---- batches ------------------------------------------------------------------------------
 
@@ -315,7 +313,7 @@ class Dataset(IteratedSource):
         """Stacks ``batch_size`` elements at a time; ``drop_remainder`` drops a smaller last batch."""
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
         structure = self._structure.batched(static_batch(size, drop))
-        return self._then(ops.batch_dataset, size, drop, structure=structure)
+        return self._then(stages.batch_dataset, size, drop, structure=structure)
 
     def padded_batch(
         self, batch_size: Any, padded_shapes: Any, padding_values: Any = None, drop_remainder: Any = False
@@ -333,7 +331,7 @@ class Dataset(IteratedSource):
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
         shapes, values, padded = paddings(self._structure, padded_shapes, padding_values)
         structure = padded.batched(static_batch(size, drop))
-        made = ops.padded_batch_dataset(
+        made = stages.padded_batch_dataset(
             self._variant_tensor, size, shapes, values, drop, output_shapes=structure.shapes
         )
         return Dataset(made, structure)
@@ -344,7 +342,7 @@ class Dataset(IteratedSource):
         numbers = [int64(value, label) for value, label in ((size, "size"), (step, "shift"), (stride, "stride"))]
         skeleton = self._structure.map(lambda leaf: Leaf(Dataset, None, (), Structure(leaf)))
         drop = boolean(drop_remainder, "drop_remainder")
-        return self._then(ops.window_dataset, *numbers, drop, structure=Structure(skeleton))
+        return self._then(stages.window_dataset, *numbers, drop, structure=Structure(skeleton))
 
     def unbatch(self) -> Dataset:
         """The rows of the elements, the inverse of `batch`.
@@ -354,7 +352,7 @@ class Dataset(IteratedSource):
         """
         check_first_dimensions(self._structure)
         structure = self._structure.with_shapes(lambda shape: None if shape is None else shape[1:])
-        return self._then(ops.unbatch_dataset, structure=structure)
+        return self._then(stages.unbatch_dataset, structure=structure)
 
     # ---- iterators and options ----------------------------------------------------------------
 
@@ -390,5 +388,5 @@ class Dataset(IteratedSource):
 
 def _dataset(handle: OpHandle, *inputs: Any, structure: Structure, **attrs: Any) -> Dataset:
     """Applies an op that takes ``output_types`` and ``output_shapes``."""
-    made = handle(*inputs, output_types=structure.dtypes, output_shapes=structure.shapes, **attrs)
+    made = handle(*inputs, **structure.attrs, **attrs)
     return Dataset(made, structure)

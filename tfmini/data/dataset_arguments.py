@@ -10,8 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.data.structure import Leaf, Structure, common_shape, shape_leaves
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape

@@ -1,27 +1,31 @@
-"""Dataset ops without functions: each kernel returns a `Source`, in a variant tensor."""
+"""Declaration of dataset ops, and those that make a dataset of tensors, generators or several datasets.
+
+A kernel returns a `Source`, in a variant tensor. An op that reads one dataset needs a declaration and a class of
+stages, which `stages_of` joins.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.data import stages
-from tfmini.data.cache_file import FileCacheSource
+from tfmini.data.cardinality import Count, shortest, total, unknown
 from tfmini.data.components import SparseValue
-from tfmini.data.function_stages import ignore_errors, unbatch
-from tfmini.data.padding import padded_combiner
-from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
-from tfmini.data.prefetching import PrefetchSource
+from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, compiled, rows_of
+from tfmini.data.reading import Reading
+from tfmini.graph.node import Node
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own, own_all
 from tfmini.ops.py_func import functions, status_of
 from tfmini.shapes import RawShape
 
 TYPES = "output_types: list(type) >= 1; output_shapes: list(shape) >= 1"
+T = TypeVar("T", bound=type[Transformation])
 
 
 def dataset_op(name: str, inputs: str, attrs: str = TYPES, waits: bool = False) -> OpHandle:
@@ -42,6 +46,55 @@ def element_shapes(node: Operation) -> list[RawShape]:
     return list(node.attrs["output_shapes"])
 
 
+def stages_of(
+    handle: OpHandle, count: Callable[..., Count] = unknown, attrs: Sequence[str] = (), vectors: Sequence[str] = ()
+) -> Callable[[T], T]:
+    """Makes a class the stages of an op that reads one dataset.
+
+    For each pass over the dataset a stage is made of the stage that it reads, the reading, and by name: the op's
+    other inputs, scalars as Python values, and the op's functions, compiled with the values that they capture.
+
+    Args:
+      count: makes of the same arguments the function from the number of elements read to that of the result.
+      attrs: the attrs that the class takes besides functions.
+      vectors: the inputs that are no scalars.
+    """
+
+    def declare(stage: T) -> T:
+        @handle.kernel("CPU")
+        def make(source: Source, *values: Any, node: Node, resources: Any) -> Source:
+            arguments = {name: _attr(handle, node, name) for name in attrs}
+            bodies = (name for name, attr in handle.op_def.attrs.items() if attr.kind == "func")
+            for given, value in zip(handle.op_def.inputs[1:], values):
+                if given.name.endswith("other_arguments"):
+                    name = next(bodies)
+                    arguments[name] = compiled(_attr(handle, node, name), resources, value)
+                else:
+                    arguments[given.name] = own(value) if given.name in vectors else _plain(given.name, value)
+            stage.check(**arguments)
+            return Source(
+                lambda reading: stage(source.open(reading), reading, **arguments), count(**arguments)(source.count)
+            )
+
+        return stage
+
+    return declare
+
+
+def _attr(handle: OpHandle, node: Node, name: str) -> Any:
+    return node.attrs.get(name, handle.op_def.attrs[name].default)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A scalar as a Python value; the tensors of a list input as they are."""
+    if isinstance(value, list):
+        return list(own_all(value))
+    array = np.asarray(value)
+    if array.ndim:
+        refuse(f"{name} must be a scalar, but has the shape {array.shape}")
+    return array.item()
+
+
 _COMPONENTS = "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1"
 tensor_dataset = dataset_op("TensorDataset", "components: Toutput_types", _COMPONENTS)
 tensor_slice_dataset = dataset_op("TensorSliceDataset", "components: Toutput_types", _COMPONENTS)
@@ -52,38 +105,6 @@ generator_dataset = dataset_op(
 )
 zip_dataset = dataset_op("ZipDataset", "input_datasets: N * variant", f"{TYPES}; N: int >= 1")
 concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, another_dataset: variant")
-repeat_dataset = dataset_op("RepeatDataset", "input_dataset: variant, count: int64")
-take_dataset = dataset_op("TakeDataset", "input_dataset: variant, count: int64")
-skip_dataset = dataset_op("SkipDataset", "input_dataset: variant, count: int64")
-shard_dataset = dataset_op("ShardDataset", "input_dataset: variant, num_shards: int64, index: int64")
-shuffle_dataset = dataset_op(
-    "ShuffleDataset",
-    "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64",
-    f"reshuffle_each_iteration: bool = true; {TYPES}",
-)
-cache_dataset = dataset_op("CacheDataset", "input_dataset: variant, filename: string")
-prefetch_dataset = dataset_op(
-    "PrefetchDataset", "input_dataset: variant, buffer_size: int64", f"{TYPES}; slack_period: int = 0", waits=True
-)
-batch_dataset = dataset_op(
-    "BatchDatasetV2",
-    "input_dataset: variant, batch_size: int64, drop_remainder: bool",
-    f"parallel_copy: bool = false; {TYPES}",
-)
-padded_batch_dataset = dataset_op(
-    "PaddedBatchDatasetV2",
-    "input_dataset: variant, batch_size: int64, padded_shapes: N * int64, padding_values: Toutput_types,"
-    " drop_remainder: bool",
-    f"parallel_copy: bool = false; {_COMPONENTS}; N: int >= 1",
-)
-window_dataset = dataset_op(
-    "WindowDataset", "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool"
-)
-unbatch_dataset = dataset_op("UnbatchDataset", "input_dataset: variant")
-ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: variant")
-
-
-# ---- sources --------------------------------------------------------------------------------
 
 
 def _own(component: Any) -> Any:
@@ -146,77 +167,53 @@ class _Translated:
         getattr(self._elements, "close", lambda: None)()
 
 
-# ---- transformations ------------------------------------------------------------------------
+class _Zip(Stage):
+    """Elements of several datasets side by side; ends with the shortest."""
+
+    def __init__(self, sources: list[Source], reading: Reading) -> None:
+        self._stages = [source.open(reading) for source in sources]
+
+    def __next__(self) -> Element:
+        element: Element = ()
+        for stage in self._stages:
+            element += next(stage)
+        return element
+
+    def close(self) -> None:
+        for stage in self._stages:
+            stage.close()
 
 
 @zip_dataset.kernel("CPU")
 def _zip(sources: list[Source]) -> Source:
-    return stages.ZipSource(list(sources))
+    given = list(sources)
+    return Source(lambda reading: _Zip(given, reading), shortest([source.count for source in given]))
+
+
+class _Concatenate(Stage):
+    """One dataset after the other; each is opened when the one before has ended."""
+
+    def __init__(self, sources: Sequence[Source], reading: Reading) -> None:
+        self._waiting = list(sources)
+        self._reading = reading
+        self._stage: Stage | None = None
+
+    def __next__(self) -> Element:
+        while self._stage is not None or self._waiting:
+            if self._stage is None:
+                self._stage = self._waiting.pop(0).open(self._reading)
+            try:
+                return next(self._stage)
+            except StopIteration:
+                self._stage.close()
+                self._stage = None
+        raise StopIteration
+
+    def close(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
 
 
 @concatenate_dataset.kernel("CPU")
 def _concatenate(first: Source, second: Source) -> Source:
-    return stages.ConcatenateSource([first, second])
-
-
-@repeat_dataset.kernel("CPU")
-def _repeat(source: Source, count: Any) -> Source:
-    return stages.RepeatSource(source, int(count))
-
-
-@take_dataset.kernel("CPU")
-def _take(source: Source, count: Any) -> Source:
-    return stages.take(source, int(count))
-
-
-@skip_dataset.kernel("CPU")
-def _skip(source: Source, count: Any) -> Source:
-    return stages.skip(source, int(count))
-
-
-@shard_dataset.kernel("CPU")
-def _shard(source: Source, num_shards: Any, index: Any) -> Source:
-    return stages.shard(source, int(num_shards), int(index))
-
-
-@shuffle_dataset.kernel("CPU")
-def _shuffle(source: Source, size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool) -> Source:
-    return stages.ShuffleSource(source, int(size), (int(seed), int(seed2)), reshuffle_each_iteration)
-
-
-@cache_dataset.kernel("CPU")
-def _cache(source: Source, filename: Any, *, output_types: list[Any]) -> Source:
-    path = np.asarray(filename, object).item().decode()
-    return FileCacheSource(source, path, len(output_types)) if path else stages.CacheSource(source)
-
-
-@prefetch_dataset.kernel("CPU")
-def _prefetch(source: Source, size: Any) -> Source:
-    if size < -1:
-        raise errors.InvalidArgumentError.of("buffer_size must be >= 0 or set buffer_size to be -1.")
-    return PrefetchSource(source, int(size))
-
-
-@batch_dataset.kernel("CPU")
-def _batch(source: Source, size: Any, drop_remainder: Any) -> Source:
-    return stages.batch(source, int(size), bool(drop_remainder))
-
-
-@padded_batch_dataset.kernel("CPU")
-def _padded_batch(source: Source, size: Any, shapes: list[Any], values: list[Any], drop_remainder: Any) -> Source:
-    return stages.batch(source, int(size), bool(drop_remainder), padded_combiner(shapes, own_all(values)))
-
-
-@window_dataset.kernel("CPU")
-def _window(source: Source, size: Any, shift: Any, stride: Any, drop_remainder: Any) -> Source:
-    return stages.window(source, int(size), int(shift), int(stride), bool(drop_remainder))
-
-
-@unbatch_dataset.kernel("CPU")
-def _unbatch(source: Source) -> Source:
-    return unbatch(source)
-
-
-@ignore_errors_dataset.kernel("CPU")
-def _ignore_errors(source: Source) -> Source:
-    return ignore_errors(source)
+    return Source(lambda reading: _Concatenate((first, second), reading), total([first.count, second.count]))

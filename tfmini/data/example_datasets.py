@@ -11,12 +11,14 @@ from tfmini.data.file_datasets import TFRecordDataset
 from tfmini.data.options import AUTOTUNE
 from tfmini.data.structure import Leaf
 from tfmini.data.transformations import parallel_interleave, shuffled_and_repeated
+from tfmini.export import export
 from tfmini.ops.io.parsing_functions import parse_example
 from tfmini.ops.io.readers import ReaderBase
 
 Transformation = Callable[[Dataset], Dataset]
 
 
+@export("tf.contrib.data.parse_example_dataset", "tf.data.experimental.parse_example_dataset")
 def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transformation:
     """Parses batches of serialized Example messages into dictionaries of tensors.
 
@@ -41,6 +43,7 @@ def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transfo
     return transform
 
 
+@export("tf.contrib.data.make_batched_features_dataset", "tf.data.experimental.make_batched_features_dataset")
 def make_batched_features_dataset(
     file_pattern: Any, batch_size: Any, features: Any, reader: Any = TFRecordDataset, label_key: str | None = None,
     reader_args: Any = None, num_epochs: int | None = None, shuffle: bool = True, shuffle_buffer_size: int = 10000,

@@ -1,17 +1,129 @@
-"""``tf.data.TextLineDataset``, ``TFRecordDataset`` and ``FixedLengthRecordDataset``."""
+"""Datasets of the lines or records of files: ``tf.data.TextLineDataset``, ``TFRecordDataset`` and others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfmini import dtypes
+import numpy as np
+
+from tfmini import dtypes, errors
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import int64
-from tfmini.data.file_ops import fixed_length_record_dataset, text_line_dataset, tf_record_dataset
+from tfmini.data.dataset_ops import dataset_op
+from tfmini.data.pipeline import FunctionSource, Source
 from tfmini.data.structure import Leaf, Structure
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.numerics.inflation import check_inflated
+from tfmini.ops.io.record_files import InflatedFile, read_records
+
+_FILES = "filenames: string, compression_type: string, buffer_size: int64"
+text_line_dataset = dataset_op("TextLineDataset", _FILES, "")
+tf_record_dataset = dataset_op("TFRecordDataset", _FILES, "")
+fixed_length_record_dataset = dataset_op(
+    "FixedLengthRecordDatasetV2",
+    "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64,"
+    " compression_type: string",
+    "",
+)
+
+CHUNK = 1 << 18
+
+
+def paths_of(filenames: Any) -> list[bytes]:
+    return np.asarray(filenames, object).ravel().tolist()
+
+
+def _files(filenames: Any, read: Callable[[bytes], Iterator[bytes]]) -> Source:
+    paths = paths_of(filenames)
+    return FunctionSource(lambda _: ((record,) for path in paths for record in read(path)))
+
+
+@text_line_dataset.kernel("CPU")
+def _text_lines(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+    compression = compression_of(compression_type)
+    return _files(filenames, lambda path: _lines(path, compression))
+
+
+def compression_of(compression_type: Any) -> str:
+    text: str = np.asarray(compression_type, object).item().decode()
+    if text not in ("", "ZLIB", "GZIP"):
+        raise errors.InvalidArgumentError.of(f"Unsupported compression_type: {text}.")
+    return text
+
+
+def _lines(path: bytes, compression: str) -> Iterator[bytes]:
+    file = InflatedFile(path, compression)
+    try:
+        parts: list[bytes] = []  # of a line that has not ended; joined once, as it may be long
+        while chunk := file.read(CHUNK):
+            first, *more = chunk.split(b"\n")
+            parts.append(first)
+            if more:
+                yield b"".join(parts).removesuffix(b"\r")
+                yield from (line.removesuffix(b"\r") for line in more[:-1])
+                parts = [more[-1]]
+            elif compression:
+                check_inflated(len(parts) * CHUNK, f"A line of {path.decode()}")
+        if rest := b"".join(parts):
+            yield rest.removesuffix(b"\r")
+    finally:
+        file.close()
+
+
+@tf_record_dataset.kernel("CPU")
+def _records(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+    compression = compression_of(compression_type)
+    return _files(filenames, lambda path: read_records(path, compression))
+
+
+@fixed_length_record_dataset.kernel("CPU")
+def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any, compression_type: Any) -> Source:
+    compression = compression_of(compression_type)
+    if size <= 0:
+        raise errors.InvalidArgumentError.of("`record_bytes` must be > 0")
+    read = _inflated_records if compression else _fixed_records
+    return _files(filenames, lambda path: read(path, compression, int(header), int(size), int(footer)))
+
+
+def _fixed_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
+    file = InflatedFile(path)
+    try:
+        body = file.read(-1)
+    finally:
+        file.close()
+    _check_length(path, len(body), header, size, footer)
+    for start in range(header, len(body) - footer, size):
+        yield body[start : start + size]
+
+
+def _inflated_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
+    """The records of a compressed file, which may be too large for memory. A wrong length is found at its end."""
+    file = InflatedFile(path, compression)
+    try:
+        length = file.skip(header)
+        ahead = file.read(footer)  # the last bytes that were read may be the footer
+        length += len(ahead)
+        while more := file.read(size):
+            length += len(more)
+            record, ahead = (ahead + more)[:size], (ahead + more)[size:]
+            if len(more) == size:
+                yield record
+    finally:
+        file.close()
+    _check_length(path, length, header, size, footer)
+
+
+def _check_length(path: bytes, total: int, header: int, size: int, footer: int) -> None:
+    length = total - header - footer
+    if length < 0 or length % size:
+        raise errors.InvalidArgumentError.of(
+            f'Excluding the header ({header} bytes) and footer ({footer} bytes), input file "{path.decode()}" has'
+            f" body length {length} bytes, which is not an exact multiple of the record length ({size} bytes)."
+        )
+
 
 _RECORDS = Structure(Leaf(Tensor, dtypes.string, ()))
 _BUFFER_BYTES = 256 * 1024
@@ -43,6 +155,7 @@ class _WholeFiles(Dataset):
         super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
 
 
+@export("tf.data.TextLineDataset", "tf.contrib.data.TextLineDataset")
 class TextLineDataset(_WholeFiles):
     """The lines of text files, without line ends (``tf.data.TextLineDataset``).
 
@@ -56,12 +169,14 @@ class TextLineDataset(_WholeFiles):
     _records_of = staticmethod(text_line_dataset)
 
 
+@export("tf.data.TFRecordDataset", "tf.contrib.data.TFRecordDataset")
 class TFRecordDataset(_WholeFiles):
     """The records of TFRecord files (``tf.data.TFRecordDataset``); the arguments are those of `TextLineDataset`."""
 
     _records_of = staticmethod(tf_record_dataset)
 
 
+@export("tf.data.FixedLengthRecordDataset", "tf.contrib.data.FixedLengthRecordDataset")
 class FixedLengthRecordDataset(Dataset):
     """The records of binary files (``tf.data.FixedLengthRecordDataset``).
 

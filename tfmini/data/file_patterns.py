@@ -7,9 +7,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.checkpoint.files import local_path
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies
+from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.debugging import assertion

@@ -1,66 +1,130 @@
-"""Stages that call a function for each element: map, filter, flat_map, interleave, scan and reduce."""
+"""Dataset ops with a function, each with its stage: map, filter, flat_map, interleave and scan; and the reductions.
+
+The function is an attr of the node (`FunctionBody`).
+"""
 
 from __future__ import annotations
 
 import collections
+import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.cardinality import same
-from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
+from tfmini.data.cardinality import batched, unchanged
+from tfmini.data.dataset_ops import TYPES, dataset_op, element_shapes, stages_of
+from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, compiled
 from tfmini.data.reading import TURN, Reading
+from tfmini.data.stages import Batch
+from tfmini.graph.node import FunctionBody
+from tfmini.graph.registry import OpHandle, op
 from tfmini.machine_memory import check_room
+from tfmini.ops.array.kernel_arguments import check_components
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+ON = "input_dataset: variant, other_arguments: Targuments"
+_F = f"f: func; Targuments: list(type) >= 0; {TYPES}"
+PREDICATE = f"predicate: func; Targuments: list(type) >= 0; {TYPES}"
+_KEEPS = "preserve_cardinality: bool = false"
+
+map_dataset = dataset_op("MapDataset", ON, f"{_F}; use_inter_op_parallelism: bool = true; {_KEEPS}")
+parallel_map_dataset = dataset_op(
+    "ParallelMapDataset",
+    f"{ON}, num_parallel_calls: int32",
+    f"{_F}; use_inter_op_parallelism: bool = true; sloppy: bool = false; {_KEEPS}",
+    waits=True,
+)
+map_and_batch_dataset = dataset_op(
+    "MapAndBatchDataset",
+    f"{ON}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+    f"{_F}; {_KEEPS}",
+    waits=True,
+)
+filter_dataset = dataset_op("FilterDataset", ON, PREDICATE)
+flat_map_dataset = dataset_op("FlatMapDataset", ON, _F)
+interleave_dataset = dataset_op("InterleaveDataset", f"{ON}, cycle_length: int64, block_length: int64", _F)
+scan_dataset = dataset_op(
+    "ScanDataset",
+    "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
+    f"f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0; {TYPES}; {_KEEPS}",
+)
+reduce_dataset: OpHandle[Any] = op(
+    "ReduceDataset(input_dataset: variant, initial_state: Tstate, other_arguments: Targuments)"
+    " -> components: output_types; f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0;"
+    f" {TYPES}; use_inter_op_parallelism: bool = true",
+    stateful=True, waits=True, shape=element_shapes,
+)  # fmt: skip
+single_element: OpHandle[Any] = op(
+    f"DatasetToSingleElement(dataset: variant) -> components: output_types; {TYPES}",
+    stateful=True, waits=True, shape=element_shapes,
+)  # fmt: skip
+cardinality_op = op("DatasetCardinality(input_dataset: variant) -> cardinality: int64", stateful=True, shape=[()])
+for _handle in (reduce_dataset, single_element, cardinality_op):
+    _handle.not_differentiable()
+
+_AUTOTUNED_CALLS = 4
 _MOST_THREADS = 1024  # of one parallel map; more calls than that wait for a thread
 
 
+@stages_of(map_dataset, unchanged, attrs=["preserve_cardinality"])
+@dataclass(eq=False)
 class _Map(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading, function: Function, keeps_count: bool = False) -> None:
-        super().__init__(upstream)
-        self._reading = reading
-        self._function = function
-        self._keeps_count = keeps_count
+    """``f`` of each element.
+
+    Attributes:
+      preserve_cardinality: whether OutOfRangeError from ``f`` is an error of its element, not the dataset's end.
+    """
+
+    f: Function
+    preserve_cardinality: bool
 
     def __next__(self) -> Element:
         element = next(self.upstream)
         try:
-            return self._function(self._reading, *element)
+            return self.f(self.reading, *element)
         except errors.OutOfRangeError as error:
             self._end(error)
 
     def _end(self, error: errors.OutOfRangeError) -> NoReturn:
         """OutOfRangeError ends the dataset, as StopIteration ends a Python iterator."""
-        if not self._keeps_count:
+        if not self.preserve_cardinality:
             raise StopIteration from None
         text = f"Function invocation produced OutOfRangeError: {error.message}"
         raise errors.InvalidArgumentError.of(text) from None
 
 
+@stages_of(parallel_map_dataset, unchanged, attrs=["preserve_cardinality"])
+@dataclass(eq=False)
 class _ParallelMap(_Map):
-    """Runs up to ``width`` calls at a time in a thread pool; the order is kept."""
+    """Runs up to ``num_parallel_calls`` calls at a time in a thread pool; the order is kept."""
 
-    def __init__(
-        self, upstream: Stage, reading: Reading, function: Function, width: int, keeps_count: bool
-    ) -> None:
-        super().__init__(upstream, reading, function, keeps_count)
-        self._width = width
-        self._pool: ThreadPoolExecutor | None = None
-        self._under_way: collections.deque[Future[Element]] = collections.deque()
-        self._over = False
+    num_parallel_calls: int
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+    _under_way: collections.deque[Future[Element]] = field(default_factory=collections.deque, init=False)
+    _over: bool = field(default=False, init=False)
+
+    @staticmethod
+    def check(*, num_parallel_calls: int, **others: Any) -> None:
+        if num_parallel_calls < -1 or num_parallel_calls == 0:
+            raise errors.InvalidArgumentError.of("num_parallel_calls must be greater than zero.")
+
+    def __post_init__(self) -> None:
+        self._width = _AUTOTUNED_CALLS if self.num_parallel_calls < 0 else self.num_parallel_calls
 
     def __next__(self) -> Element:
+        if self._width == 1:
+            return super().__next__()
         from concurrent.futures import Future, ThreadPoolExecutor  # late: `import tfmini` saves some ms
 
         if self._pool is None:
             self._pool = ThreadPoolExecutor(min(self._width, _MOST_THREADS), thread_name_prefix="tfmini-map")
         while not self._over and len(self._under_way) < self._width:
             if len(self._under_way) % TURN == TURN - 1:
-                self._reading.check()
+                self.reading.check()
             try:
                 element = next(self.upstream)
             except StopIteration:
@@ -81,7 +145,7 @@ class _ParallelMap(_Map):
 
     def _submit(self, pool: ThreadPoolExecutor, element: Element) -> Future[Element]:
         try:
-            return pool.submit(self._function, self._reading, *element)
+            return pool.submit(self.f, self.reading, *element)
         except RuntimeError as error:
             from tfmini.runtime.process import is_at_exit  # here, since importing tfmini must not load it
 
@@ -102,26 +166,37 @@ class _ParallelMap(_Map):
         super().close()
 
 
-def map_elements(source: Source, function: Function, width: int = 1, keeps_count: bool = False) -> Source:
-    """``function`` of each element, ``width`` calls at a time.
+@stages_of(map_and_batch_dataset, batched, attrs=["preserve_cardinality"])
+@dataclass(eq=False)
+class _MapAndBatch(Batch):
+    """A map and then batches; an element that fails makes its whole batch fail."""
 
-    Args:
-      keeps_count: whether OutOfRangeError from ``function`` is an error of its element, rather than the dataset's end.
-    """
+    f: Function
+    num_parallel_calls: int
+    preserve_cardinality: bool
+    whole = True
 
-    def begin(upstream: Stage, reading: Reading) -> Stage:
-        if width <= 1:
-            return _Map(upstream, reading, function, keeps_count)
-        return _ParallelMap(upstream, reading, function, width, keeps_count)
+    @staticmethod
+    def check(*, batch_size: int, **others: Any) -> None:
+        _ParallelMap.check(**others)
+        Batch.check(batch_size=batch_size)
 
-    return TransformedSource(source, begin, same)
+    def __post_init__(self) -> None:
+        f, calls = self.f, self.num_parallel_calls
+        self.upstream = _ParallelMap(self.upstream, self.reading, f, self.preserve_cardinality, calls)
 
 
-class _Filter(_Map):
+@stages_of(filter_dataset)
+@dataclass(eq=False)
+class _Filter(Transformation):
+    """The elements for which ``predicate`` is true."""
+
+    predicate: Function
+
     def __next__(self) -> Element:
         for element in self.upstream:
-            self._reading.check()
-            (keep,) = self._function(self._reading, *element)
+            self.reading.check()
+            (keep,) = self.predicate(self.reading, *element)
             if np.ndim(keep):
                 text = "Filter predicate must return a scalar bool."
                 raise errors.InvalidArgumentError.of(text)
@@ -130,25 +205,31 @@ class _Filter(_Map):
         raise StopIteration
 
 
-def filter_elements(source: Source, predicate: Function) -> Source:
-    """The elements for which ``predicate`` is true."""
-    return TransformedSource(source, lambda upstream, reading: _Filter(upstream, reading, predicate))
+@stages_of(interleave_dataset)
+@dataclass(eq=False)
+class _Interleave(Transformation):
+    """Reads ``cycle_length`` of the datasets that ``f`` returns in turn, ``block_length`` elements at a time."""
 
+    f: Function
+    cycle_length: int
+    block_length: int
+    _at: int = field(default=0, init=False)
+    _taken: int = field(default=0, init=False)
+    _over: bool = field(default=False, init=False)
 
-class _Interleave(_Map):
-    """Reads ``cycle`` datasets in turn, ``block`` elements of each at a time."""
+    @staticmethod
+    def check(*, cycle_length: int, block_length: int, **others: Any) -> None:
+        for name, value in (("cycle_length", _cycle(cycle_length)), ("block_length", block_length)):
+            if value <= 0:
+                raise errors.InvalidArgumentError.of(f"{name} must be greater than zero.")
+        check_room((_cycle(cycle_length),), 8)
 
-    def __init__(self, upstream: Stage, reading: Reading, function: Function, cycle: int, block: int) -> None:
-        super().__init__(upstream, reading, function)
-        self._block = block
-        self._stages: list[Stage | None] = [None] * cycle
-        self._at = 0
-        self._taken = 0
-        self._over = False
+    def __post_init__(self) -> None:
+        self._stages: list[Stage | None] = [None] * _cycle(self.cycle_length)
 
     def __next__(self) -> Element:
         while not self._over or any(stage is not None for stage in self._stages):
-            self._reading.check()
+            self.reading.check()
             stage = self._stages[self._at] or self._begin()
             if stage is None:
                 self._turn()
@@ -161,7 +242,7 @@ class _Interleave(_Map):
                 self._turn()
                 continue
             self._taken += 1
-            if self._taken >= self._block:
+            if self._taken >= self.block_length:
                 self._turn()
             return element
         raise StopIteration
@@ -175,11 +256,11 @@ class _Interleave(_Map):
         if self._over:
             return None
         try:
-            (source,) = self._function(self._reading, *next(self.upstream))
+            (source,) = self.f(self.reading, *next(self.upstream))
         except StopIteration:
             self._over = True
             return None
-        stage = self._stages[self._at] = source.open(self._reading)
+        stage = self._stages[self._at] = source.open(self.reading)
         return stage  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -189,97 +270,59 @@ class _Interleave(_Map):
         super().close()
 
 
-def interleave(source: Source, function: Function, cycle: int, block: int) -> Source:
-    """The elements of the datasets that ``function`` returns, taken from ``cycle`` datasets in turn.
-
-    Raises:
-      InvalidArgumentError: when ``cycle`` or ``block`` is below 1.
-      ResourceExhaustedError: when there is no room for so many datasets.
-    """
-    for name, value in (("cycle_length", cycle), ("block_length", block)):
-        if value <= 0:
-            raise errors.InvalidArgumentError.of(f"{name} must be greater than zero.")
-    check_room((cycle,), 8)
-    return TransformedSource(source, lambda upstream, reading: _Interleave(upstream, reading, function, cycle, block))
+def _cycle(cycle_length: int) -> int:
+    return (os.cpu_count() or 1) if cycle_length == -1 else cycle_length
 
 
+@stages_of(flat_map_dataset)
+@dataclass(eq=False)
 class _FlatMap(_Interleave):
+    """The elements of the datasets that ``f`` returns, one dataset after the other."""
+
+    cycle_length: int = 1
+    block_length: int = 1
+
+    @staticmethod
+    def check(**arguments: Any) -> None:
+        pass
+
     def _turn(self) -> None:
         pass
 
 
-def flat_map(source: Source, function: Function) -> Source:
-    """The elements of the datasets that ``function`` returns, one dataset after the other."""
-    return TransformedSource(source, lambda upstream, reading: _FlatMap(upstream, reading, function, 1, 1))
+@stages_of(scan_dataset)
+@dataclass(eq=False)
+class _Scan(Transformation):
+    """The results of ``f(state, element) -> (state, result)``, called for each element in turn."""
 
+    f: Function
+    initial_state: list[Any]
 
-class _Unbatch(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading) -> None:
-        super().__init__(upstream)
-        self._reading = reading
-        self._rows: Any = iter(())
-
-    def __next__(self) -> Element:
-        while True:
-            for element in self._rows:
-                return element  # type: ignore[no-any-return]
-            self._reading.check()  # there may be batches of no row without an end
-            self._rows = _rows(next(self.upstream))
-
-
-def _rows(element: Element) -> Any:
-    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
-    if len(lengths) > 1:
-        text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
-        raise errors.InvalidArgumentError.of(text)
-    return zip(*[rows_of(component) for component in element])
-
-
-def unbatch(source: Source) -> Source:
-    """The rows of each element, one after the other."""
-    return TransformedSource(source, _Unbatch)
-
-
-class _IgnoreErrors(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading) -> None:
-        super().__init__(upstream)
-        self._reading = reading
+    def __post_init__(self) -> None:
+        self._state = self.initial_state
 
     def __next__(self) -> Element:
-        while True:
-            self._reading.check()
-            try:
-                return next(self.upstream)
-            except errors.OpError:
-                continue
-
-
-def ignore_errors(source: Source) -> Source:
-    """Drops the elements whose computation fails."""
-    return TransformedSource(source, _IgnoreErrors)
-
-
-class _Scan(_Map):
-    """Passes a state of ``len(state)`` components from call to call."""
-
-    def __init__(self, upstream: Stage, reading: Reading, function: Function, state: list[Any]) -> None:
-        super().__init__(upstream, reading, function)
-        self._state = state
-
-    def __next__(self) -> Element:
-        results = self._function(self._reading, *self._state, *next(self.upstream))
+        results = self.f(self.reading, *self._state, *next(self.upstream))
         count = len(self._state)
         self._state = list(results[:count])
         return results[count:]
 
 
-def scan(source: Source, function: Function, state: list[Any]) -> Source:
-    """The results of ``function(state, element) -> (state, result)``, called for each element in turn."""
-    return TransformedSource(source, lambda upstream, reading: _Scan(upstream, reading, function, list(state)))
+# ---- ops that read a whole dataset ------------------------------------------------------------
 
 
-def reduce_elements(source: Source, function: Function, state: list[Any], reading: Reading) -> Element:
-    """The final state after ``function(state, element) -> state`` ran for every element."""
+@cardinality_op.kernel("CPU")
+def _cardinality(source: Source) -> Any:
+    return np.int64(source.count)
+
+
+@reduce_dataset.kernel("CPU")
+def _reduce(
+    step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, output_types: Any,
+    output_shapes: Any, resources: Any,
+) -> Element:  # fmt: skip
+    """The final state after ``f(state, element) -> state`` ran for every element."""
+    function, reading = compiled(f, resources, captured), Reading(step.owner, step)
     stage = source.open(reading)
     result = tuple(state)
     try:
@@ -288,4 +331,20 @@ def reduce_elements(source: Source, function: Function, state: list[Any], readin
             result = function(reading, *result, *element)
     finally:
         stage.close()
+    check_components(result, output_types, output_shapes)
     return result
+
+
+@single_element.kernel("CPU")
+def _single(step: Any, source: Source, *, output_types: Any, output_shapes: Any) -> Element:
+    stage = source.open(Reading(step.owner, step))
+    try:
+        element = next(stage, None)
+        if element is None:
+            raise errors.InvalidArgumentError.of("Dataset was empty.")
+        if next(stage, None) is not None:
+            raise errors.InvalidArgumentError.of("Dataset had more than one element.")
+    finally:
+        stage.close()
+    check_components(element, output_types, output_shapes)
+    return element

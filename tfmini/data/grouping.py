@@ -1,21 +1,27 @@
-"""Grouping by key (``tf.data.experimental``): windows per key, buckets by length, reduction per key."""
+"""Grouping by key (``tf.data.experimental``): windows per key, buckets by length, reduction per key.
+
+Each function stands below its op and the op's stage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes
+from tfmini import dtypes, errors
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import same_types
+from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.function_graph import trace
-from tfmini.data.grouping_ops import group_by_reducer_dataset, group_by_window_dataset
+from tfmini.data.pipeline import Element, Function, FunctionSource, Stage
+from tfmini.data.pipeline import Transformation as Stages
+from tfmini.data.reading import Reading
 from tfmini.data.structure import Leaf, Structure, shape_leaves
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.debugging.value_checks import assert_less
@@ -42,6 +48,95 @@ def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return converted
 
 
+def _with_functions(*names: str) -> tuple[str, str]:
+    """Inputs and attrs of an op with several functions: each function with the values that it captures."""
+    inputs = ", ".join(f"{name}_other_arguments: T{name}_other_arguments" for name in names)
+    attrs = "; ".join(f"{name}: func; T{name}_other_arguments: list(type) >= 0" for name in names)
+    return f"input_dataset: variant, {inputs}", f"{attrs}; {TYPES}"
+
+
+def _key(function: Function, reading: Reading, element: Element) -> int:
+    """The key of an element.
+
+    Raises:
+      InvalidArgumentError: when the function returns no scalar.
+    """
+    (key,) = function(reading, *element)
+    if np.ndim(key):
+        raise errors.InvalidArgumentError.of("`key_func` must return a scalar int64.")
+    return int(key)
+
+
+group_by_window_dataset = dataset_op(
+    "GroupByWindowDataset", *_with_functions("key_func", "reduce_func", "window_size_func")
+)
+
+
+@stages_of(group_by_window_dataset)
+@dataclass(eq=False)
+class _Windows(Stages):
+    """Collects elements by key, and reads the datasets that ``reduce_func(key, window)`` returns for full windows."""
+
+    key_func: Function
+    reduce_func: Function
+    window_size_func: Function
+    _groups: dict[int, list[Element]] = field(default_factory=dict, init=False)
+    _sizes: dict[int, int] = field(default_factory=dict, init=False)
+    _result: Stage | None = field(default=None, init=False)
+    _over: bool = field(default=False, init=False)
+
+    def __next__(self) -> Element:
+        while True:
+            if self._result is not None:
+                try:
+                    return next(self._result)
+                except StopIteration:
+                    self._result.close()
+                    self._result = None
+            self.reading.check()
+            if self._over and not self._groups:
+                raise StopIteration
+            self._collect()
+
+    def _collect(self) -> None:
+        """Takes one more element; after the last one, opens the incomplete windows in the order of their keys."""
+        try:
+            element = next(self.upstream) if not self._over else None
+        except StopIteration:
+            self._over = True
+            element = None
+        if element is None:
+            if self._groups:
+                self._open(min(self._groups))
+            return
+        key = _key(self.key_func, self.reading, element)
+        if key not in self._sizes:
+            self._sizes[key] = self._window_size(key)
+        group = self._groups.setdefault(key, [])
+        group.append(element)
+        if len(group) >= self._sizes[key]:
+            self._open(key)
+
+    def _window_size(self, key: int) -> int:
+        (size,) = self.window_size_func(self.reading, np.int64(key))
+        if np.ndim(size) or size <= 0:
+            text = f"Window size must be greater than zero, but got {size}."
+            raise errors.InvalidArgumentError.of(text)
+        return int(size)
+
+    def _open(self, key: int) -> None:
+        elements = self._groups.pop(key)
+        window = FunctionSource(lambda _: iter(elements))
+        (result,) = self.reduce_func(self.reading, np.int64(key), window)
+        self._result = result.open(self.reading)
+
+    def close(self) -> None:
+        if self._result is not None:
+            self._result.close()
+        super().close()
+
+
+@export("tf.contrib.data.group_by_window", "tf.data.experimental.group_by_window")
 def group_by_window(
     key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: Any = None,
     window_size_func: Callable[[Any], Any] | None = None,
@@ -80,6 +175,7 @@ def group_by_window(
     return transform
 
 
+@export("tf.contrib.data.bucket_by_sequence_length", "tf.data.experimental.bucket_by_sequence_length")
 def bucket_by_sequence_length(
     element_length_func: Callable[..., Any], bucket_boundaries: Sequence[int], bucket_batch_sizes: Sequence[int],
     padded_shapes: Any = None, padding_values: Any = None, pad_to_bucket_boundary: bool = False,
@@ -144,6 +240,39 @@ def _filled(structure: Structure, given: Any, longest: Any) -> Any:
     return structure.pack(rows)
 
 
+group_by_reducer_dataset = dataset_op(
+    "GroupByReducerDataset", *_with_functions("key_func", "init_func", "reduce_func", "finalize_func")
+)
+
+
+@stages_of(group_by_reducer_dataset)
+@dataclass(eq=False)
+class _Reductions(Stages):
+    """One element per key, in the order of the keys: ``finalize_func`` of the reduced state."""
+
+    key_func: Function
+    init_func: Function
+    reduce_func: Function
+    finalize_func: Function
+    _states: dict[int, Element] = field(default_factory=dict, init=False)
+    _results: Iterator[Element] | None = field(default=None, init=False)
+
+    def __next__(self) -> Element:
+        if self._results is None:
+            for element in self.upstream:
+                self.reading.check()
+                self._reduce(element)
+            self._results = iter([self._states[key] for key in sorted(self._states)])
+        return self.finalize_func(self.reading, *next(self._results))
+
+    def _reduce(self, element: Element) -> None:
+        key = _key(self.key_func, self.reading, element)
+        if key not in self._states:
+            self._states[key] = self.init_func(self.reading, np.int64(key))
+        self._states[key] = self.reduce_func(self.reading, *self._states[key], *element)
+
+
+@export("tf.contrib.data.Reducer", "tf.data.experimental.Reducer")
 class Reducer:
     """The functions of a reduction (``tf.data.experimental.Reducer``).
 
@@ -161,6 +290,7 @@ class Reducer:
         self.finalize_func = finalize_func
 
 
+@export("tf.contrib.data.group_by_reducer", "tf.data.experimental.group_by_reducer")
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
     """Reduces the elements of each key; yields the results in the order of the keys after the last element.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tfmini import dtypes
@@ -16,11 +17,11 @@ from tfmini.data.iterator_ops import (
     to_string_op,
 )
 from tfmini.data.structure import Structure, Structured, given_structure
-from tfmini.data.waiting_ops import may_wait, node_may_wait
+from tfmini.export import export
+from tfmini.graph import op_types
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.families import Operation, Tensor, colocate_with
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with
 
 
 class IteratedSource(Structured):
@@ -37,6 +38,7 @@ class IteratedSource(Structured):
         raise NotImplementedError
 
 
+@export("tf.data.Iterator", "tf.contrib.data.Iterator")
 class Iterator(Structured):
     """A position in a dataset (``tf.data.Iterator``); made by datasets and the static methods.
 
@@ -83,7 +85,7 @@ class Iterator(Structured):
         """
         structure = given_structure(output_types, output_shapes, output_classes)
         handle = convert_to_tensor(string_handle, dtype=dtypes.string)
-        resource = from_string_op(handle, output_types=structure.dtypes, output_shapes=structure.shapes)
+        resource = from_string_op(handle, **structure.attrs)
         return Iterator(resource, None, structure)
 
     @property
@@ -128,10 +130,7 @@ class Iterator(Structured):
         Running them raises `OutOfRangeError` at the end of the dataset.
         """
         structure = self._structure
-        components = self._get_next_op(
-            self._iterator_resource, output_types=structure.dtypes, output_shapes=structure.shapes,
-            name=name or "IteratorGetNext",
-        )  # fmt: skip
+        components = self._get_next_op(self._iterator_resource, **structure.attrs, name=name or "IteratorGetNext")
         return element_of(structure, components)
 
     def string_handle(self, name: str | None = None) -> Tensor:
@@ -140,9 +139,7 @@ class Iterator(Structured):
 
 
 def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
-    return iterator_op(
-        shared_name=shared_name or "", container="", output_types=structure.dtypes, output_shapes=structure.shapes
-    )
+    return iterator_op(shared_name=shared_name or "", container="", **structure.attrs)
 
 
 def initializable(dataset: IteratedSource, shared_name: str | None) -> Iterator:
@@ -150,37 +147,63 @@ def initializable(dataset: IteratedSource, shared_name: str | None) -> Iterator:
     resource = _iterator(dataset._structure, shared_name)
     with colocate_with(resource):
         initializer = make_iterator_op(dataset._variant_tensor, resource)
-    return Iterator(resource, initializer, dataset._structure, may_wait([dataset._variant_tensor.op]))
+    return Iterator(resource, initializer, dataset._structure, _may_wait(dataset._variant_tensor.op))
 
 
 def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
     """An iterator of the dataset that ``factory`` makes at the iterator's first use."""
-    resource = one_shot_op(
-        dataset_factory=factory, output_types=structure.dtypes, output_shapes=structure.shapes
-    )
-    return Iterator(resource, None, structure, any(node_may_wait(node.op, node.attrs) for node in factory.nodes))
+    resource = one_shot_op(dataset_factory=factory, **structure.attrs)
+    return Iterator(resource, None, structure, any(_node_may_wait(node.op, node.attrs) for node in factory.nodes))
 
 
+def _node_may_wait(op_type: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether an op may wait, or one in the functions that it calls."""
+    if op_types.may_wait(op_type):
+        return True
+    bodies = [value for value in attrs.values() if isinstance(value, FunctionBody)]
+    return any(_node_may_wait(node.op, node.attrs) for body in bodies for node in body.nodes)
+
+
+def _may_wait(operation: Operation) -> bool:
+    """Whether an operation or one of its ancestors may wait: for a generator, another thread or a Python function."""
+    seen: set[Operation] = set()
+    stack = [operation]
+    while stack:
+        operation = stack.pop()
+        if operation in seen:
+            continue
+        seen.add(operation)
+        if _node_may_wait(operation.type, operation.attrs):
+            return True
+        stack += [tensor.op for tensor in operation.inputs]
+    return False
+
+
+@export("tf.data.make_one_shot_iterator")
 def make_one_shot_iterator(dataset: IteratedSource) -> Iterator:
     """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
     return dataset.make_one_shot_iterator()
 
 
+@export("tf.data.make_initializable_iterator")
 def make_initializable_iterator(dataset: IteratedSource, shared_name: str | None = None) -> Iterator:
     """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
     return dataset.make_initializable_iterator(shared_name)
 
 
+@export("tf.data.get_output_types")
 def get_output_types(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_types``."""
     return dataset_or_iterator.output_types
 
 
+@export("tf.data.get_output_shapes")
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_shapes``."""
     return dataset_or_iterator.output_shapes
 
 
+@export("tf.data.get_output_classes")
 def get_output_classes(dataset_or_iterator: Any) -> Any:
     """``tf.data.get_output_classes``."""
     return dataset_or_iterator.output_classes

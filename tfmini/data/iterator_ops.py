@@ -15,46 +15,44 @@ from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.pipeline import Element, Source, Stage, compiled
 from tfmini.data.reading import Reading
 from tfmini.dtypes import DType
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, compatible_raw
 
 iterator_op = op(
-    f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}", stateful=True, shape=[()]
+    f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}", stateful=True, shape=[()],
+    differentiable=False,
 )
 one_shot_op = op(
     f"OneShotIterator() -> handle: resource; dataset_factory: func; {TYPES};"
     " container: string = ''; shared_name: string = ''",
     stateful=True,
-    shape=[()],
+    shape=[()], differentiable=False,
 )
 make_iterator_op: OpHandle[Operation] = op(
-    "MakeIterator(dataset: variant, iterator: resource)", stateful=True, shape=[]
+    "MakeIterator(dataset: variant, iterator: resource)", stateful=True, shape=[], differentiable=False
 )
 get_next_op: OpHandle[Any] = op(
-    f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}", stateful=True, shape=element_shapes
+    f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}", stateful=True, shape=element_shapes,
+    differentiable=False,
 )
 get_next_sync_op: OpHandle[Any] = op(
     f"IteratorGetNextSync(iterator: resource) -> components: output_types; {TYPES}",
-    stateful=True, waits=True, shape=element_shapes,
+    stateful=True, waits=True, shape=element_shapes, differentiable=False,
 )  # fmt: skip
 to_string_op = op(
-    "IteratorToStringHandle(resource_handle: resource) -> string_handle: string", stateful=True, shape=[()]
+    "IteratorToStringHandle(resource_handle: resource) -> string_handle: string", stateful=True, shape=[()],
+    differentiable=False,
 )
 from_string_op = op(
     "IteratorFromStringHandleV2(string_handle: string) -> resource_handle: resource;"
     " output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []",
     stateful=True,
-    shape=[()],
+    shape=[()], differentiable=False,
 )
-for _handle in (
-    iterator_op, one_shot_op, make_iterator_op, get_next_op, get_next_sync_op, to_string_op, from_string_op,
-):  # fmt: skip
-    _handle.not_differentiable()
 
 _KIND = "iterator"
 _BY_HANDLE = "iterator by string handle"

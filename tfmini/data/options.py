@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export, export_names
+
 AUTOTUNE = -1
 """Lets the runtime choose a buffer size or a number of parallel calls (``tf.data.experimental.AUTOTUNE``)."""
 
@@ -22,14 +24,17 @@ class OptionGroup:
     __hash__ = None  # type: ignore[assignment]
 
 
+@export("tf.data.experimental.OptimizationOptions")
 class OptimizationOptions(OptionGroup):
     """Hints about rewriting pipelines (``tf.data.experimental.OptimizationOptions``)."""
 
 
+@export("tf.data.experimental.ThreadingOptions")
 class ThreadingOptions(OptionGroup):
     """Hints about threads (``tf.data.experimental.ThreadingOptions``)."""
 
 
+@export("tf.data.Options")
 class Options(OptionGroup):
     """The hints of a dataset (``tf.data.Options``)."""
 
@@ -61,3 +66,6 @@ def _merge(into: OptionGroup, other: OptionGroup) -> None:
             setattr(into, name, value)
         elif value is not None and here != value:
             raise ValueError(f"Cannot merge incompatible values {here} and {value} of option: {name}")
+
+
+export_names("tf.contrib.data tf.data.experimental", "AUTOTUNE")

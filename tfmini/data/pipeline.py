@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.cardinality import UNKNOWN, Count
+from tfmini.data.cardinality import UNKNOWN
 from tfmini.data.reading import FunctionCall, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
@@ -48,15 +49,14 @@ class Stage:
 class Source:
     """A dataset, which can be read any number of times.
 
-    Attributes:
+    Args:
+      open: begins a pass; the `Reading` holds its owner and ends it early if need be.
       count: the number of its elements, `INFINITE` or `UNKNOWN`.
     """
 
-    count: int = UNKNOWN
-
-    def open(self, reading: Reading) -> Stage:
-        """Begins a pass; ``reading`` holds its owner and ends it early if need be."""
-        raise NotImplementedError
+    def __init__(self, open: Callable[[Reading], Stage], count: int = UNKNOWN) -> None:
+        self.open = open
+        self.count = count
 
 
 class GeneratorStage(Stage):
@@ -80,35 +80,22 @@ class FunctionSource(Source):
     """A source whose elements ``begin(reading)`` yields; ``count`` is their number."""
 
     def __init__(self, begin: Callable[[Reading], Iterator[Element]], count: int = UNKNOWN) -> None:
-        self._begin = begin
-        self.count = count
-
-    def open(self, reading: Reading) -> Stage:
-        return GeneratorStage(self._begin(reading))
+        super().__init__(lambda reading: GeneratorStage(begin(reading)), count)
 
 
+@dataclass(eq=False)
 class Transformation(Stage):
-    """A stage that reads another one."""
+    """A stage that reads another one. `dataset_ops.stages_of` makes a subclass the stages of an op."""
 
-    def __init__(self, upstream: Stage) -> None:
-        self.upstream = upstream
+    upstream: Stage
+    reading: Reading
+
+    @staticmethod
+    def check(*args: Any, **kwargs: Any) -> None:
+        """Checks the arguments of a stage when the dataset is made; raises InvalidArgumentError for wrong ones."""
 
     def close(self) -> None:
         self.upstream.close()
-
-
-class TransformedSource(Source):
-    """A source whose stage ``begin(upstream stage, reading)`` makes; ``count`` maps the number of elements."""
-
-    def __init__(
-        self, source: Source, begin: Callable[[Stage, Reading], Stage], count: Count = lambda n: UNKNOWN
-    ) -> None:
-        self._source = source
-        self._begin = begin
-        self.count = count(source.count)
-
-    def open(self, reading: Reading) -> Stage:
-        return self._begin(self._source.open(reading), reading)
 
 
 class Function:

@@ -109,14 +109,9 @@ class _Prefetch(Stage):
         self._finalizer()
 
 
-class PrefetchSource(Source):
+def prefetched(source: Source, size: int) -> Source:
     """A source that is read up to ``size`` elements ahead; a negative size means the default, 0 no prefetching."""
-
-    def __init__(self, source: Source, size: int) -> None:
-        self._source = source
-        self.count = source.count
-        self._size = _AUTOTUNED_SIZE if size < 0 else size
-
-    def open(self, reading: Reading) -> Stage:
-        upstream = self._source.open(reading)
-        return _Prefetch(upstream, self._size, reading) if self._size else upstream
+    if not size:
+        return source
+    ahead = _AUTOTUNED_SIZE if size < 0 else size
+    return Source(lambda reading: _Prefetch(source.open(reading), ahead, reading), source.count)

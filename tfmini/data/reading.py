@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors
-from tfmini.runtime.executor.function_run import FunctionRun
-from tfmini.runtime.executor.partition_run import PartitionRun
+from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 TURN = 64  # a stage that takes many elements for one of its own calls `Reading.check` once for so many

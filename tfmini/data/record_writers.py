@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.data.dataset import Dataset
-from tfmini.data.record_writer_ops import dataset_to_tf_record
+from tfmini.data.pipeline import Source
+from tfmini.data.reading import Reading
 from tfmini.data.structure import Leaf
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.io.record_files import RecordWriter
+
+dataset_to_tf_record: OpHandle[Operation] = op(
+    "DatasetToTFRecord(input_dataset: variant, filename: string, compression_type: string)",
+    stateful=True, waits=True, slow_io=True, shape=[],
+)  # fmt: skip
+dataset_to_tf_record.not_differentiable()
 
 
+@dataset_to_tf_record.kernel("CPU")
+def _write(step: Any, source: Source, filename: Any, compression_type: Any) -> tuple[()]:
+    path = np.asarray(filename, object).item()
+    compression = np.asarray(compression_type, object).item().decode()
+    reading = Reading(step.owner, step)
+    stage = source.open(reading)
+    writer = RecordWriter(path, compression)
+    try:
+        for (record,) in stage:
+            reading.check()
+            writer.write(record)
+    finally:
+        writer.close()
+        stage.close()
+    return ()
+
+
+@export("tf.contrib.data.TFRecordWriter", "tf.data.experimental.TFRecordWriter")
 class TFRecordWriter:
     """Writes datasets to a TFRecord file.
 

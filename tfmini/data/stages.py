@@ -1,46 +1,85 @@
-"""Stages without functions: batch, take, skip, shard, repeat, shuffle, zip, concatenate, cache and window."""
+"""Dataset ops without functions, each with its stage: batch, take, skip, shard, repeat, shuffle, cache, window …"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.data import cardinality
-from tfmini.data.cardinality import batched, limited, sharded, skipping
-from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
+from tfmini.data.cache_file import FileCacheSource
+from tfmini.data.cardinality import batched, limited, repeated, sharded, skipping, windows
+from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
+from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, batch_of, rows_of
+from tfmini.data.prefetching import prefetched
 from tfmini.data.reading import TURN, Reading
+from tfmini.machine_memory import check_room
+
+_COUNT = "input_dataset: variant, count: int64"
 
 
-class _Batch(Transformation):
-    def __init__(
-        self, upstream: Stage, reading: Reading, size: int, drop_remainder: bool,
-        combine: Callable[[list[Element]], Element], whole: bool,
-    ) -> None:  # fmt: skip
-        super().__init__(upstream)
-        self._reading = reading
-        self._size = size
-        self._drop = drop_remainder
-        self._combine = combine
-        self._whole = whole
-        self._begun: list[Element] = []
-        self._over = False
+def _refuse_unless_positive(text: str, value: int) -> None:
+    if value <= 0:
+        raise errors.InvalidArgumentError.of(f"{text} must be greater than zero.")
+
+
+# ---- batches --------------------------------------------------------------------------------
+
+batch_dataset = dataset_op(
+    "BatchDatasetV2",
+    "input_dataset: variant, batch_size: int64, drop_remainder: bool",
+    f"parallel_copy: bool = false; {TYPES}",
+)
+padded_batch_dataset = dataset_op(
+    "PaddedBatchDatasetV2",
+    "input_dataset: variant, batch_size: int64, padded_shapes: N * int64, padding_values: Toutput_types,"
+    " drop_remainder: bool",
+    "parallel_copy: bool = false; Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1",
+)
+window_dataset = dataset_op(
+    "WindowDataset", "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool"
+)
+unbatch_dataset = dataset_op("UnbatchDataset", "input_dataset: variant")
+
+
+@stages_of(batch_dataset, batched)
+@dataclass(eq=False)
+class Batch(Transformation):
+    """Combines ``batch_size`` elements at a time.
+
+    Attributes:
+      whole: if an element fails, drop all elements of its batch, rather than only those read so far.
+    """
+
+    batch_size: int
+    drop_remainder: bool
+    _begun: list[Element] = field(default_factory=list, init=False)
+    _over: bool = field(default=False, init=False)
+    whole = False
+
+    @staticmethod
+    def check(*, batch_size: int, **others: Any) -> None:
+        _refuse_unless_positive("Batch size", batch_size)
+
+    def combined(self, rows: Sequence[Element]) -> Element:
+        """The elements of a batch as one."""
+        return batch_of(rows)
 
     def _rows(self) -> list[Element]:
         rows, self._begun = self._begun, []
         failure: errors.OpError | None = None
-        for number in range(len(rows), self._size):
-            if number % TURN == TURN - 1 and self._reading.stopped:
+        for number in range(len(rows), self.batch_size):
+            if number % TURN == TURN - 1 and self.reading.stopped:
                 self._begun = rows  # the next step goes on with them
-                self._reading.check()
+                self.reading.check()
             try:
                 rows.append(next(self.upstream))
             except StopIteration:
                 break
             except errors.OpError as error:
-                if not self._whole:
+                if not self.whole:
                     raise
                 failure = failure or error
         if failure is not None:
@@ -49,108 +88,231 @@ class _Batch(Transformation):
 
     def __next__(self) -> Element:
         rows = [] if self._over else self._rows()
-        if len(rows) < self._size:
+        if len(rows) < self.batch_size:
             self._over = True
-            if self._drop or not rows:
+            if self.drop_remainder or not rows:
                 raise StopIteration
-        return self._combine(rows)
+        return self.combined(rows)
 
 
-def batch(
-    source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of,
-    whole: bool = False,
-) -> Source:  # fmt: skip
-    """Combines ``size`` elements at a time with ``combine``.
+@stages_of(padded_batch_dataset, batched)
+@dataclass(eq=False)
+class PaddedBatch(Batch):
+    """Batches of elements of different sizes, each padded to one shape.
 
-    Args:
-      whole: if an element fails, drop all ``size`` elements of its batch, rather than only those read so far.
-
-    Raises:
-      InvalidArgumentError: for a size below 1.
+    Attributes:
+      padded_shapes: a padded shape per component; -1 means the largest size in the batch.
+      padding_values: a padding value per component.
     """
-    if size <= 0:
-        raise errors.InvalidArgumentError.of("Batch size must be greater than zero.")
-    count = batched(size, drop_remainder)
-    return TransformedSource(
-        source, lambda upstream, reading: _Batch(upstream, reading, size, drop_remainder, combine, whole), count
-    )
+
+    padded_shapes: list[Any]
+    padding_values: list[Any]
+
+    def combined(self, rows: Sequence[Element]) -> Element:
+        columns = zip(zip(*rows), self.padded_shapes, self.padding_values)
+        return tuple(_padded(column, shape, value) for column, shape, value in columns)
 
 
-class _Limit(Transformation):
+def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
+    sizes = [() if isinstance(row, bytes) else np.shape(row) for row in rows]
+    full = []
+    for size in sizes:
+        if len(size) != len(wanted):
+            raise errors.InvalidArgumentError.of(
+                f"All elements in a batch must have the same rank as the padded shape for component"
+                f" 0: expected rank {len(wanted)} but got element with rank {len(size)}"
+            )
+    for axis, dimension in enumerate(wanted):
+        longest = max(size[axis] for size in sizes)
+        if dimension >= 0 and longest > dimension:
+            raise errors.DataLossError.of(
+                "Attempted to pad to a smaller size than the input element."
+                f" Dimension {axis} has {longest} elements, the padded shape {dimension}."
+            )
+        full.append(longest if dimension < 0 else int(dimension))
+    first = rows[0]
+    dtype = object if isinstance(first, bytes) else first.dtype
+    check_room((len(rows), *full), np.dtype(dtype).itemsize)
+    out = np.full((len(rows), *full), value, dtype)
+    for i, (row, size) in enumerate(zip(rows, sizes)):
+        place: Any = (i, *(slice(0, n) for n in size))
+        out[place] = row
+    return out
+
+
+@stages_of(window_dataset, windows)
+@dataclass(eq=False)
+class _Window(Transformation):
+    """Windows of ``size`` elements; each component of a window is a source of that component's values.
+
+    Attributes:
+      shift: the distance of windows.
+      stride: the distance of a window's elements.
+    """
+
+    size: int
+    shift: int
+    stride: int
+    drop_remainder: bool
+    _held: list[Element] = field(default_factory=list, init=False)
+    _missing: int = field(default=0, init=False)  # number of elements to skip before the next window
+    _over: bool = field(default=False, init=False)
+
+    @staticmethod
+    def check(*, size: int, shift: int, stride: int, **others: Any) -> None:
+        for name, value in (("size", size), ("shift", shift), ("stride", stride)):
+            _refuse_unless_positive(f"Window {name}", value)
+
+    def __post_init__(self) -> None:
+        self._span = (self.size - 1) * self.stride + 1
+
+    def __next__(self) -> Element:
+        try:
+            self._fill()
+        except StopIteration:
+            self._over = True
+        chosen = self._held[: self._span : self.stride]
+        if not chosen or self._missing or self.drop_remainder and len(chosen) < self.size:
+            raise StopIteration
+        self._missing = max(0, self.shift - len(self._held))
+        del self._held[: self.shift]
+        return tuple(_source_of(column) for column in zip(*chosen))
+
+    def _fill(self) -> None:
+        while self._missing:
+            self.reading.check()
+            next(self.upstream)
+            self._missing -= 1
+        while not self._over and len(self._held) < self._span:
+            if len(self._held) % TURN == TURN - 1:
+                self.reading.check()
+            self._held.append(next(self.upstream))
+
+
+def _source_of(column: tuple[Any, ...]) -> Source:
+    return FunctionSource(lambda _: iter([(value,) for value in column]))
+
+
+@stages_of(unbatch_dataset)
+@dataclass(eq=False)
+class _Unbatch(Transformation):
+    """The rows of each element, one after the other."""
+
+    _rows: Any = field(default=iter(()), init=False)
+
+    def __next__(self) -> Element:
+        while True:
+            for element in self._rows:
+                return element  # type: ignore[no-any-return]
+            self.reading.check()  # there may be batches of no row without an end
+            self._rows = _rows(next(self.upstream))
+
+
+def _rows(element: Element) -> Any:
+    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
+    if len(lengths) > 1:
+        text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
+        raise errors.InvalidArgumentError.of(text)
+    return zip(*[rows_of(component) for component in element])
+
+
+# ---- selection ------------------------------------------------------------------------------
+
+take_dataset = dataset_op("TakeDataset", _COUNT)
+skip_dataset = dataset_op("SkipDataset", _COUNT)
+shard_dataset = dataset_op("ShardDataset", "input_dataset: variant, num_shards: int64, index: int64")
+ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: variant")
+
+
+@stages_of(take_dataset, limited)
+@dataclass(eq=False)
+class _Take(Transformation):
     """The first ``count`` elements; all of them for a negative count."""
 
-    def __init__(self, upstream: Stage, count: int) -> None:
-        super().__init__(upstream)
-        self._left = count
+    count: int
 
     def __next__(self) -> Element:
-        if self._left == 0:
+        if self.count == 0:
             self.upstream.close()  # releases files and threads early
             raise StopIteration
-        self._left -= 1
+        self.count -= 1
         return next(self.upstream)
 
 
-def take(source: Source, count: int) -> Source:
-    """The first ``count`` elements; all of them for -1."""
-    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count), limited(count))
-
-
+@stages_of(skip_dataset, skipping)
+@dataclass(eq=False)
 class _Skip(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading, count: int) -> None:
-        super().__init__(upstream)
-        self._reading = reading
-        self._count = count
+    """All but the first ``count`` elements; none for a negative count."""
+
+    count: int
 
     def __next__(self) -> Element:
-        while self._count:
-            self._reading.check()
-            if self._count < 0:
+        while self.count:
+            self.reading.check()
+            if self.count < 0:
                 raise StopIteration
-            self._count -= 1
+            self.count -= 1
             next(self.upstream)
         return next(self.upstream)
 
 
-def skip(source: Source, count: int) -> Source:
-    """All but the first ``count`` elements; none for -1."""
-    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count), skipping(count))
+@stages_of(shard_dataset, sharded)
+@dataclass(eq=False)
+class Shard(Transformation):
+    """Every ``num_shards``-th element, starting at ``index``."""
 
+    num_shards: int
+    index: int
 
-class _Shard(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading, shards: int, index: int) -> None:
-        super().__init__(upstream)
-        self._reading = reading
-        self._shards = shards
-        self._skip = index
+    @staticmethod
+    def check(*, num_shards: int, index: int) -> None:
+        if num_shards <= 0:
+            text = f"Number of shards must be greater than zero (currently num_shards = {num_shards})."
+            raise errors.InvalidArgumentError.of(text)
+        if not 0 <= index < num_shards:
+            text = f"Index must be between 0 and {num_shards - 1} (currently index = {index})."
+            raise errors.InvalidArgumentError.of(text)
 
     def __next__(self) -> Element:
-        for number in range(self._skip):
-            if number % TURN == TURN - 1 and self._reading.stopped:
-                self._skip -= number  # the next step goes on from here
-                self._reading.check()
+        for number in range(self.index):
+            if number % TURN == TURN - 1 and self.reading.stopped:
+                self.index -= number  # the next step goes on from here
+                self.reading.check()
             next(self.upstream)
-        self._skip = self._shards - 1
+        self.index = self.num_shards - 1
         return next(self.upstream)
 
 
-def shard(source: Source, shards: int, index: int) -> Source:
-    """Every ``shards``-th element, starting at ``index``.
+@stages_of(ignore_errors_dataset)
+class _IgnoreErrors(Transformation):
+    """Drops the elements whose computation fails."""
 
-    Raises:
-      InvalidArgumentError: for an index outside ``[0, shards)``.
-    """
-    if shards <= 0:
-        text = f"Number of shards must be greater than zero (currently num_shards = {shards})."
-        raise errors.InvalidArgumentError.of(text)
-    if not 0 <= index < shards:
-        text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
-        raise errors.InvalidArgumentError.of(text)
-    count = sharded(shards, index)
-    return TransformedSource(source, lambda upstream, reading: _Shard(upstream, reading, shards, index), count)
+    def __next__(self) -> Element:
+        while True:
+            self.reading.check()
+            try:
+                return next(self.upstream)
+            except errors.OpError:
+                continue
+
+
+# ---- repetition and order -------------------------------------------------------------------
+
+repeat_dataset = dataset_op("RepeatDataset", _COUNT)
+shuffle_dataset = dataset_op(
+    "ShuffleDataset",
+    "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64",
+    f"reshuffle_each_iteration: bool = true; {TYPES}",
+)
+cache_dataset = dataset_op("CacheDataset", "input_dataset: variant, filename: string")
+prefetch_dataset = dataset_op(
+    "PrefetchDataset", "input_dataset: variant, buffer_size: int64", f"{TYPES}; slack_period: int = 0", waits=True
+)
 
 
 class _Repeat(Stage):
+    """A source repeated ``count`` times; without end for a negative count."""
+
     def __init__(self, source: Source, count: int, reading: Reading) -> None:
         self._source = source
         self._left = count
@@ -178,215 +340,93 @@ class _Repeat(Stage):
             self._stage.close()
 
 
-class RepeatSource(Source):
-    """A source repeated ``count`` times; without end for a negative count."""
-
-    def __init__(self, source: Source, count: int) -> None:
-        self._source = source
-        self.count = cardinality.repeated(count)(source.count)
-        self._count = count
-
-    def open(self, reading: Reading) -> Stage:
-        return _Repeat(self._source, self._count, reading)
+@repeat_dataset.kernel("CPU")
+def _repeat(source: Source, count: Any) -> Source:
+    times = int(count)
+    return Source(lambda reading: _Repeat(source, times, reading), repeated(times)(source.count))
 
 
+@dataclass(eq=False)
 class _Shuffle(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading, size: int, random: np.random.Generator) -> None:
-        super().__init__(upstream)
-        self._reading = reading
-        self._size = size
-        self._random = random
-        self._buffer: list[Element] = []
-        self._over = False
+    """Draws from a buffer of the next ``size`` elements."""
+
+    size: int
+    random: np.random.Generator
+    _buffer: list[Element] = field(default_factory=list, init=False)
+    _over: bool = field(default=False, init=False)
 
     def __next__(self) -> Element:
         buffer = self._buffer
-        while not self._over and len(buffer) < self._size:
+        while not self._over and len(buffer) < self.size:
             if len(buffer) % TURN == TURN - 1:
-                self._reading.check()
+                self.reading.check()
             try:
                 buffer.append(next(self.upstream))
             except StopIteration:
                 self._over = True
         if not buffer:
             raise StopIteration
-        chosen = int(self._random.integers(len(buffer)))
+        chosen = int(self.random.integers(len(buffer)))
         buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
         return buffer.pop()
 
 
-class ShuffleSource(Source):
-    """Elements drawn at random from a buffer of the next ``size`` elements.
+@shuffle_dataset.kernel("CPU")
+def _shuffle(source: Source, buffer_size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool) -> Source:
+    size, given = int(buffer_size), [int(seed), int(seed2)]
+    if size <= 0:
+        raise errors.InvalidArgumentError.of("buffer_size must be greater than zero.")
+    seeds = np.random.SeedSequence(given if any(given) else None)  # without seeds: of the operating system
 
-    Args:
-      size: size of the buffer.
-      seeds: two numbers; both 0 for a seed from the operating system.
-      reshuffle: whether each reading draws a new order.
+    def begin(reading: Reading) -> Stage:
+        drawn = seeds.spawn(1)[0] if reshuffle_each_iteration else seeds
+        return _Shuffle(source.open(reading), reading, size, np.random.default_rng(drawn))
 
-    Raises:
-      InvalidArgumentError: for a size below 1.
-    """
-
-    def __init__(self, source: Source, size: int, seeds: tuple[int, int], reshuffle: bool) -> None:
-        if size <= 0:
-            raise errors.InvalidArgumentError.of("buffer_size must be greater than zero.")
-        self._source = source
-        self.count = source.count
-        self._size = size
-        self._seeds = np.random.SeedSequence(list(seeds) if any(seeds) else None)
-        self._reshuffle = reshuffle
-
-    def open(self, reading: Reading) -> Stage:
-        seed = self._seeds.spawn(1)[0] if self._reshuffle else self._seeds
-        return _Shuffle(self._source.open(reading), reading, self._size, np.random.default_rng(seed))
+    return Source(begin, source.count)
 
 
-class _Zip(Stage):
-    def __init__(self, stages: list[Stage]) -> None:
-        self._stages = stages
-
-    def __next__(self) -> Element:
-        element: Element = ()
-        for stage in self._stages:
-            element += next(stage)
-        return element
-
-    def close(self) -> None:
-        for stage in self._stages:
-            stage.close()
-
-
-class ZipSource(Source):
-    """Elements of several sources side by side; ends with the shortest source."""
-
-    def __init__(self, sources: list[Source]) -> None:
-        self._sources = sources
-        self.count = cardinality.shortest([source.count for source in sources])
-
-    def open(self, reading: Reading) -> Stage:
-        return _Zip([source.open(reading) for source in self._sources])
-
-
-class _Concatenate(Stage):
-    def __init__(self, sources: list[Source], reading: Reading) -> None:
-        self._waiting = list(sources)
-        self._reading = reading
-        self._stage: Stage | None = None
-
-    def __next__(self) -> Element:
-        while self._stage is not None or self._waiting:
-            if self._stage is None:
-                self._stage = self._waiting.pop(0).open(self._reading)
-            try:
-                return next(self._stage)
-            except StopIteration:
-                self._stage.close()
-                self._stage = None
-        raise StopIteration
-
-    def close(self) -> None:
-        if self._stage is not None:
-            self._stage.close()
-
-
-class ConcatenateSource(Source):
-    """One source after the other."""
-
-    def __init__(self, sources: list[Source]) -> None:
-        self._sources = sources
-        self.count = cardinality.total([source.count for source in sources])
-
-    def open(self, reading: Reading) -> Stage:
-        return _Concatenate(self._sources, reading)
-
-
+@dataclass(eq=False)
 class _Recorder(Transformation):
-    """Records the elements that it yields and passes them to ``whole`` at the end."""
+    """Records the elements that it yields and passes them to ``keep`` at the end."""
 
-    def __init__(self, upstream: Stage, whole: Callable[[list[Element]], None]) -> None:
-        super().__init__(upstream)
-        self._whole = whole
-        self._seen: list[Element] = []
+    keep: Callable[[list[Element]], None]
+    _seen: list[Element] = field(default_factory=list, init=False)
 
     def __next__(self) -> Element:
         try:
             element = next(self.upstream)
         except StopIteration:
-            self._whole(self._seen)
+            self.keep(self._seen)
             raise
         self._seen.append(element)
         return element
 
 
-class CacheSource(Source):
+class _CacheSource(Source):
     """A source whose elements are kept in memory after the first complete reading."""
 
     def __init__(self, source: Source) -> None:
+        super().__init__(self._begin, source.count)
         self._source = source
-        self.count = source.count
         self._kept: list[Element] | None = None
 
-    def open(self, reading: Reading) -> Stage:
+    def _begin(self, reading: Reading) -> Stage:
         if self._kept is not None:
             return FunctionSource(lambda _: iter(self._kept or ())).open(reading)
-        return _Recorder(self._source.open(reading), self._keep)
+        return _Recorder(self._source.open(reading), reading, self._keep)
 
     def _keep(self, elements: list[Element]) -> None:
         self._kept = elements
 
 
-def _source_of(column: tuple[Any, ...]) -> Source:
-    return FunctionSource(lambda _: iter([(value,) for value in column]))
+@cache_dataset.kernel("CPU")
+def _cache(source: Source, filename: Any, *, output_types: list[Any]) -> Source:
+    path = np.asarray(filename, object).item().decode()
+    return FileCacheSource(source, path, len(output_types)) if path else _CacheSource(source)
 
 
-class _Window(Transformation):
-    """Windows of ``size`` elements; ``stride`` is the distance of elements, ``shift`` that of windows."""
-
-    def __init__(
-        self, upstream: Stage, reading: Reading, size: int, shift: int, stride: int, drop_remainder: bool
-    ) -> None:
-        super().__init__(upstream)
-        self._reading = reading
-        self._size, self._shift, self._stride = size, shift, stride
-        self._drop = drop_remainder
-        self._span = (size - 1) * stride + 1
-        self._held: list[Element] = []
-        self._missing = 0  # number of elements to skip before the next window
-        self._over = False
-
-    def __next__(self) -> Element:
-        try:
-            self._fill()
-        except StopIteration:
-            self._over = True
-        chosen = self._held[: self._span : self._stride]
-        if not chosen or self._missing or self._drop and len(chosen) < self._size:
-            raise StopIteration
-        self._missing = max(0, self._shift - len(self._held))
-        del self._held[: self._shift]
-        return tuple(_source_of(column) for column in zip(*chosen))
-
-    def _fill(self) -> None:
-        while self._missing:
-            self._reading.check()
-            next(self.upstream)
-            self._missing -= 1
-        while not self._over and len(self._held) < self._span:
-            if len(self._held) % TURN == TURN - 1:
-                self._reading.check()
-            self._held.append(next(self.upstream))
-
-
-def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
-    """Windows of elements; each component of a window is a source of that component's values.
-
-    Raises:
-      InvalidArgumentError: when size, shift or stride is below 1.
-    """
-    for name, value in (("size", size), ("shift", shift), ("stride", stride)):
-        if value <= 0:
-            raise errors.InvalidArgumentError.of(f"Window {name} must be greater than zero.")
-    count = cardinality.windows(size, shift, stride, drop_remainder)
-    return TransformedSource(
-        source, lambda upstream, reading: _Window(upstream, reading, size, shift, stride, drop_remainder), count
-    )
+@prefetch_dataset.kernel("CPU")
+def _prefetch(source: Source, size: Any) -> Source:
+    if size < -1:
+        raise errors.InvalidArgumentError.of("buffer_size must be >= 0 or set buffer_size to be -1.")
+    return prefetched(source, int(size))

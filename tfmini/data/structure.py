@@ -68,6 +68,11 @@ class Structure:
         """Component shapes, one per leaf."""
         return [leaf.component_shape for leaf in self.leaves]
 
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The attrs of an op whose dataset or result has this structure."""
+        return {"output_types": self.dtypes, "output_shapes": self.shapes}
+
     def pack(self, values: Sequence[Any]) -> Any:
         """Arranges values, one per leaf, in the structure of an element."""
         return nest.pack_sequence_as(self.skeleton, list(values))

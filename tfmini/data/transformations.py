@@ -6,29 +6,33 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.data import function_ops
+from tfmini.data import function_stages
 from tfmini.data.components import components_of, element_of
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import boolean, int64, same_types, static_batch
-from tfmini.data.dataset_ops import ignore_errors_dataset
 from tfmini.data.function_graph import trace
+from tfmini.data.stages import ignore_errors_dataset
 from tfmini.data.structure import Structure, normalize, structure_of
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.random.functions import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
 
 
+@export("tf.contrib.data.batch_and_drop_remainder")
 def batch_and_drop_remainder(batch_size: Any) -> Transformation:
     """`Dataset.batch` without a smaller last batch."""
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
 
+@export("tf.contrib.data.padded_batch_and_drop_remainder")
 def padded_batch_and_drop_remainder(batch_size: Any, padded_shapes: Any, padding_values: Any = None) -> Transformation:
     """`Dataset.padded_batch` without a smaller last batch."""
     return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
 
 
+@export("tf.contrib.data.shuffle_and_repeat", "tf.data.experimental.shuffle_and_repeat")
 def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
     """`Dataset.shuffle` and then `Dataset.repeat`."""
     return lambda dataset: dataset.shuffle(buffer_size, seed=seed).repeat(count)
@@ -43,6 +47,7 @@ def shuffled_and_repeated(
     return dataset if num_epochs == 1 else dataset.repeat(num_epochs)
 
 
+@export("tf.contrib.data.map_and_batch", "tf.data.experimental.map_and_batch")
 def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
     num_parallel_calls: Any = None,
@@ -61,13 +66,14 @@ def map_and_batch(
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
         calls = int64(1 if parallel is None else parallel, "num_parallel_calls")
         return dataset._then(
-            function_ops.map_and_batch_dataset, traced.captures, size, calls, drop, f=traced.body,
+            function_stages.map_and_batch_dataset, traced.captures, size, calls, drop, f=traced.body,
             preserve_cardinality=True, structure=traced.structure.batched(static_batch(size, drop)),
         )  # fmt: skip
 
     return transform
 
 
+@export("tf.contrib.data.parallel_interleave", "tf.data.experimental.parallel_interleave")
 def parallel_interleave(
     map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, sloppy: bool = False,
     buffer_output_elements: Any = None, prefetch_input_elements: Any = None,
@@ -76,36 +82,43 @@ def parallel_interleave(
     return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
 
 
+@export("tf.data.experimental.map_and_batch_with_legacy_function")
 def map_and_batch_with_legacy_function(*args: Any, **kwargs: Any) -> Transformation:
     """The same as `map_and_batch`."""
     return map_and_batch(*args, **kwargs)
 
 
+@export("tf.contrib.data.unbatch", "tf.data.experimental.unbatch")
 def unbatch() -> Transformation:
     """`Dataset.unbatch`."""
     return lambda dataset: dataset.unbatch()
 
 
+@export("tf.contrib.data.enumerate_dataset", "tf.data.experimental.enumerate_dataset")
 def enumerate_dataset(start: Any = 0) -> Transformation:
     """`Dataset.enumerate`."""
     return lambda dataset: dataset.enumerate(start)
 
 
+@export("tf.contrib.data.ignore_errors", "tf.data.experimental.ignore_errors")
 def ignore_errors() -> Transformation:
     """Drops the elements whose computation fails."""
     return lambda dataset: dataset._then(ignore_errors_dataset)
 
 
+@export("tf.data.experimental.copy_to_device")
 def copy_to_device(target_device: Any, source_device: str = "/cpu:0") -> Transformation:
     """The dataset itself; ``target_device`` must be the iterator's device."""
     return lambda dataset: dataset
 
 
+@export("tf.contrib.data.prefetch_to_device", "tf.data.experimental.prefetch_to_device")
 def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
     """`Dataset.prefetch`; ``device`` must be the iterator's device."""
     return lambda dataset: dataset.prefetch(1 if buffer_size is None else buffer_size)
 
 
+@export("tf.contrib.data.scan", "tf.data.experimental.scan")
 def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
     """The results of ``scan_func(state, element) -> (state, result)``, called for each element in turn."""
 
@@ -117,7 +130,7 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transforma
             new_state, result = _pair(traced.structure)
             structure = same_types(structure, new_state, "scan_func")
             traced = trace(scan_func, [structure, dataset._structure], "scan", unpack=False)
-        initial, handle = components_of(state), function_ops.scan_dataset
+        initial, handle = components_of(state), function_stages.scan_dataset
         return dataset._then(handle, initial, traced.captures, f=traced.body, structure=result)
 
     return transform
@@ -130,28 +143,30 @@ def _pair(structure: Structure) -> tuple[Structure, Structure]:
     return Structure(state), Structure(result)
 
 
+@export("tf.contrib.data.get_single_element", "tf.data.experimental.get_single_element")
 def get_single_element(dataset: Dataset) -> Any:
     """The only element of a dataset, as tensors.
 
     Running them raises `InvalidArgumentError` unless the dataset has exactly one element.
     """
     structure = dataset._structure
-    components = function_ops.single_element(
-        dataset._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes
-    )
+    components = function_stages.single_element(dataset._variant_tensor, **structure.attrs)
     return element_of(structure, components)
 
 
+@export("tf.data.experimental.cardinality")
 def cardinality(dataset: Dataset) -> Tensor:
     """The number of elements, a scalar int64; `INFINITE` (-1) without end, `UNKNOWN` (-2) if only reading tells."""
-    return function_ops.cardinality_op(dataset._variant_tensor)
+    return function_stages.cardinality_op(dataset._variant_tensor)
 
 
+@export("tf.contrib.data.Counter", "tf.data.experimental.Counter")
 def Counter(start: Any = 0, step: Any = 1) -> Dataset:
     """The int64 numbers ``start``, ``start + step``, … without end."""
     return Dataset.range(0, 2**63 - 1).map(lambda i: start + i * step)
 
 
+@export("tf.contrib.data.RandomDataset", "tf.data.experimental.RandomDataset")
 class RandomDataset(Dataset):
     """Pseudorandom int64 numbers, without end (``tf.data.experimental.RandomDataset``)."""
 
@@ -160,4 +175,3 @@ class RandomDataset(Dataset):
             lambda _: random_uniform([], maxval=2**32, dtype=dtypes.int64, seed=seed)
         )
         super().__init__(numbers._variant_tensor, numbers._structure)
-

@@ -24,17 +24,16 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.cluster import HostPort
-from tfmini.engines.held_key import held_key
 from tfmini.engines.invitation import LAUNCHER, Invitation, endpoint_of_run, take_invitation
 from tfmini.engines.local import LocalTask, TaskReports, usable_cpus
 from tfmini.engines.loop_calls import LoopCalls
-from tfmini.engines.places import listen_at
 from tfmini.printable import printable_lines
 from tfmini.rpc import launcher_messages as m
 from tfmini.rpc.address_book import ADDRESSES_ENV, AddressBook, Entry
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.keys import KEYS_ENV
+from tfmini.rpc.interfaces import listening_socket
+from tfmini.rpc.keys import KEYS_ENV, held_key
 from tfmini.rpc.peer import Peer
 from tfmini.rpc.reach import source_towards
 from tfmini.rpc.records import Message
@@ -120,7 +119,7 @@ class Agent:
             return
         if self._listener is not None:
             self._listener.close()
-        self._listener = listen_at(host)
+        self._listener = listening_socket(host)
         port = self._listener.getsockname()[1]
         self._launcher = self._endpoint.peer(str(address), LAUNCHER)
         self._launcher.on_lost(lambda peer, reason: self._calls.put(self._launcher_has_gone))

@@ -49,12 +49,12 @@ class LocalTask:
         inherited = {LISTEN_FD_ENV: str(listener.fileno()), REPORT_ENV: report_variable(reports.write)}
         environment = {**command.defaults, **os.environ, **command.role, **inherited}
         fds = [listener.fileno(), reports.write]
-        self._process = TaskProcess(task_argv(command), environment, guardian, fds, ignored)
+        self.process = TaskProcess(task_argv(command), environment, guardian, fds, ignored)
         listener.close()
 
     def listen(self, is_wanted: bool) -> None:
         """Reads the output as it comes, or lets the task wait as soon as it has written more than a pipe holds."""
-        output = self._process.output
+        output = self.process.output
         listens = output in self._selector.get_map()
         if listens and not is_wanted:
             self._selector.unregister(output)
@@ -63,7 +63,7 @@ class LocalTask:
 
     def _take_output(self) -> bool:
         """Passes on the available output; returns whether there may be more."""
-        data = self._process.read()
+        data = self.process.read()
         if data == b"":  # a task may close its output before it ends
             self._end_output()
         elif data:
@@ -78,7 +78,7 @@ class LocalTask:
         """Whether it has ended since the last question. Then its output has been passed on, and `returncode` is set."""
         if self.returncode is not None:
             return False
-        returncode = self._process.poll()
+        returncode = self.process.poll()
         if returncode is None:
             return False
         while self._take_output():
@@ -89,12 +89,12 @@ class LocalTask:
 
     def signal(self, signum: int) -> None:
         """Sends a signal to its process group."""
-        self._process.signal_group(signum)
+        self.process.signal_group(signum)
 
     def close(self) -> None:
         """Kills the process if it runs, and releases its output."""
         self._end_output()
-        self._process.close()
+        self.process.close()
 
 
 class LocalEngine:

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.engines.agent import ALIVE_ENV
-from tfmini.engines.held_key import held_key
 from tfmini.engines.hub import AgentEngine
 from tfmini.engines.invitation import AGENT_ENV, Invitation
-from tfmini.engines.places import listen_at
 from tfmini.launch_report import REPORT_ENV
 from tfmini.listen_fd import LISTEN_FD_ENV
-from tfmini.rpc.keys import KEYS_ENV
+from tfmini.rpc.interfaces import listening_socket
+from tfmini.rpc.keys import KEYS_ENV, held_key
 from tfmini.tools.dashboard import TOKEN_ENV
 from tfmini.tools.engine import EngineError, EngineOptions, Resources, TaskRequest
 from tfmini.tools.launch_options import cluster_tasks
@@ -214,7 +213,7 @@ class _Task:
     def place(self) -> str:
         """Reserves a port; returns the address of this task."""
         host = importlib.import_module("ray.util").get_node_ip_address()
-        self._listener = listen_at(host)
+        self._listener = listening_socket(host)
         port = self._listener.getsockname()[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.data.dataset import Dataset
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import add_to_collection
 
@@ -17,6 +18,7 @@ _TARGET = "__target_key__"
 InputFunction = Callable[[], Any]
 
 
+@export("tf.estimator.inputs.numpy_input_fn")
 def numpy_input_fn(
     x: Any,
     y: Any = None,
@@ -119,6 +121,7 @@ def _rows(count: int, batch_size: int, num_epochs: int | None, shuffle: bool) ->
         yield left
 
 
+@export("tf.estimator.inputs.pandas_input_fn")
 def pandas_input_fn(
     x: Any,
     y: Any = None,

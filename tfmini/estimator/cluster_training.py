@@ -10,6 +10,7 @@ from tfmini.estimator.checkpoint_evaluation import CheckpointEvaluator, Evaluate
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.task_environment import TaskType
 from tfmini.estimator.training_specs import EvalSpec, TrainSpec
+from tfmini.export import export
 from tfmini.runtime.process import current_process
 from tfmini.runtime.server import Server
 
@@ -18,6 +19,7 @@ _log = logging.getLogger("tensorflow")
 _DELAY_PER_WORKER_S, _MAX_DELAY_S = 5, 60
 
 
+@export("tf.estimator.train_and_evaluate")
 def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None) -> Any:
     """Trains and evaluates, alone or as the task that TF_CONFIG names.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini.estimator.dense_columns import EmbeddingColumn
 from tfmini.estimator.feature_columns import BucketizedColumn, Column
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.joining import concat
@@ -42,6 +43,7 @@ def _collections(weight_collections: Iterable[str] | None) -> list[str]:
     return listed if GraphKeys.GLOBAL_VARIABLES in listed else [*listed, GraphKeys.GLOBAL_VARIABLES]
 
 
+@export("tf.feature_column.input_layer")
 def input_layer(
     features: Features,
     feature_columns: Any,
@@ -103,6 +105,7 @@ def _dense(column: Any, features: Features, collections: list[str], trainable: b
     return found, [table]
 
 
+@export("tf.feature_column.linear_model")
 def linear_model(
     features: Features,
     feature_columns: Any,
@@ -151,6 +154,7 @@ def _weighted(
     return matmul(inputs, weights), [*variables, weights]
 
 
+@export("tf.feature_column.make_parse_example_spec")
 def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
     """Name -> how to parse it, of all columns (``tf.feature_column.make_parse_example_spec``).
 

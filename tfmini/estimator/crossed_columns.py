@@ -14,6 +14,7 @@ from tfmini.estimator.feature_columns import (
     HashedColumn,
     feature,
 )
+from tfmini.export import export
 from tfmini.ops.io.parsing_functions import VarLenFeature
 from tfmini.ops.sparse.crossing import sparse_cross_hashed
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
@@ -46,6 +47,7 @@ class CrossedColumn(Column):
         return sparse_cross_hashed(inputs, self.num_buckets, self._hash_key)
 
 
+@export("tf.feature_column.crossed_column")
 def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | None = None) -> CrossedColumn:
     """Combinations of categories by their hash (``tf.feature_column.crossed_column``).
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.estimator.feature_columns import Column, Features
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.index_sets import one_hot
 from tfmini.ops.array.shape import reshape
@@ -35,6 +36,7 @@ class IndicatorColumn(Column):
         return reshape(counts, [-1, self.width])
 
 
+@export("tf.feature_column.indicator_column")
 def indicator_column(categorical_column: Any) -> IndicatorColumn:
     """A number for each category: how often it occurs (``tf.feature_column.indicator_column``)."""
     return IndicatorColumn(_categorical(categorical_column))
@@ -51,6 +53,7 @@ class EmbeddingColumn(Column):
         return self.source.parse_spec()  # type: ignore[no-any-return]
 
 
+@export("tf.feature_column.embedding_column")
 def embedding_column(
     categorical_column: Any,
     dimension: int,

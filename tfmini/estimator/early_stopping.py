@@ -10,6 +10,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.evaluation_records import read_eval_metrics
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.initializers import Constant
@@ -22,6 +23,7 @@ _log = logging.getLogger("tensorflow")
 _Better = Callable[[Any, Any], bool]
 
 
+@export("tf.contrib.estimator.make_early_stopping_hook", "tf.estimator.experimental.make_early_stopping_hook")
 def make_early_stopping_hook(
     estimator: Estimator,
     should_stop_fn: Callable[[], bool],
@@ -141,6 +143,7 @@ def _improvement_hook(
     return make_early_stopping_hook(estimator, should_stop, run_every_secs, run_every_steps)
 
 
+@export("tf.contrib.estimator.stop_if_higher_hook", "tf.estimator.experimental.stop_if_higher_hook")
 def stop_if_higher_hook(
     estimator: Estimator, metric_name: str, threshold: float, eval_dir: str | None = None, min_steps: int = 0,
     run_every_secs: float | None = 60, run_every_steps: int | None = None,
@@ -159,6 +162,7 @@ def stop_if_higher_hook(
     return _threshold_hook(estimator, metric_name, threshold, eval_dir, min_steps, *period, operator.gt, "higher than")
 
 
+@export("tf.contrib.estimator.stop_if_lower_hook", "tf.estimator.experimental.stop_if_lower_hook")
 def stop_if_lower_hook(
     estimator: Estimator, metric_name: str, threshold: float, eval_dir: str | None = None, min_steps: int = 0,
     run_every_secs: float | None = 60, run_every_steps: int | None = None,
@@ -168,6 +172,7 @@ def stop_if_lower_hook(
     return _threshold_hook(estimator, metric_name, threshold, eval_dir, min_steps, *period, operator.lt, "lower than")
 
 
+@export("tf.contrib.estimator.stop_if_no_increase_hook", "tf.estimator.experimental.stop_if_no_increase_hook")
 def stop_if_no_increase_hook(
     estimator: Estimator, metric_name: str, max_steps_without_increase: int, eval_dir: str | None = None,
     min_steps: int = 0, run_every_secs: float | None = 60, run_every_steps: int | None = None,
@@ -177,6 +182,7 @@ def stop_if_no_increase_hook(
     return _improvement_hook(estimator, metric_name, steps, eval_dir, min_steps, *period, operator.gt, "increase")
 
 
+@export("tf.contrib.estimator.stop_if_no_decrease_hook", "tf.estimator.experimental.stop_if_no_decrease_hook")
 def stop_if_no_decrease_hook(
     estimator: Estimator, metric_name: str, max_steps_without_decrease: int, eval_dir: str | None = None,
     min_steps: int = 0, run_every_secs: float | None = 60, run_every_steps: int | None = None,

@@ -17,6 +17,7 @@ from tfmini.estimator.model_spec import EstimatorSpec
 from tfmini.estimator.modes import ModeKeys
 from tfmini.estimator.run_config import RunConfig, default_session_config
 from tfmini.estimator.warm_start_settings import WarmStartSettings, warm_start_settings
+from tfmini.export import export
 from tfmini.placement.device_setter import replica_device_setter
 from tfmini.train.checkpointing.reader import list_variables, load_variable
 from tfmini.train.checkpointing.state_file import latest_checkpoint
@@ -26,6 +27,7 @@ _log = logging.getLogger("tensorflow")
 _MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}
 
 
+@export("tf.estimator.Estimator")
 class Estimator:
     """A model and the directory of its checkpoints (``tf.estimator.Estimator``).
 

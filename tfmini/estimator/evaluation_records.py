@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 
+from tfmini.export import export
 from tfmini.train.summaries.event_file_reader import summary_iterator
 
 
@@ -19,6 +20,7 @@ def evaluations(pattern: str) -> dict[int, dict[str, float]]:
     return dict(sorted(found.items()))
 
 
+@export("tf.contrib.estimator.read_eval_metrics")
 def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
     """`evaluations` of a directory (``tf.contrib.estimator.read_eval_metrics``)."""
     return evaluations(os.path.join(eval_dir, "*.tfevents.*"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.saved_model import constants, signatures
@@ -14,6 +15,7 @@ DEFAULT_OUTPUT = "output"
 _TRAIN_METHOD, _EVAL_METHOD = "tensorflow/supervised/training", "tensorflow/supervised/eval"
 
 
+@export("tf.estimator.export.ExportOutput")
 class ExportOutput:
     """The outputs of one signature; subclasses say which (``tf.estimator.export.ExportOutput``)."""
 
@@ -32,6 +34,7 @@ def _tensors(outputs: Any, single: str) -> dict[str, Any]:
     return found
 
 
+@export("tf.estimator.export.PredictOutput")
 class PredictOutput(ExportOutput):
     """Any tensors by name (``tf.estimator.export.PredictOutput``).
 
@@ -61,6 +64,7 @@ def _only_input(receiver_tensors: Mapping[str, Any], kind: str) -> Any:
     return inputs[0]
 
 
+@export("tf.estimator.export.ClassificationOutput")
 class ClassificationOutput(ExportOutput):
     """Scores and names of classes (``tf.estimator.export.ClassificationOutput``).
 
@@ -96,6 +100,7 @@ class ClassificationOutput(ExportOutput):
         return signatures.classification_signature_def(examples, self._classes, self._scores)
 
 
+@export("tf.estimator.export.RegressionOutput")
 class RegressionOutput(ExportOutput):
     """A predicted number (``tf.estimator.export.RegressionOutput``).
 
@@ -150,6 +155,7 @@ class TrainOutput(_SupervisedOutput):
     _method = _TRAIN_METHOD
 
 
+@export("tf.estimator.export.EvalOutput")
 class EvalOutput(_SupervisedOutput):
     """The outputs of the graph that evaluates (``tf.estimator.export.EvalOutput``)."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.casting import cast
@@ -81,6 +82,7 @@ class NumericColumn(Column):
         return reshape(self.raw(features), [-1, self.width])
 
 
+@export("tf.feature_column.numeric_column")
 def numeric_column(
     key: str,
     shape: Any = (1,),
@@ -139,6 +141,7 @@ class BucketizedColumn(Column):
         return _sparse(cast(buckets, dtypes.int64), None)
 
 
+@export("tf.feature_column.bucketized_column")
 def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float]) -> BucketizedColumn:
     """Which interval a number is in (``tf.feature_column.bucketized_column``): below, between, from the last on.
 
@@ -184,6 +187,7 @@ class HashedColumn(CategoricalColumn):
     """See `categorical_column_with_hash_bucket`."""
 
 
+@export("tf.feature_column.categorical_column_with_hash_bucket")
 def categorical_column_with_hash_bucket(
     key: str, hash_bucket_size: int, dtype: Any = dtypes.string
 ) -> CategoricalColumn:
@@ -203,6 +207,7 @@ def categorical_column_with_hash_bucket(
     return HashedColumn(key, hash_bucket_size, dtype, numbered)
 
 
+@export("tf.feature_column.categorical_column_with_identity")
 def categorical_column_with_identity(key: str, num_buckets: int, default_value: int | None = None) -> CategoricalColumn:
     """Integers as they are (``tf.feature_column.categorical_column_with_identity``).
 
@@ -230,6 +235,7 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
     return CategoricalColumn(key, num_buckets, dtypes.int64, numbered)
 
 
+@export("tf.feature_column.categorical_column_with_vocabulary_list")
 def categorical_column_with_vocabulary_list(
     key: str, vocabulary_list: Sequence[Any], dtype: Any = None, default_value: int = -1, num_oov_buckets: int = 0
 ) -> CategoricalColumn:
@@ -264,6 +270,7 @@ def categorical_column_with_vocabulary_list(
     return CategoricalColumn(key, len(words) + num_oov_buckets, dtype, numbered)
 
 
+@export("tf.feature_column.categorical_column_with_vocabulary_file")
 def categorical_column_with_vocabulary_file(
     key: str, vocabulary_file: str, vocabulary_size: int | None = None, num_oov_buckets: int = 0,
     default_value: int | None = None, dtype: Any = dtypes.string,

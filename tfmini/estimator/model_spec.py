@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tfmini.estimator.export_outputs import ExportOutput, default_export_outputs
 from tfmini.estimator.modes import ModeKeys
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
@@ -30,6 +31,7 @@ class _EstimatorSpec(NamedTuple):
     prediction_hooks: Any
 
 
+@export("tf.estimator.EstimatorSpec")
 class EstimatorSpec(_EstimatorSpec):
     """The ops and hooks of a model in one mode (``tf.estimator.EstimatorSpec``).
 

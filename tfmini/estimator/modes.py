@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tfmini.export import export
 
+
+@export("tf.estimator.ModeKeys")
 class ModeKeys:
     """The names of the modes of a model function (``tf.estimator.ModeKeys``)."""
 

@@ -1,10 +1,14 @@
-"""Premade estimators: linear models and networks of dense layers (``tf.estimator.DNNClassifier`` and its kin)."""
+"""Premade estimators: linear models, networks of dense layers, and both added (``tf.estimator.DNNClassifier`` …).
+
+A classifier and its regressor are one class with two heads.
+"""
 
 from __future__ import annotations
 
-import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfmini.estimator.column_layers import input_layer, linear_model, sorted_columns
@@ -12,24 +16,30 @@ from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec
 from tfmini.estimator.modes import ModeKeys
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, get_collection
 from tfmini.layers.core import dense, dropout
+from tfmini.layers.functional import without
 from tfmini.layers.loss_reduction import Reduction
 from tfmini.layers.normalization import batch_normalization
 from tfmini.ops.control import group
+from tfmini.ops.math.elementwise import add
 from tfmini.ops.nn.activation import relu
 from tfmini.ops.nn.normalization import zero_fraction
 from tfmini.ops.summary.functions import histogram, scalar
+from tfmini.ops.variables.assignment import assign_add
 from tfmini.ops.variables.partitioners import min_max_variable_partitioner
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.train.global_steps import get_global_step
-from tfmini.train.optimizers.adagrad import AdagradOptimizer
-from tfmini.train.optimizers.adam import AdamOptimizer
-from tfmini.train.optimizers.ftrl import FtrlOptimizer
-from tfmini.train.optimizers.gradient_descent import GradientDescentOptimizer
-from tfmini.train.optimizers.rmsprop import RMSPropOptimizer
+from tfmini.train.optimizers.fused_optimizer import (
+    AdagradOptimizer,
+    AdamOptimizer,
+    FtrlOptimizer,
+    GradientDescentOptimizer,
+    RMSPropOptimizer,
+)
 
 _OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "Adagrad": AdagradOptimizer,
@@ -38,10 +48,12 @@ _OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "RMSProp": RMSPropOptimizer,
     "SGD": GradientDescentOptimizer,
 }
+# Of the networks and, at most, of the linear models: alone, and added.
 _DNN_RATE, _MOST_LINEAR_RATE = 0.05, 0.2
+_ADDED_DNN_RATE, _MOST_ADDED_LINEAR_RATE = 0.001, 0.005
 
 
-def make_optimizer(given: Any, rate: float) -> Any:
+def _optimizer(given: Any, rate: float) -> Any:
     """An optimizer: given as such, as a function that makes it, or by name, with the rate."""
     if isinstance(given, str):
         if given not in _OPTIMIZERS:
@@ -58,24 +70,63 @@ def _train(optimizer: Any, loss: Tensor) -> Any:
         return group(optimizer.minimize(loss, global_step=get_global_step()))
 
 
-def check_features(features: Any) -> None:
+def _check_features(features: Any) -> None:
     if not isinstance(features, dict):
         raise ValueError(f"features should be a dictionary of `Tensor`s. Given type: {type(features)}")
 
 
-def _linear_fn(head: Head, columns: Any, optimizer: Any, partitioner: Any, combiner: str) -> Callable[..., Any]:
-    def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
-        check_features(features)
-        rate = min(_MOST_LINEAR_RATE, 1 / math.sqrt(len(sorted_columns(columns))))
-        parts = partitioner or min_max_variable_partitioner(max(config.num_ps_replicas, 1), min_slice_size=64 << 20)
-        with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
-            logits = linear_model(features, columns, head.width, combiner)
-        return head.spec(features, mode, logits, labels, lambda loss: _train(make_optimizer(optimizer, rate), loss))
-
-    return model_fn
+def _partitioner(given: Any, config: Any) -> Any:
+    """What cuts the variables of columns: the given function, or one that leaves 64 MiB to a part at least."""
+    return given or min_max_variable_partitioner(max(config.num_ps_replicas, 1), min_slice_size=64 << 20)
 
 
-class LinearClassifier(Estimator):
+def _linear_rate(most: float, columns: Any) -> float:
+    return min(most, 1 / math.sqrt(len(sorted_columns(columns))))
+
+
+def _regressor(classifier: Callable[..., None]) -> Any:
+    """The constructor of a regressor of that of a classifier: its labels have a dimension, but no classes."""
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    dimension = inspect.Parameter("label_dimension", either, default=1, annotation="int")
+    return without(classifier, "label_vocabulary", n_classes=dimension)
+
+
+def _number_head(dimension: int, weight_column: Any, vocabulary: None, loss_reduction: str) -> Head:
+    return RegressionHead(dimension, weight_column, loss_reduction)
+
+
+class _Linear(Estimator):
+    _head: Callable[..., Head]
+
+    def __init__(
+        self,
+        feature_columns: Any,
+        model_dir: str | None = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[str] | None = None,
+        optimizer: Any = "Ftrl",
+        config: Any = None,
+        partitioner: Any = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = Reduction.SUM,
+        sparse_combiner: str = "sum",
+    ) -> None:
+        head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+
+        def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+            _check_features(features)
+            parts = _partitioner(partitioner, config)
+            with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
+                logits = linear_model(features, feature_columns, head.width, sparse_combiner)
+            rate = _linear_rate(_MOST_LINEAR_RATE, feature_columns)
+            return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
+
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+
+
+@export("tf.estimator.LinearClassifier")
+class LinearClassifier(_Linear):
     """A linear model of classes (``tf.estimator.LinearClassifier``).
 
     Args:
@@ -90,51 +141,22 @@ class LinearClassifier(Estimator):
       sparse_combiner: how the weights of an example's categories are joined.
     """
 
-    def __init__(
-        self,
-        feature_columns: Any,
-        model_dir: str | None = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Sequence[str] | None = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        partitioner: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = Reduction.SUM,
-        sparse_combiner: str = "sum",
-    ) -> None:
-        head = class_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        model_fn = _linear_fn(head, feature_columns, optimizer, partitioner, sparse_combiner)
-        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+    _head = staticmethod(class_head)
 
 
-class LinearRegressor(Estimator):
+@export("tf.estimator.LinearRegressor")
+class LinearRegressor(_Linear):
     """A linear model of numbers (``tf.estimator.LinearRegressor``); see `LinearClassifier`.
 
     Args:
       label_dimension: how many numbers a label has.
     """
 
-    def __init__(
-        self,
-        feature_columns: Any,
-        model_dir: str | None = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        partitioner: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = Reduction.SUM,
-        sparse_combiner: str = "sum",
-    ) -> None:
-        head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        model_fn = _linear_fn(head, feature_columns, optimizer, partitioner, sparse_combiner)
-        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+    _head = staticmethod(_number_head)
+    __init__ = _regressor(_Linear.__init__)
 
 
-class Network:
+class _Network:
     """Dense layers on top of the columns; called with the features and the mode, it returns the logits."""
 
     def __init__(
@@ -145,11 +167,9 @@ class Network:
         self._rate, self._partitioner, self._batch_norm = rate, partitioner, batch_norm
 
     def __call__(self, features: Any, mode: str, width: int, config: Any) -> Tensor:
-        check_features(features)
+        _check_features(features)
         parts = min_max_variable_partitioner(max(config.num_ps_replicas, 1))
-        inputs = self._partitioner or min_max_variable_partitioner(
-            max(config.num_ps_replicas, 1), min_slice_size=64 << 20
-        )
+        inputs = _partitioner(self._partitioner, config)
         with variable_scope("dnn", values=tuple(features.values()), partitioner=parts):
             with variable_scope("input_from_feature_columns", partitioner=inputs):
                 net = input_layer(features, self._columns)
@@ -157,7 +177,7 @@ class Network:
                 net = self._hidden(net, number, units, mode == ModeKeys.TRAIN)
             with variable_scope("logits") as scope:
                 logits: Tensor = dense(net, width, name=scope)  # type: ignore[arg-type]
-            summarize(logits, "dnn/logits")
+            _summarize(logits, "dnn/logits")
         return logits
 
     def _hidden(self, net: Tensor, number: int, units: int, training: bool) -> Tensor:
@@ -167,29 +187,49 @@ class Network:
                 net = dropout(net, rate=self._rate, training=True)
             if self._batch_norm:
                 net = batch_normalization(net, training=training, momentum=0.999, name=f"batchnorm_{number}")
-        summarize(net, f"dnn/hiddenlayer_{number}")
+        _summarize(net, f"dnn/hiddenlayer_{number}")
         return net
 
 
-def summarize(value: Tensor, tag: str) -> None:
+def _summarize(value: Tensor, tag: str) -> None:
     scalar(f"{tag}/fraction_of_zero_values", zero_fraction(value))
     histogram(f"{tag}/activation", value)
 
 
-def _network_fn(head: Head, network: Network, optimizer: Any) -> Callable[..., Any]:
-    def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
-        logits = network(features, mode, head.width, config)
-        train = functools.partial(_train_named, optimizer)
-        return head.spec(features, mode, logits, labels, train)
+class _DNN(Estimator):
+    _head: Callable[..., Head]
 
-    return model_fn
+    def __init__(
+        self,
+        hidden_units: Sequence[int],
+        feature_columns: Any,
+        model_dir: str | None = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[str] | None = None,
+        optimizer: Any = "Adagrad",
+        activation_fn: Any = relu,
+        dropout: float | None = None,
+        input_layer_partitioner: Any = None,
+        config: Any = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = Reduction.SUM,
+        batch_norm: bool = False,
+    ) -> None:
+        network = _Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
+        head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+
+        def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+            logits = network(features, mode, head.width, config)
+            return head.spec(
+                features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, _DNN_RATE), loss)
+            )
+
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-def _train_named(optimizer: Any, loss: Tensor) -> Any:
-    return _train(make_optimizer(optimizer, _DNN_RATE), loss)
-
-
-class DNNClassifier(Estimator):
+@export("tf.estimator.DNNClassifier")
+class DNNClassifier(_DNN):
     """A network of dense layers for classes (``tf.estimator.DNNClassifier``).
 
     Args:
@@ -202,51 +242,143 @@ class DNNClassifier(Estimator):
       The others are those of `LinearClassifier`.
     """
 
-    def __init__(
-        self,
-        hidden_units: Sequence[int],
-        feature_columns: Any,
-        model_dir: str | None = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Sequence[str] | None = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Any = relu,
-        dropout: float | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = Reduction.SUM,
-        batch_norm: bool = False,
-    ) -> None:
-        network = Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
-        head = class_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        super().__init__(_network_fn(head, network, optimizer), model_dir, config, warm_start_from=warm_start_from)
+    _head = staticmethod(class_head)
 
 
-class DNNRegressor(Estimator):
+@export("tf.estimator.DNNRegressor")
+class DNNRegressor(_DNN):
     """A network of dense layers for numbers (``tf.estimator.DNNRegressor``); see `DNNClassifier`.
 
     Args:
       label_dimension: how many numbers a label has.
     """
 
+    _head = staticmethod(_number_head)
+    __init__ = _regressor(_DNN.__init__)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The columns and optimizers of both parts; a part without columns is absent."""
+
+    linear_columns: Any
+    linear_optimizer: Any
+    network: _Network | None
+    network_optimizer: Any
+    partitioner: Any
+    combiner: str
+
+    def linear(self, features: Any, width: int, config: Any) -> Tensor:
+        """The linear model's logits."""
+        parts = _partitioner(self.partitioner, config)
+        with variable_scope("linear", values=tuple(features.values()), partitioner=parts) as scope:
+            logits = linear_model(features, self.linear_columns, width, self.combiner)
+            _summarize(logits, scope.name)
+        return logits
+
+    def train(self, loss: Tensor) -> Any:
+        """Minimizes a loss; each part's optimizer changes that part's variables."""
+        steps = []
+        with control_dependencies(get_collection(GraphKeys.UPDATE_OPS)):
+            if self.network is not None:
+                optimizer = _optimizer(self.network_optimizer, _ADDED_DNN_RATE)
+                steps.append(optimizer.minimize(loss, var_list=_variables("dnn")))
+            if self.linear_columns:
+                rate = _linear_rate(_MOST_ADDED_LINEAR_RATE, self.linear_columns)
+                optimizer = _optimizer(self.linear_optimizer, rate)
+                steps.append(optimizer.minimize(loss, var_list=_variables("linear")))
+        with control_dependencies([group(*steps)]):
+            return assign_add(get_global_step(), 1).op
+
+
+def _variables(scope: str) -> list[Any]:
+    return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope=scope)
+
+
+def _combined_fn(head: Head, parts: _Parts) -> Callable[..., Any]:
+    def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+        _check_features(features)
+        logits = None if parts.network is None else parts.network(features, mode, head.width, config)
+        if parts.linear_columns:
+            linear = parts.linear(features, head.width, config)
+            logits = linear if logits is None else add(logits, linear)
+        assert logits is not None
+        return head.spec(features, mode, logits, labels, parts.train)
+
+    return model_fn
+
+
+class _DNNLinearCombined(Estimator):
+    _head: Callable[..., Head]
+
     def __init__(
         self,
-        hidden_units: Sequence[int],
-        feature_columns: Any,
         model_dir: str | None = None,
-        label_dimension: int = 1,
+        linear_feature_columns: Any = None,
+        linear_optimizer: Any = "Ftrl",
+        dnn_feature_columns: Any = None,
+        dnn_optimizer: Any = "Adagrad",
+        dnn_hidden_units: Sequence[int] | None = None,
+        dnn_activation_fn: Any = relu,
+        dnn_dropout: float | None = None,
+        n_classes: int = 2,
         weight_column: Any = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Any = relu,
-        dropout: float | None = None,
+        label_vocabulary: Sequence[str] | None = None,
         input_layer_partitioner: Any = None,
         config: Any = None,
         warm_start_from: Any = None,
         loss_reduction: str = Reduction.SUM,
         batch_norm: bool = False,
+        linear_sparse_combiner: str = "sum",
     ) -> None:
-        network = Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
-        head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        super().__init__(_network_fn(head, network, optimizer), model_dir, config, warm_start_from=warm_start_from)
+        if not linear_feature_columns and not dnn_feature_columns:
+            raise ValueError("Either linear_feature_columns or dnn_feature_columns must be defined.")
+        if dnn_feature_columns and not dnn_hidden_units:
+            raise ValueError("dnn_hidden_units must be defined when dnn_feature_columns is specified.")
+        network = None
+        if dnn_feature_columns:
+            network = _Network(
+                dnn_feature_columns, dnn_hidden_units or (), dnn_activation_fn, dnn_dropout, input_layer_partitioner,
+                batch_norm,
+            )  # fmt: skip
+        parts = _Parts(
+            linear_feature_columns, linear_optimizer, network, dnn_optimizer, input_layer_partitioner,
+            linear_sparse_combiner,
+        )  # fmt: skip
+        head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        super().__init__(_combined_fn(head, parts), model_dir, config, warm_start_from=warm_start_from)
+
+
+@export("tf.estimator.DNNLinearCombinedClassifier")
+class DNNLinearCombinedClassifier(_DNNLinearCombined):
+    """A linear model and a network whose logits are added, for classes (``tf.estimator.DNNLinearCombinedClassifier``).
+
+    Args:
+      linear_feature_columns: the linear model's columns; None: there is none.
+      linear_optimizer: its optimizer, as in `LinearClassifier`.
+      dnn_feature_columns: the network's dense columns; None: there is none.
+      dnn_optimizer: its optimizer.
+      dnn_hidden_units: number of units of each hidden layer.
+      dnn_activation_fn: of the hidden layers.
+      dnn_dropout: the share of units that is dropped in training.
+      input_layer_partitioner: cuts the variables of the columns.
+      linear_sparse_combiner: how the weights of an example's categories are joined.
+      The others are those of `LinearClassifier` and `DNNClassifier`.
+
+    Raises:
+      ValueError: when both parts are absent, or a number makes no sense.
+    """
+
+    _head = staticmethod(class_head)
+
+
+@export("tf.estimator.DNNLinearCombinedRegressor")
+class DNNLinearCombinedRegressor(_DNNLinearCombined):
+    """The same for numbers (``tf.estimator.DNNLinearCombinedRegressor``); see `DNNLinearCombinedClassifier`.
+
+    Args:
+      label_dimension: how many numbers a label has.
+    """
+
+    _head = staticmethod(_number_head)
+    __init__ = _regressor(_DNNLinearCombined.__init__)

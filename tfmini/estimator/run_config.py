@@ -9,6 +9,7 @@ from typing import Any
 from tfmini import protos
 from tfmini.cluster import tf_config_object
 from tfmini.estimator.task_environment import TaskEnvironment, TaskType, task_environment
+from tfmini.export import export
 
 _log = logging.getLogger("tensorflow")
 # Default of arguments for which None means "never".
@@ -22,6 +23,7 @@ _REPLACEABLE = (
 )  # fmt: skip
 
 
+@export("tf.estimator.RunConfig")
 class RunConfig:
     """The settings of an `Estimator`'s runs (``tf.estimator.RunConfig``).
 

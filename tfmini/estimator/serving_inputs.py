@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.nest import is_composite
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.identity import placeholder
@@ -46,6 +47,7 @@ class _ServingInputReceiver(NamedTuple):
     receiver_tensors_alternatives: Any
 
 
+@export("tf.estimator.export.ServingInputReceiver")
 class ServingInputReceiver(_ServingInputReceiver):
     """The features of a served model and what they are made of (``tf.estimator.export.ServingInputReceiver``).
 
@@ -71,6 +73,7 @@ class ServingInputReceiver(_ServingInputReceiver):
         )
 
 
+@export("tf.estimator.export.TensorServingInputReceiver")
 class TensorServingInputReceiver(_ServingInputReceiver):
     """`ServingInputReceiver` for a model function that takes a single tensor, not a dictionary."""
 
@@ -99,6 +102,7 @@ class SupervisedInputReceiver(NamedTuple):
     receiver_tensors_alternatives: Any = None
 
 
+@export("tf.estimator.export.build_parsing_serving_input_receiver_fn")
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
@@ -129,6 +133,7 @@ def _placeholders(tensors: Mapping[str, Any], batch_size: int | None) -> dict[st
     return made
 
 
+@export("tf.estimator.export.build_raw_serving_input_receiver_fn")
 def build_raw_serving_input_receiver_fn(
     features: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
@@ -148,6 +153,10 @@ def build_raw_serving_input_receiver_fn(
     return serving_input_receiver_fn
 
 
+@export(
+    "tf.contrib.estimator.build_raw_supervised_input_receiver_fn",
+    "tf.estimator.experimental.build_raw_supervised_input_receiver_fn",
+)
 def build_raw_supervised_input_receiver_fn(
     features: Any, labels: Any, default_batch_size: int | None = None
 ) -> Callable[[], SupervisedInputReceiver]:

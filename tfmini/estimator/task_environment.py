@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfmini.cluster import ClusterSpec, tf_config_cluster
+from tfmini.export import export
 
 
+@export("tf.contrib.learn.TaskType")
 class TaskType:
     """The kinds of tasks (``tf.contrib.learn.TaskType``)."""
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tfmini.estimator.exporters import Exporter
 from tfmini.estimator.hook_checks import check_positive, checked_hooks, checked_listeners
+from tfmini.export import export
 
 
 class _TrainSpec(NamedTuple):
@@ -16,6 +17,7 @@ class _TrainSpec(NamedTuple):
     saving_listeners: tuple[Any, ...]
 
 
+@export("tf.estimator.TrainSpec")
 class TrainSpec(_TrainSpec):
     """How to train (``tf.estimator.TrainSpec``).
 
@@ -56,6 +58,7 @@ class _EvalSpec(NamedTuple):
     throttle_secs: float
 
 
+@export("tf.estimator.EvalSpec")
 class EvalSpec(_EvalSpec):
     """How to evaluate (``tf.estimator.EvalSpec``).
 

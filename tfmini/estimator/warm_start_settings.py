@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from tfmini.export import export
 from tfmini.train.checkpointing.warm_starting import warm_start
 
 _log = logging.getLogger("tensorflow")
@@ -17,6 +18,7 @@ class _WarmStartSettings(NamedTuple):
     var_name_to_prev_var_name: Any = None
 
 
+@export("tf.estimator.WarmStartSettings")
 class WarmStartSettings(_WarmStartSettings):
     """The arguments of `warm_start` (``tf.estimator.WarmStartSettings``).
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.shapes import TensorShape
 
@@ -15,6 +16,7 @@ _registry: list[tuple[Any, ConversionFunction, int]] = []
 _by_type: dict[type, list[ConversionFunction]] = {}
 
 
+@export("tf.register_tensor_conversion_function")
 def register_tensor_conversion_function(
     base_type: Any, conversion_func: ConversionFunction, priority: int = 100
 ) -> None:
@@ -52,6 +54,7 @@ def is_convertible(value: Any) -> bool:
     return any(base is not object and isinstance(value, base) for base, _, _ in _registry)
 
 
+@export("tf.convert_to_tensor")
 def convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, dtype_hint: Any = None
 ) -> Tensor:
@@ -112,6 +115,7 @@ def convert_n_to_tensor(values: Any, dtype: Any = None, name: str | None = None)
     ]
 
 
+@export("tf.IndexedSlices")
 class IndexedSlices:
     """Some rows of a larger tensor: ``dense[indices[i], ...] = values[i, ...]`` (``tf.IndexedSlices``).
 
@@ -189,6 +193,7 @@ class IndexedSlicesValue(NamedTuple):
     dense_shape: Any
 
 
+@export("tf.SparseTensorValue")
 class SparseTensorValue(NamedTuple):
     """The value of a sparse tensor: three arrays (``tf.SparseTensorValue``)."""
 
@@ -239,6 +244,7 @@ class SparseComponents:
         return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
 
 
+@export("tf.convert_to_tensor_or_indexed_slices")
 def convert_to_tensor_or_indexed_slices(
     value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False
 ) -> Any:
@@ -268,4 +274,3 @@ def convert_n_to_tensor_or_indexed_slices(values: Any, dtype: Any = None, name: 
 def is_dense_tensor_like(value: Any) -> bool:
     """Whether ``value`` is a tensor or an object with one value, such as a variable."""
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element") and hasattr(value, "dtype")
-

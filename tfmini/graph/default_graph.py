@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tfmini.export import export
 from tfmini.graph.graph import Graph, default_stack
 
 _global_default: list[Graph] = []
 
 
+@export("tf.get_default_graph")
 def get_default_graph() -> Graph:
     """Returns the graph of this thread's innermost ``with graph.as_default()``, or the process-wide default graph."""
     graphs = default_stack.graphs
@@ -35,6 +37,7 @@ def exactly_default(graph: Graph) -> Iterator[Graph]:
         default_stack.graphs.pop()
 
 
+@export("tf.reset_default_graph")
 def reset_default_graph() -> None:
     """Forgets the process-wide default graph (``tf.reset_default_graph``).
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.export import export
+
 
 class _Stack(threading.local):
     def __init__(self) -> None:
@@ -16,6 +18,7 @@ class _Stack(threading.local):
 _stack = _Stack()
 
 
+@export("tf.get_default_session")
 def get_default_session() -> Any:
     """Returns this thread's innermost default session, or None (``tf.get_default_session``)."""
     return _stack.sessions[-1] if _stack.sessions else None

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from tfmini import dtypes, protos
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph import default_session
 from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.creation_stack import capture_stack
@@ -33,6 +34,7 @@ def _latest_source(op: Operation) -> int:
     return max((source._id for source in (*(t.op for t in op.inputs), *op._control_inputs)), default=0)
 
 
+@export("tf.Graph")
 class Graph(GraphScopes):
     """A dataflow graph. Several threads may add ops; they share the scopes (see `switch_to_thread_local`)."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, protos
+from tfmini.export import export_names
 from tfmini.graph.attr_values import as_bytes, shape_proto, tensor_from_proto, tensor_proto
 from tfmini.graph.node import Endpoint, FunctionBody, Node, Nodes
 from tfmini.graph.op_def import OpDef
@@ -219,7 +220,7 @@ _SINGLE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "bool": ("b", bool),
     "type": ("type", lambda value: dtypes.as_dtype(value).as_datatype_enum),
     "shape": ("shape", shape_proto),
-    "tensor": ("tensor", lambda value: tensor_proto(value)),
+    "tensor": ("tensor", tensor_proto),
 }
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {
@@ -267,3 +268,6 @@ def _function_body(proto: Any) -> FunctionBody:
     }
     results = [parse_endpoint(text) for text in lists["results"]]
     return FunctionBody(proto.name, nodes, lists["parameters"], results, lists["targets"])
+
+
+export_names("tf tf.version", "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes, protos
+from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import parse_endpoint
 from tfmini.graph.operation import Operation
@@ -19,6 +20,7 @@ _VARIABLE_OPS = frozenset(
 )
 
 
+@export("tf.graph_util.extract_sub_graph")
 def extract_sub_graph(graph_def: Any, dest_nodes: list[str]) -> Any:
     """Extracts the nodes that ``dest_nodes`` need (``tf.graph_util.extract_sub_graph``), in their order.
 
@@ -55,6 +57,7 @@ def _needs(node_def: Any) -> list[str]:
     return names
 
 
+@export("tf.graph_util.must_run_on_cpu")
 def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
     """Whether an Operation or NodeDef can only run on a CPU (``tf.graph_util.must_run_on_cpu``)."""
     node_def = node.node_def if isinstance(node, Operation) else node
@@ -67,6 +70,7 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
     return type_attr is not None and node_def.attr[type_attr].type == protos.DataType.Value("DT_INT32")
 
 
+@export("tf.graph_util.tensor_shape_from_node_def_name")
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:
     """Returns the static shape of the tensor with the name ``"a"`` or ``"a:1"``, as in a NodeDef's inputs."""
     name, index = parse_endpoint(input_name)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import devices, errors, protos
+from tfmini.export import export
 from tfmini.graph import node_types
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
@@ -33,6 +34,7 @@ _LAST_PRODUCER_OF_SCALAR_PLACEHOLDERS = 21
 _FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
 
 
+@export("tf.import_graph_def", "tf.graph_util.import_graph_def")
 def import_graph_def(
     graph_def: Any,
     input_map: dict[str, Any] | None = None,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tfmini.export import export
 
+
+@export("tf.GraphKeys")
 class GraphKeys:
     """Names of the collections that the library itself reads and writes."""
 

@@ -10,6 +10,7 @@ import collections
 from collections.abc import Callable, Iterator, Mapping, MappingView, Sequence
 from typing import Any, NamedTuple
 
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices
 
 _VIEWS = (collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)
@@ -47,6 +48,7 @@ def is_composite(value: Any) -> bool:
     return type(value) in _composites
 
 
+@export("tf.nest.is_nested", "tf.contrib.framework.nest.is_sequence")
 def is_nested(seq: Any) -> bool:
     """Whether ``seq`` is a structure rather than a leaf (``tf.nest.is_nested``); strings are leaves."""
     if isinstance(seq, (list, tuple, dict)):
@@ -61,6 +63,7 @@ def is_nested_or_composite(seq: Any) -> bool:
     return is_composite(seq) or is_nested(seq)
 
 
+@export("tf.nest.flatten", "tf.contrib.framework.nest.flatten")
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     """Lists the leaves in order. A leaf gives a list of one (``tf.nest.flatten``)."""
     found: list[Any] = []
@@ -76,6 +79,7 @@ def _flatten_into(structure: Any, expand: bool, found: list[Any]) -> None:
         found.append(structure)
 
 
+@export("tf.nest.pack_sequence_as", "tf.contrib.framework.nest.pack_sequence_as")
 def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
     """Puts ``flat_sequence`` into the form of ``structure`` (``tf.nest.pack_sequence_as``).
 
@@ -105,6 +109,7 @@ def _pack(structure: Any, leaves: Iterator[Any], expand: bool) -> Any:
     return next(leaves)
 
 
+@export("tf.nest.map_structure", "tf.contrib.framework.nest.map_structure")
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
     """Applies ``func`` to corresponding leaves of structures (``tf.nest.map_structure``); the first gives the form.
 
@@ -133,6 +138,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
 # ---- comparing --------------------------------------------------------------------------------
 
 
+@export("tf.nest.assert_same_structure", "tf.contrib.framework.nest.assert_same_structure")
 def assert_same_structure(
     nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
 ) -> None:

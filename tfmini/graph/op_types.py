@@ -43,7 +43,7 @@ from tfmini.shapes import RawShape
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Operation -> one raw shape per output, or these shapes where they are always the same.
-ShapeRule = Callable[[Any], list[RawShape]] | Sequence[RawShape]
+ShapeRule = Callable[[Any], Sequence[RawShape]] | Sequence[RawShape]
 S = TypeVar("S", bound=ShapeRule)
 
 INTO_FROM = 1 << 20

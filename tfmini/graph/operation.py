@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini import dtypes, protos
 from tfmini.collector import collector_at_rest
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
+from tfmini.export import export
 from tfmini.graph.attr_values import shape_proto, tensor_proto
 from tfmini.graph.creation_stack import frames_of, user_frames
 from tfmini.graph.graph_def import fill_node_def, plain_attr
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
 
 
+@export("tf.Operation")
 class Operation:
     """A node of a `Graph` (``tf.Operation``). Op functions make operations; user code never does so directly.
 
@@ -222,6 +224,7 @@ def _public_attr(kind: str, value: Any) -> Any:
     return list(value) if isinstance(value, (list, tuple)) else value
 
 
+@export("tf.Tensor")
 class Tensor:
     """One output of an operation (``tf.Tensor``): a symbol, not a value.
 

@@ -24,7 +24,7 @@ traits: arguments of `op`, which `tfmini.graph.traits` describes. No module deci
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tfmini import dtypes
@@ -33,7 +33,7 @@ from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph, innermost
 from tfmini.graph.op_def import ArgDef, CallPlan, output_dtypes
-from tfmini.graph.op_types import OpType, ShapeRule, declare
+from tfmini.graph.op_types import F, OpType, S, ShapeRule, declare
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.traits import Traits
 
@@ -58,9 +58,48 @@ class OpHandle(OpType, Generic[R]):
         return _apply(self, args, kwargs)  # type: ignore[no-any-return]
 
 
+class all_of:  # noqa: N801 - it reads as words: ``@all_of(equal_op, not_equal_op).shape``
+    """Several ops that share a rule: each method attaches it to all of them, as that of `OpHandle` to one."""
+
+    def __init__(self, *handles: OpHandle[Any]) -> None:
+        self._handles = handles
+
+    def shape(self, rule: S) -> S:
+        for handle in self._handles:
+            handle.shape(rule)
+        return rule
+
+    def gradient(self, function: F) -> F:
+        return self._with(OpHandle.gradient, function)
+
+    def not_differentiable(self) -> None:
+        for handle in self._handles:
+            handle.not_differentiable()
+
+    def kernel(self, device_type: str) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.kernel(device_type)(f), function)
+
+    def kernel_factory(self, device_type: str, may_block: bool = False) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.kernel_factory(device_type, may_block)(f), function)
+
+    def state_kernel(self, device_type: str) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.state_kernel(device_type)(f), function)
+
+    def async_kernel(self, device_type: str) -> Callable[[F], F]:
+        return lambda function: self._with(lambda handle, f: handle.async_kernel(device_type)(f), function)
+
+    def into(self, rule: F) -> F:
+        return self._with(OpHandle.into, rule)
+
+    def _with(self, attach: Callable[[OpHandle[Any], Any], Any], function: F) -> F:
+        for handle in self._handles:
+            attach(handle, function)
+        return function
+
+
 def op(
     text: str, *, stateful: bool = False, uninit_ok: bool = False, shape: ShapeRule | None = None,
-    **traits: Unpack[Traits],
+    differentiable: bool = True, **traits: Unpack[Traits],
 ) -> OpHandle[R]:  # fmt: skip
     """Declares an op (see `op_def` for the grammar) and returns its handle.
 
@@ -69,6 +108,7 @@ def op(
       stateful: the op has side effects or state. Passes never fold, merge or drop it.
       uninit_ok: its reference inputs may be uninitialised variables.
       shape: as for `OpHandle.shape`; ``[()]`` is one scalar, ``[]`` no output.
+      differentiable: False: see `OpHandle.not_differentiable`.
       traits: see `Traits`.
 
     Raises:
@@ -82,6 +122,8 @@ def op(
                          "tfmini.graph.traits has no such trait")  # fmt: skip
     if shape is not None:
         handle.shape(shape)
+    if not differentiable:
+        handle.not_differentiable()
     declare(handle)
     return handle
 

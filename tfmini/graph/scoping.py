@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import TracebackType
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.default_graph import exactly_default, get_default_graph, graphs_inside_out, reset_default_graph
 from tfmini.graph.graph import Graph, innermost
 
@@ -22,6 +23,7 @@ DEFAULT_GRAPH_SEED = 87654321
 _MAX_SEED = 2**31 - 1
 
 
+@export("tf.name_scope")
 class name_scope:
     """Prefixes the names of the ops made inside (``tf.name_scope``); yields the prefix with a final ``/``.
 
@@ -79,6 +81,7 @@ class name_scope:
             self._exits.pop().__exit__(kind, error, trace)
 
 
+@export("tf.compat.v2.name_scope")
 class name_scope_v2(name_scope):
     """The name scope of version 2 (``tf.compat.v2.name_scope``): a name is needed, and it can be entered repeatedly.
 
@@ -118,6 +121,7 @@ def get_graph_from_inputs(values: Iterable[Any], graph: Graph | None = None) -> 
     return get_default_graph() if graph is None else graph
 
 
+@export("tf.op_scope")
 @contextmanager
 def op_scope(values: Iterable[Any], name: str | None, default_name: str | None = None) -> Iterator[str]:
     """The older spelling of `name_scope`, with the values first (``tf.op_scope``)."""
@@ -125,26 +129,31 @@ def op_scope(values: Iterable[Any], name: str | None, default_name: str | None =
         yield scope
 
 
+@export("tf.device")
 def device(device_name_or_function: Any) -> AbstractContextManager[None]:
     """``tf.get_default_graph().device(…)``."""
     return get_default_graph().device(device_name_or_function)
 
 
+@export("tf.colocate_with")
 def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
     """``tf.get_default_graph().colocate_with(…)``."""
     return get_default_graph().colocate_with(op, ignore_existing)
 
 
+@export("tf.container")
 def container(container_name: str) -> AbstractContextManager[str]:
     """``tf.get_default_graph().container(…)``."""
     return get_default_graph().container(container_name)
 
 
+@export("tf.control_dependencies")
 def control_dependencies(control_inputs: Iterable[Any] | None) -> Any:
     """``tf.get_default_graph().control_dependencies(…)``: ops made inside wait for ``control_inputs``."""
     return get_default_graph().control_dependencies(control_inputs)
 
 
+@export("tf.init_scope")
 @contextmanager
 def init_scope() -> Iterator[None]:
     """Leaves the enclosing control dependencies, conds, loops and functions (``tf.init_scope``).
@@ -166,31 +175,37 @@ def init_scope() -> Iterator[None]:
         yield
 
 
+@export("tf.add_to_collection")
 def add_to_collection(name: Any, value: Any) -> None:
     """Appends ``value`` to a collection of the default graph (``tf.add_to_collection``)."""
     get_default_graph().add_to_collection(name, value)
 
 
+@export("tf.add_to_collections")
 def add_to_collections(names: Any, value: Any) -> None:
     """Appends ``value`` to several collections of the default graph (``tf.add_to_collections``)."""
     get_default_graph().add_to_collections(names, value)
 
 
+@export("tf.get_collection")
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
     """Copies a collection of the default graph, filtered by the regex ``scope`` (``tf.get_collection``)."""
     return get_default_graph().get_collection(key, scope)
 
 
+@export("tf.get_collection_ref")
 def get_collection_ref(key: Any) -> list[Any]:
     """Returns a collection of the default graph, not a copy of it (``tf.get_collection_ref``)."""
     return get_default_graph().get_collection_ref(key)
 
 
+@export("tf.set_random_seed", "tf.random.set_random_seed")
 def set_random_seed(seed: int | None) -> None:
     """Sets the seed of the default graph, from which ops without a seed derive theirs (``tf.set_random_seed``)."""
     get_default_graph().seed = seed
 
 
+@export("tf.get_seed", "tf.random.get_seed")
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """Returns the ``seed`` and ``seed2`` of a random op (``tf.get_seed``).
 

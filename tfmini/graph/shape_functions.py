@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tfmini.graph.op_def import output_dtypes
 from tfmini.graph.operation import Operation
-from tfmini.shapes import RawShape, broadcast_raw, merge_raw
+from tfmini.shapes import RawShape, broadcast_raw, merge_dims, merge_raw, with_rank
 
 
 def same_shape(node: Operation) -> list[RawShape]:
@@ -44,3 +46,38 @@ def declared_shape(node: Operation) -> list[RawShape]:
 def unknown_shapes(node: Operation) -> list[RawShape]:
     """Returns an unknown shape for each output."""
     return [None] * len(output_dtypes(node.op_def, node.attrs))
+
+
+def sized(text: str) -> Callable[[Operation], list[RawShape]]:
+    """Makes a shape function of the sizes of inputs and outputs: ``"n k, n -> n"``.
+
+    A word stands for one size wherever it stands, ``_`` for any, ``3`` for 3, and ``{attr}`` for the value of an attr.
+    ``()`` is a scalar, ``*`` any shape (as an output: an unknown one), ``*1`` the shape of input 1. Inputs at the end
+    that are not mentioned can have any shape.
+    """
+    before, after = ([shape.split() for shape in side.split(",") if shape.strip()] for side in text.split("->"))
+
+    def shapes(node: Operation) -> list[RawShape]:
+        known: dict[str, int | None] = {}
+        for tensor, words in zip(node.inputs, before):
+            if words == ["*"]:
+                continue
+            words = [] if words == ["()"] else words
+            for word, size in zip(words, with_rank(tensor.raw_shape, len(words))):
+                if word != "_":
+                    known[word] = merge_dims(int(word) if word.isdigit() else known.get(word), size)
+        return [_shape_of(node, words, known) for words in after]
+
+    return shapes
+
+
+def _shape_of(node: Operation, words: list[str], known: dict[str, int | None]) -> RawShape:
+    if words[0].startswith("*"):
+        return node.inputs[int(words[0][1:])].raw_shape if words[0][1:] else None
+    return () if words == ["()"] else tuple(_size_of(node, word, known) for word in words)
+
+
+def _size_of(node: Operation, word: str, known: dict[str, int | None]) -> int | None:
+    if word.startswith("{"):
+        return node.attrs[word[1:-1]]  # type: ignore[no-any-return]
+    return int(word) if word.isdigit() else known.get(word)

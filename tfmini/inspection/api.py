@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.inspection.clusters import (
     client_device,
     devices_of,
@@ -25,6 +26,7 @@ from tfmini.inspection.step_trace import StepTrace, read_trace
 from tfmini.inspection.study import study
 
 
+@export("tf.inspect")
 def inspect(
     source: Any = None,
     *,

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -30,6 +31,7 @@ from tfmini.shapes import TensorShape
 _NAMES_KEY = "tfmini.layers.names"
 
 
+@export("tf.layers.Layer")
 class Layer:
     """Base class of all layers (``tf.layers.Layer``).
 

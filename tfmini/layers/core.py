@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.layers.base import Layer
 from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
@@ -23,9 +24,8 @@ from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
 
-__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
 
-
+@export("tf.layers.Dense")
 class Dense(KernelLayer):
     """``activation(inputs @ kernel + bias)`` over the last axis (``tf.layers.Dense``).
 
@@ -83,6 +83,7 @@ class Dense(KernelLayer):
         return TensorShape([*shape[:-1], self.units])
 
 
+@export("tf.layers.Dropout")
 class Dropout(Layer):
     """Sets random elements to zero in training and scales up the others (``tf.layers.Dropout``).
 
@@ -116,6 +117,7 @@ class Dropout(Layer):
         return TensorShape(input_shape)
 
 
+@export("tf.layers.Flatten")
 class Flatten(Layer):
     """Flattens all axes but the first (``tf.layers.Flatten``)."""
 
@@ -141,20 +143,13 @@ class Flatten(Layer):
 
 
 dense = as_function(Dense)
+dropout = as_function(Dropout, has_weights=False, at_call=["training"], order="training name", training=False)
 
 
-def dropout(
-    inputs: Any,
-    rate: Any = 0.5,
-    noise_shape: Any = None,
-    seed: int | None = None,
-    training: Any = False,
-    name: str | None = None,
-) -> Any:
-    """Applies a `Dropout` layer, which drops elements only if ``training`` (``tf.layers.dropout``)."""
-    return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
-
-
+@export("tf.layers.flatten")
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
     """Applies a `Flatten` layer (``tf.layers.flatten``)."""
     return Flatten(data_format, name=name)(inputs)
+
+
+export_names("tf.layers", "dense dropout")

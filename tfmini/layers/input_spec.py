@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfmini.export import export
 from tfmini.shapes import TensorShape
 
 
+@export("tf.layers.InputSpec")
 @dataclass(frozen=True)
 class InputSpec:
     """Requirements on an input (``tf.layers.InputSpec``); None means no requirement.

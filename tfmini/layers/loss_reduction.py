@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -22,12 +23,8 @@ from tfmini.ops.math.reduce_functions import reduce_sum
 from tfmini.ops.math.sums import add_n
 from tfmini.ops.math.unary import square
 
-__all__ = [
-    "Reduction", "add_loss", "compute_weighted_loss", "get_losses", "get_regularization_loss",
-    "get_regularization_losses", "get_total_loss",
-]  # fmt: skip
 
-
+@export("tf.losses.Reduction")
 class Reduction:
     """The kinds of reduction (``tf.losses.Reduction``)."""
 
@@ -51,6 +48,7 @@ class Reduction:
             raise ValueError(f"Invalid Reduction Key {key}.")
 
 
+@export("tf.losses.compute_weighted_loss", "tf.contrib.losses.compute_weighted_loss")
 def compute_weighted_loss(
     losses: Any,
     weights: Any = 1.0,
@@ -123,28 +121,33 @@ def pairwise_loss(labels: Tensor, predictions: Tensor, weights: Tensor, loss_col
     return loss
 
 
+@export("tf.losses.add_loss", "tf.contrib.losses.add_loss")
 def add_loss(loss: Tensor, loss_collection: str | None = GraphKeys.LOSSES) -> None:
     """Adds a loss to a collection (``tf.losses.add_loss``)."""
     if loss_collection:
         add_to_collection(loss_collection, loss)
 
 
+@export("tf.losses.get_losses", "tf.contrib.losses.get_losses")
 def get_losses(scope: str | None = None, loss_collection: str = GraphKeys.LOSSES) -> list[Tensor]:
     """The losses of a collection whose names begin with ``scope``; all for None (``tf.losses.get_losses``)."""
     return get_collection(loss_collection, scope)
 
 
+@export("tf.losses.get_regularization_losses", "tf.contrib.losses.get_regularization_losses")
 def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     """The losses of regularizers (``tf.losses.get_regularization_losses``)."""
     return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
 
 
+@export("tf.losses.get_regularization_loss")
 def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Tensor:
     """The sum of the losses of regularizers; 0 if there are none (``tf.losses.get_regularization_loss``)."""
     losses = get_regularization_losses(scope)
     return add_n(losses, name=name) if losses else constant(0.0)
 
 
+@export("tf.losses.get_total_loss", "tf.contrib.losses.get_total_loss")
 def get_total_loss(
     add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
 ) -> Tensor:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
+from tfmini.layers.functional import sharing
 from tfmini.layers.loss_reduction import Reduction, compute_weighted_loss, pairwise_loss
 from tfmini.layers.rank_matching import remove_squeezable_dimensions, weights_of_rank
 from tfmini.ops.array.casting import cast
@@ -25,11 +30,6 @@ from tfmini.ops.nn.cross_entropy import (
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
-
-__all__ = [
-    "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error",
-    "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
-]  # fmt: skip
 
 _LOSSES = GraphKeys.LOSSES
 _MEAN = Reduction.SUM_BY_NONZERO_WEIGHTS
@@ -48,14 +48,39 @@ def _float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     return labels, predictions
 
 
-def absolute_difference(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@dataclass
+class _Weighted:
+    """The last arguments of the losses."""
+
+    scope: str | None = None
+    loss_collection: str | None = _LOSSES
+    reduction: str = _MEAN
+
+
+def _loss(scope_name: str) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """A decorator that makes a loss of a function of labels, predictions (or logits) and weights.
+
+    The function returns the loss of each element, or the losses and the weights that fit them.
+    """
+
+    def decorate(losses_of: Callable[..., Any]) -> Callable[..., Tensor]:
+        labels, predictions = list(inspect.signature(losses_of).parameters)[:2]
+
+        def loss(given: _Weighted, **own: Any) -> Tensor:
+            _given(**{name: own[name] for name in (labels, predictions)})
+            with name_scope(given.scope, scope_name, (own[predictions], own[labels], own["weights"])) as scope:
+                found = losses_of(**own)
+                losses, weights = found if isinstance(found, tuple) else (found, own["weights"])
+                return compute_weighted_loss(losses, weights, scope, given.loss_collection, given.reduction)
+
+        return sharing(_Weighted, of=losses_of)(loss)
+
+    return decorate
+
+
+@export("tf.losses.absolute_difference", "tf.contrib.losses.absolute_difference")
+@_loss("absolute_difference")
+def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0) -> Tensor:
     """The loss ``|predictions - labels|`` (``tf.losses.absolute_difference``).
 
     Args:
@@ -68,182 +93,112 @@ def absolute_difference(
     Raises:
       ValueError: when shapes are incompatible, or labels, predictions or weights are None.
     """
-    _given(labels=labels, predictions=predictions)
-    with name_scope(scope, "absolute_difference", (predictions, labels, weights)) as scope:
-        labels, predictions = _float_pair(labels, predictions)
-        losses = absolute(subtract(predictions, labels))
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, predictions = _float_pair(labels, predictions)
+    return absolute(subtract(predictions, labels))
 
 
+@export("tf.losses.cosine_distance", "tf.contrib.losses.cosine_distance")
+@_loss("cosine_distance_loss")
 def cosine_distance(
-    labels: Any,
-    predictions: Any,
-    axis: int | None = None,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-    dim: int | None = None,
+    labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0, *, dim: int | None = None
 ) -> Tensor:
     """The loss ``1 - sum(predictions * labels)`` of unit vectors along ``axis`` (``tf.losses.cosine_distance``)."""
     axis = dim if axis is None else axis
     if axis is None:
         raise ValueError("You must specify 'axis'.")
-    _given(labels=labels, predictions=predictions)
-    with name_scope(scope, "cosine_distance_loss", (predictions, labels, weights)) as scope:
-        labels, predictions = _float_pair(labels, predictions)
-        losses = 1 - reduce_sum(multiply(predictions, labels), axis=(axis,), keepdims=True)
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, predictions = _float_pair(labels, predictions)
+    return 1 - reduce_sum(multiply(predictions, labels), axis=(axis,), keepdims=True)
 
 
-def hinge_loss(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@export("tf.losses.hinge_loss", "tf.contrib.losses.hinge_loss")
+@_loss("hinge_loss")
+def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0) -> Tensor:
     """The loss ``max(0, 1 - y * logits)`` with y = -1 or 1 for the labels 0 and 1 (``tf.losses.hinge_loss``)."""
-    _given(labels=labels, logits=logits)
-    with name_scope(scope, "hinge_loss", (logits, labels, weights)) as scope:
-        labels, logits = _float_pair(labels, logits)
-        ones = ones_like(labels)
-        losses = relu(subtract(ones, multiply(subtract(2 * labels, ones), logits)))
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, logits = _float_pair(labels, logits)
+    ones = ones_like(labels)
+    return relu(subtract(ones, multiply(subtract(2 * labels, ones), logits)))
 
 
-def huber_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    delta: float = 1.0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@export("tf.losses.huber_loss")
+@_loss("huber_loss")
+def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float = 1.0) -> Tensor:
     """The Huber loss: quadratic for errors up to ``delta``, linear beyond (``tf.losses.huber_loss``)."""
-    _given(labels=labels, predictions=predictions)
-    with name_scope(scope, "huber_loss", (predictions, labels, weights)) as scope:
-        labels, predictions = _float_pair(labels, predictions)
-        size = absolute(subtract(predictions, labels))
-        quadratic = minimum(size, delta)
-        linear = subtract(size, quadratic)
-        losses = 0.5 * multiply(quadratic, quadratic) + delta * linear
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, predictions = _float_pair(labels, predictions)
+    size = absolute(subtract(predictions, labels))
+    quadratic = minimum(size, delta)
+    linear = subtract(size, quadratic)
+    return 0.5 * multiply(quadratic, quadratic) + delta * linear
 
 
-def log_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    epsilon: float = 1e-7,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@export("tf.losses.log_loss", "tf.contrib.losses.log_loss")
+@_loss("log_loss")
+def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float = 1e-7) -> Tensor:
     """The cross entropy of predicted probabilities and labels 0 or 1 (``tf.losses.log_loss``)."""
-    _given(labels=labels, predictions=predictions)
-    with name_scope(scope, "log_loss", (predictions, labels, weights)) as scope:
-        labels, predictions = _float_pair(labels, predictions)
-        hit = multiply(labels, log(predictions + epsilon))
-        losses = -hit - multiply(1 - labels, log(1 - predictions + epsilon))
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, predictions = _float_pair(labels, predictions)
+    hit = multiply(labels, log(predictions + epsilon))
+    return -hit - multiply(1 - labels, log(1 - predictions + epsilon))
 
 
-def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@export("tf.losses.mean_squared_error", "tf.contrib.losses.mean_squared_error")
+@_loss("mean_squared_error")
+def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0) -> Tensor:
     """The loss ``(predictions - labels)**2`` (``tf.losses.mean_squared_error``)."""
-    _given(labels=labels, predictions=predictions)
-    with name_scope(scope, "mean_squared_error", (predictions, labels, weights)) as scope:
-        labels, predictions = _float_pair(labels, predictions)
-        return compute_weighted_loss(
-            squared_difference(predictions, labels), weights, scope, loss_collection, reduction
-        )
+    labels, predictions = _float_pair(labels, predictions)
+    return squared_difference(predictions, labels)
 
 
+def _like_logits(labels: Any, logits: Any) -> tuple[Tensor, Tensor]:
+    """Labels of the logits' type, after a check that the shapes are compatible; and the logits."""
+    logits = convert_to_tensor(logits)
+    labels = cast(labels, logits.dtype)
+    logits.shape.assert_is_compatible_with(labels.shape)
+    return labels, logits
+
+
+@export("tf.losses.sigmoid_cross_entropy", "tf.contrib.losses.sigmoid_cross_entropy")
+@_loss("sigmoid_cross_entropy_loss")
 def sigmoid_cross_entropy(
-    multi_class_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    label_smoothing: float = 0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
+    multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0
 ) -> Tensor:
     """The cross entropy of independent classes (``tf.losses.sigmoid_cross_entropy``).
 
     Args:
       label_smoothing: fraction by which the labels are moved towards 1/2.
     """
-    _given(multi_class_labels=multi_class_labels, logits=logits)
-    with name_scope(scope, "sigmoid_cross_entropy_loss", (logits, multi_class_labels, weights)) as scope:
-        logits = convert_to_tensor(logits)
-        labels = cast(multi_class_labels, logits.dtype)
-        logits.shape.assert_is_compatible_with(labels.shape)
-        if label_smoothing > 0:
-            labels = labels * (1 - label_smoothing) + 0.5 * label_smoothing
-        losses = sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, logits = _like_logits(multi_class_labels, logits)
+    if label_smoothing > 0:
+        labels = labels * (1 - label_smoothing) + 0.5 * label_smoothing
+    return sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
 
 
-def softmax_cross_entropy(
-    onehot_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    label_smoothing: float = 0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@export("tf.losses.softmax_cross_entropy", "tf.contrib.losses.softmax_cross_entropy")
+@_loss("softmax_cross_entropy_loss")
+def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0) -> Tensor:
     """The cross entropy of exclusive classes with one-hot labels (``tf.losses.softmax_cross_entropy``).
 
     Args:
       label_smoothing: fraction by which the labels are moved towards the uniform distribution.
     """
-    _given(onehot_labels=onehot_labels, logits=logits)
-    with name_scope(scope, "softmax_cross_entropy_loss", (logits, onehot_labels, weights)) as scope:
-        logits = convert_to_tensor(logits)
-        labels = cast(onehot_labels, logits.dtype)
-        logits.shape.assert_is_compatible_with(labels.shape)
-        if label_smoothing > 0:
-            classes = cast(shape_of(labels)[1], logits.dtype)
-            labels = labels * (1.0 - label_smoothing) + label_smoothing / classes
-        labels = stop_gradient(labels, name="labels_stop_gradient")
-        losses = softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, name="xentropy")
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    labels, logits = _like_logits(onehot_labels, logits)
+    if label_smoothing > 0:
+        classes = cast(shape_of(labels)[1], logits.dtype)
+        labels = labels * (1.0 - label_smoothing) + label_smoothing / classes
+    labels = stop_gradient(labels, name="labels_stop_gradient")
+    return softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, name="xentropy")
 
 
-def sparse_softmax_cross_entropy(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: str | None = _LOSSES,
-    reduction: str = _MEAN,
-) -> Tensor:
+@export("tf.losses.sparse_softmax_cross_entropy", "tf.contrib.losses.sparse_softmax_cross_entropy")
+@_loss("sparse_softmax_cross_entropy_loss")
+def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0) -> tuple[Tensor, Any]:
     """The cross entropy of exclusive classes with class indices (``tf.losses.sparse_softmax_cross_entropy``)."""
-    _given(labels=labels, logits=logits)
-    with name_scope(scope, "sparse_softmax_cross_entropy_loss", (logits, labels, weights)) as scope:
-        labels, logits, weights = _without_last_axis(labels, logits, weights)
-        losses = sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def _without_last_axis(labels: Any, logits: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """Squeezes labels ``[n, 1]`` to ``[n]``, and weights likewise."""
+    # Labels [n, 1] are squeezed to [n], and weights likewise.
     labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
-    if isinstance(weights, (int, float)):
-        return labels, logits, weights
-    return labels, logits, weights_of_rank(convert_to_tensor(weights), labels)
+    if not isinstance(weights, (int, float)):
+        weights = weights_of_rank(convert_to_tensor(weights), labels)
+    return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy"), weights
 
 
+@export("tf.losses.mean_pairwise_squared_error", "tf.contrib.losses.mean_pairwise_squared_error")
 def mean_pairwise_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES
 ) -> Tensor:
@@ -255,4 +210,3 @@ def mean_pairwise_squared_error(
     with name_scope(scope, "mean_pairwise_squared_error", (predictions, labels, weights)):
         labels, predictions = _float_pair(labels, predictions)
         return pairwise_loss(labels, predictions, cast(weights, dtypes.float32), loss_collection)
-

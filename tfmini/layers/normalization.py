@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
 from tfmini.layers.batch_renorm import Renorm, moved
+from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
@@ -24,11 +26,10 @@ from tfmini.ops.nn.normalization import moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.shapes import TensorShape
 
-__all__ = ["BatchNormalization", "batch_normalization"]
-
 _ZEROS, _ONES = Zeros(), Ones()
 
 
+@export("tf.layers.BatchNormalization")
 class BatchNormalization(Layer):
     """Subtracts the mean of each channel and divides by its standard deviation (``tf.layers.BatchNormalization``).
 
@@ -274,40 +275,14 @@ def _constantly(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def batch_normalization(
-    inputs: Any,
-    axis: Any = -1,
-    momentum: float = 0.99,
-    epsilon: float = 1e-3,
-    center: bool = True,
-    scale: bool = True,
-    beta_initializer: Any = _ZEROS,
-    gamma_initializer: Any = _ONES,
-    moving_mean_initializer: Any = _ZEROS,
-    moving_variance_initializer: Any = _ONES,
-    beta_regularizer: Any = None,
-    gamma_regularizer: Any = None,
-    beta_constraint: Any = None,
-    gamma_constraint: Any = None,
-    training: Any = False,
-    trainable: bool = True,
-    name: str | None = None,
-    reuse: Any = None,
-    renorm: bool = False,
-    renorm_clipping: Any = None,
-    renorm_momentum: float = 0.99,
-    fused: bool | None = None,
-    virtual_batch_size: int | None = None,
-    adjustment: Any = None,
-) -> Any:
-    """Applies a `BatchNormalization` layer (``tf.layers.batch_normalization``).
+batch_normalization = as_function(
+    BatchNormalization, at_call=["training"], training=False,
+    order="training trainable name reuse renorm renorm_clipping renorm_momentum fused virtual_batch_size adjustment",
+)  # fmt: skip
+batch_normalization.__doc__ = """Applies a `BatchNormalization` layer (``tf.layers.batch_normalization``).
 
-    The training step must run the ops of the collection UPDATE_OPS, which update the averages.
-    """
-    layer = BatchNormalization(
-        axis, momentum, epsilon, center, scale, beta_initializer, gamma_initializer, moving_mean_initializer,
-        moving_variance_initializer, beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint, renorm,
-        renorm_clipping, renorm_momentum, fused, trainable, virtual_batch_size, adjustment, name, _reuse=reuse,
-        _scope=name,
-    )  # fmt: skip
-    return layer(inputs, training=training)
+The training step must run the ops of the collection UPDATE_OPS, which update the averages.
+"""
+
+
+export_names("tf.layers", "batch_normalization")

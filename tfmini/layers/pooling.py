@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.layers.base import Layer
 from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
@@ -20,11 +21,6 @@ from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.transpose import transpose
 from tfmini.ops.nn.pooling import avg_pool, avg_pool3d, max_pool, max_pool3d
 from tfmini.shapes import TensorShape
-
-__all__ = [
-    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D",
-    "average_pooling1d", "average_pooling2d", "average_pooling3d", "max_pooling1d", "max_pooling2d", "max_pooling3d",
-]  # fmt: skip
 
 
 class Pooling(Layer):
@@ -75,6 +71,7 @@ class Pooling(Layer):
         return TensorShape(sizes)
 
 
+@export("tf.layers.MaxPooling1D")
 class MaxPooling1D(Pooling):
     """The maximum of each window of a sequence (``tf.layers.MaxPooling1D``)."""
 
@@ -82,6 +79,7 @@ class MaxPooling1D(Pooling):
     pool = staticmethod(max_pool)
 
 
+@export("tf.layers.AveragePooling1D")
 class AveragePooling1D(Pooling):
     """The mean of each window of a sequence (``tf.layers.AveragePooling1D``)."""
 
@@ -89,6 +87,7 @@ class AveragePooling1D(Pooling):
     pool = staticmethod(avg_pool)
 
 
+@export("tf.layers.MaxPooling2D")
 class MaxPooling2D(Pooling):
     """The maximum of each window of an image (``tf.layers.MaxPooling2D``)."""
 
@@ -96,6 +95,7 @@ class MaxPooling2D(Pooling):
     pool = staticmethod(max_pool)
 
 
+@export("tf.layers.AveragePooling2D")
 class AveragePooling2D(Pooling):
     """The mean of each window of an image (``tf.layers.AveragePooling2D``)."""
 
@@ -103,6 +103,7 @@ class AveragePooling2D(Pooling):
     pool = staticmethod(avg_pool)
 
 
+@export("tf.layers.MaxPooling3D")
 class MaxPooling3D(Pooling):
     """The maximum of each window of a volume (``tf.layers.MaxPooling3D``)."""
 
@@ -110,6 +111,7 @@ class MaxPooling3D(Pooling):
     pool = staticmethod(max_pool3d)
 
 
+@export("tf.layers.AveragePooling3D")
 class AveragePooling3D(Pooling):
     """The mean of each window of a volume (``tf.layers.AveragePooling3D``)."""
 
@@ -123,3 +125,8 @@ max_pooling3d = as_function(MaxPooling3D, has_weights=False)
 average_pooling1d = as_function(AveragePooling1D, has_weights=False)
 average_pooling2d = as_function(AveragePooling2D, has_weights=False)
 average_pooling3d = as_function(AveragePooling3D, has_weights=False)
+
+export_names(
+    "tf.layers",
+    "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d",
+)

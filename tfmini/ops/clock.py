@@ -6,18 +6,14 @@ import time
 
 import numpy as np
 
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export
+from tfmini.graph.families import Tensor, op
 
-timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()])
-timestamp_op.not_differentiable()
-
-
-@timestamp_op.kernel("CPU")
-def _now() -> np.float64:
-    return np.float64(time.time())
+timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()], differentiable=False)
+timestamp_op.kernel("CPU")(lambda: np.float64(time.time()))
 
 
+@export("tf.timestamp")
 def timestamp(name: str | None = None) -> Tensor:
     """Seconds since the epoch, float64 (``tf.timestamp``)."""
     return timestamp_op(name=name)

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.dtypes import as_dtype
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, declared_shape, op, same_shape
 from tfmini.graph.node import Node
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.graph.waiting import Wait
 from tfmini.shapes import RawShape, TensorShape, with_rank
 
@@ -37,20 +36,23 @@ collective_reduce = op(
     communication_hint: string = 'auto'""",
     stateful=True,
     shape=same_shape,
-    collective="all-reduce",
+    collective="all-reduce", differentiable=False,
 )
 collective_bcast_send = op(
-    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    differentiable=False,
 )
 collective_bcast_recv = op(
-    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    differentiable=False,
 )
 collective_bcast_alike = op(
     f"CollectiveBcastAlike(input: T) -> data: T\n{_KEYS}\nis_source: bool",
-    stateful=True, shape=same_shape, collective="broadcast",
+    stateful=True, shape=same_shape, collective="broadcast", differentiable=False,
 )  # fmt: skip
 collective_gather = op(
-    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather"
+    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather",
+    differentiable=False,
 )
 
 collective_reduce_scatter = op(
@@ -59,19 +61,13 @@ collective_reduce_scatter = op(
     merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
     final_op: {{'Id', 'Div'}}""",
     stateful=True,
-    collective="reduce-scatter",
+    collective="reduce-scatter", differentiable=False, shape=lambda node: [_other_rows(node)],
 )
 collective_all_to_all = op(
     f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
     stateful=True,
-    collective="all-to-all",
+    collective="all-to-all", differentiable=False,
 )
-
-for _handle in (
-    collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather, collective_reduce_scatter,
-    collective_all_to_all, collective_bcast_alike,
-):  # fmt: skip
-    _handle.not_differentiable()
 
 
 def _other_rows(node: Operation) -> RawShape:
@@ -81,22 +77,14 @@ def _other_rows(node: Operation) -> RawShape:
     return None if known is None else (None, *known[1:])
 
 
-@collective_reduce_scatter.shape
-def _reduce_scatter_shape(node: Operation) -> list[RawShape]:
-    return [_other_rows(node)]
-
-
 @collective_all_to_all.shape
 def _all_to_all_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[1].raw_shape, 1)
     return [_other_rows(node), (node.attrs["group_size"],)]
 
 
-@collective_reduce.async_kernel("CPU")
-@collective_bcast_send.async_kernel("CPU")
-@collective_bcast_alike.async_kernel("CPU")
-@collective_gather.async_kernel("CPU")
-@collective_reduce_scatter.async_kernel("CPU")
+@all_of(collective_reduce, collective_bcast_send).async_kernel("CPU")
+@all_of(collective_bcast_alike, collective_gather, collective_reduce_scatter).async_kernel("CPU")
 def _collective(wait: Wait, value: Any, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, value)
 
@@ -116,6 +104,7 @@ def _check_size(group_size: int, what: str) -> None:
         raise ValueError(f"Parameter `group_size` to {what} must be at least 2. Received: {group_size}.")
 
 
+@export("tf.collective_ops.all_reduce")
 def all_reduce(
     t: Any,
     group_size: int,
@@ -148,6 +137,7 @@ def all_reduce(
     )  # fmt: skip
 
 
+@export("tf.collective_ops.all_gather")
 def all_gather(
     t: Tensor, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:
@@ -169,6 +159,7 @@ def all_gather(
     )  # fmt: skip
 
 
+@export("tf.collective_ops.broadcast_send")
 def broadcast_send(
     t: Tensor,
     shape: Any,
@@ -212,6 +203,7 @@ def broadcast_alike(t: Any, is_source: bool, group_size: int, group_key: int, in
     )
 
 
+@export("tf.collective_ops.broadcast_recv")
 def broadcast_recv(
     shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:

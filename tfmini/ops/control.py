@@ -8,21 +8,22 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, overload
 
+from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
 _log = logging.getLogger("tensorflow")
 
-noop: OpHandle[Operation] = op("NoOp()", shape=[], control_only=True)
-control_trigger_op: OpHandle[Operation] = op("ControlTrigger()", shape=[], control_only=True)
-abort_op: OpHandle[Operation] = op("Abort(); error_msg: string = ''; exit_without_error: bool = false", shape=[])
+noop: OpHandle[Operation] = op("NoOp()", shape=[], control_only=True, differentiable=False)
+control_trigger_op: OpHandle[Operation] = op("ControlTrigger()", shape=[], control_only=True, differentiable=False)
+abort_op: OpHandle[Operation] = op(
+    "Abort(); error_msg: string = ''; exit_without_error: bool = false", shape=[], differentiable=False
+)
 
 
-@noop.kernel("CPU")
-@control_trigger_op.kernel("CPU")
+@all_of(noop, control_trigger_op).kernel("CPU")
 def _nothing() -> builtins.tuple[()]:
     return ()
 
@@ -38,10 +39,7 @@ def _abort(step: Any, *, error_msg: bytes, exit_without_error: bool) -> builtins
     os.abort()
 
 
-for _handle in (noop, control_trigger_op, abort_op):
-    _handle.not_differentiable()
-
-
+@export("tf.no_op")
 def no_op(name: str | None = None) -> Operation:
     """An operation that does nothing but carry control dependencies (``tf.no_op``)."""
     return noop(name=name)
@@ -52,6 +50,7 @@ def control_trigger(name: str | None = None) -> Operation:
     return control_trigger_op(name=name)
 
 
+@export("tf.group")
 def group(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that runs after all ``inputs`` have run (``tf.group``).
 
@@ -124,6 +123,7 @@ def identity(value: Tensor, name: str | None) -> Tensor:
     return raw_ops.Identity(value, name=name)
 
 
+@export("tf.tuple")
 def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:
     """The same tensors, each available only after all have been computed (``tf.tuple``).
 

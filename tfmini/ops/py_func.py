@@ -19,23 +19,19 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Tensor, all_of, control_dependencies, convert_to_tensor, op, unknown_shapes
 from tfmini.graph.graph import Graph
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import control_dependencies
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.ops.array.kernel_arguments import refuse
 
 _SIGNATURE = "(input: Tin) -> output: Tout; token: string; Tin: list(type) >= 0; Tout: list(type) >= 0"
-py_func_op = op("PyFunc" + _SIGNATURE, stateful=True, shape=unknown_shapes)
-py_func_stateless_op = op("PyFuncStateless" + _SIGNATURE, shape=unknown_shapes)
+py_func_op = op("PyFunc" + _SIGNATURE, stateful=True, shape=unknown_shapes, differentiable=False)
+py_func_stateless_op = op("PyFuncStateless" + _SIGNATURE, shape=unknown_shapes, differentiable=False)
 eager_py_func_op = op(
     "EagerPyFunc(input: Tin) -> output: Tout; token: string; is_async: bool = false; Tin: list(type) >= 0;"
     " Tout: list(type) >= 0", stateful=True, shape=unknown_shapes,
 )  # fmt: skip
-py_func_op.not_differentiable()
-py_func_stateless_op.not_differentiable()
 
 
 class _Functions:
@@ -100,8 +96,7 @@ def _stateless_kernel(node: Any) -> Callable[..., Any]:
     return lambda values: constant()
 
 
-@eager_py_func_op.kernel_factory("CPU", may_block=True)
-@py_func_op.kernel_factory("CPU", may_block=True)
+@all_of(eager_py_func_op, py_func_op).kernel_factory("CPU", may_block=True)
 def _kernel(node: Any) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
     wanted = list(node.attrs["Tout"])
@@ -109,7 +104,7 @@ def _kernel(node: Any) -> Callable[..., Any]:
     def call(values: list[Any]) -> Any:
         function = functions.find(token)
         if function is None:
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"callback {token} is not found in this process: a py_func runs only in the process that built its"
                 " graph, while that graph exists. Place it on that process's task, and open the session there."
             )
@@ -153,9 +148,7 @@ def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[An
     else:
         found = [] if result is None else [result]
     if len(found) != len(wanted):
-        raise errors.InvalidArgumentError.of(
-            f"{token} returns {len(found)} values, but expects to see {len(wanted)} values."
-        )
+        refuse(f"{token} returns {len(found)} values, but expects to see {len(wanted)} values.")
     return tuple(_as_output(i, value, dtype, token) for i, (value, dtype) in enumerate(zip(found, wanted)))
 
 
@@ -167,9 +160,7 @@ def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
         return _as_bytes(array)
     if is_text or array.dtype != dtype.numpy:
         got = "string" if is_text else dtypes.cpp_name(array.dtype)
-        raise errors.InvalidArgumentError.of(
-            f"{index}-th value returned by {token} is {got}, but expects {dtypes.cpp_name(dtype)}"
-        )
+        refuse(f"{index}-th value returned by {token} is {got}, but expects {dtypes.cpp_name(dtype)}")
     # The function may keep its array and change it later.
     return array.copy()
 
@@ -190,6 +181,7 @@ def _as_bytes(array: Any) -> Any:
     return flat.reshape(array.shape)
 
 
+@export("tf.py_func")
 def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
     """Wraps a Python function of numpy arrays as an op (``tf.py_func``).
 
@@ -246,6 +238,7 @@ def _made(handle: Any, function: Callable[..., Any], inp: Any, Tout: Any, name: 
     return outputs if is_list else outputs[0]
 
 
+@export("tf.numpy_function")
 def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
     """`py_func`, always stateful (``tf.numpy_function``)."""
     return py_func(func, inp, Tout, stateful=True, name=name)

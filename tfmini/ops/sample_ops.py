@@ -6,8 +6,7 @@ it has no kernel, as in TensorFlow.
 
 from __future__ import annotations
 
-from tfmini.graph.registry import op
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.families import op, unknown_shapes
 
 _DECLARATIONS = """
     A() -> out: float32

@@ -13,16 +13,15 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.devices import DeviceSpec
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import colocate_with, device
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, colocate_with, device, op
 from tfmini.ops.array.identity import placeholder
+from tfmini.ops.array.kernel_arguments import refuse
 
 _get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True, shape=[()])
 _get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True, shape=[None])
 _delete_tensor: OpHandle[Operation] = op("DeleteSessionTensor(handle: string)", stateful=True, shape=[])
-for _handle in (_get_handle, _get_tensor, _delete_tensor):
-    _handle.not_differentiable()
+all_of(_get_handle, _get_tensor, _delete_tensor).not_differentiable()
 
 _numbers = itertools.count(1)
 
@@ -50,9 +49,7 @@ def _find(handle: Any, *, dtype: dtypes.DType, resources: Any) -> Any:
         raise _missing(name)
     value = tensors[name]
     if not isinstance(value, bytes) and np.asarray(value).dtype != dtype.numpy:
-        raise errors.InvalidArgumentError.of(
-            f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}."
-        )
+        refuse(f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}.")
     return value
 
 
@@ -79,6 +76,7 @@ def device_of_handle(handle: Any) -> str:
     return DeviceSpec.from_string(text.split(";")[-1]).to_string()
 
 
+@export("tf.get_session_handle")
 def get_session_handle(data: Any, name: str | None = None) -> Tensor:
     """A handle of ``data``, which stays in the session (``tf.get_session_handle``).
 
@@ -94,6 +92,7 @@ def get_session_handle(data: Any, name: str | None = None) -> Tensor:
         return _get_handle(data, name=name)
 
 
+@export("tf.get_session_tensor")
 def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """A string placeholder for a handle and the tensor behind it (``tf.get_session_tensor``).
 
@@ -107,6 +106,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
         return holder, _get_tensor(holder, dtype=dtypes.as_dtype(dtype), name=name)
 
 
+@export("tf.delete_session_tensor")
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Tensor, Operation]:
     """A string placeholder for a handle, and the op that frees its tensor (``tf.delete_session_tensor``)."""
     with device(device_of_handle(handle)):

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
+
+from tfmini.graph.op_types import ShapeRule
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.traits import Traits
 
 S = TypeVar("S")
 
 _numbers = itertools.count()
+
+
+def state_op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
+    """Declares an op that makes, reads or changes such an object; it has no gradient. See `op`."""
+    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
 
 
 def handle_value(name: str) -> Any:

@@ -6,12 +6,14 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.dtypes import DType
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape
 
 
+@export("tf.TypeSpec")
 class TypeSpec:
     """Base of the specs: immutable values, compared by their contents."""
 
@@ -49,6 +51,7 @@ class TypeSpec:
         return f"{type(self).__name__}({', '.join(map(repr, self._serialize()))})"
 
 
+@export("tf.TensorSpec", "tf.contrib.framework.TensorSpec")
 class TensorSpec(TypeSpec):
     """Shape, type and name of a tensor (``tf.TensorSpec``).
 
@@ -109,6 +112,7 @@ class TensorSpec(TypeSpec):
         return f"TensorSpec(shape={self._shape}, dtype={self._dtype!r}, name={self._name!r})"
 
 
+@export("tf.SparseTensorSpec")
 class SparseTensorSpec(TypeSpec):
     """Dense shape and type of a `SparseTensor` (``tf.SparseTensorSpec``)."""
 
@@ -139,6 +143,7 @@ class SparseTensorSpec(TypeSpec):
         return self._shape, self._dtype
 
 
+@export("tf.IndexedSlicesSpec")
 class IndexedSlicesSpec(TypeSpec):
     """Dense shape and types of an `IndexedSlices` (``tf.IndexedSlicesSpec``).
 

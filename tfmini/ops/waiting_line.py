@@ -18,13 +18,13 @@ These rules hold for all attempts:
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 from tfmini import errors
 from tfmini.graph.waiting import Wait
+from tfmini.locks import lock
 from tfmini.ops.shared_state import handle_value
 
 # The outcome of trying an attempt: no progress, some progress, or finished (with an answer or an error).
@@ -107,7 +107,7 @@ class WaitingState:
     name = ""
 
     def __init__(self, lines: int, unordered: tuple[int, ...] = ()) -> None:
-        self.lock = threading.Lock()
+        self.lock = lock("waiting op")
         self.lines: tuple[Line, ...] = tuple(OrderedDict() for _ in range(lines))
         self._unordered = tuple(self.lines[i] for i in unordered)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.devices import DeviceSpec, canonical_name, merge_device
+from tfmini.export import export
 from tfmini.graph.traits import ops_with
 from tfmini.placement.plans import PlacementPlan
 from tfmini.shapes import TensorShape
@@ -85,6 +86,7 @@ class _ReplicaDeviceFunction:
         return int(self._strategy(op))
 
 
+@export("tf.train.replica_device_setter")
 def replica_device_setter(
     ps_tasks: int = 0,
     ps_device: str = "/job:ps",
@@ -143,6 +145,7 @@ def replica_device_setter(
     )
 
 
+@export("tf.contrib.training.GreedyLoadBalancingStrategy")
 class GreedyLoadBalancingStrategy:
     """Gives each op to the ps task with the least load so far (`tf.contrib.training.GreedyLoadBalancingStrategy`).
 
@@ -160,6 +163,7 @@ class GreedyLoadBalancingStrategy:
         return task
 
 
+@export("tf.contrib.training.RandomStrategy")
 class RandomStrategy:
     """Chooses a ps task by a hash of the op name (`tf.contrib.training.RandomStrategy`): the same in every process."""
 
@@ -172,6 +176,7 @@ class RandomStrategy:
         return int.from_bytes(digest.digest(), "big") % self._num_tasks
 
 
+@export("tf.contrib.training.byte_size_load_fn")
 def byte_size_load_fn(op: Any) -> int:
     """Size in bytes of the value of a variable op (`tf.contrib.training.byte_size_load_fn`).
 

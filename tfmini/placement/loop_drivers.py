@@ -33,17 +33,17 @@ class LoopDrivers:
     Args:
       nodes: the whole graph, in topological order.
       device_of: op name -> device.
-      parts: device -> its nodes; receives those of the drivers, and ``drivers`` their names.
+      parts: device -> its nodes; receives those of the drivers.
       fresh: base name -> a name that no node has.
       is_uncertain: whether a value may be dead.
     """
 
     def __init__(
-        self, nodes: Nodes, device_of: Mapping[str, str], parts: dict[str, Nodes], drivers: set[str],
-        fresh: Callable[[str], str], is_uncertain: Callable[[Endpoint], bool],
+        self, nodes: Nodes, device_of: Mapping[str, str], parts: dict[str, Nodes], fresh: Callable[[str], str],
+        is_uncertain: Callable[[Endpoint], bool],
     ) -> None:  # fmt: skip
         self._nodes = nodes
-        self._parts, self._drivers = parts, drivers
+        self._parts = parts
         self._fresh = fresh
         self._paths = frame_paths(nodes)
         self._conditions: dict[FramePath, str] = {}
@@ -142,4 +142,3 @@ class LoopDrivers:
 
     def _put(self, node: Node) -> None:
         self._parts.setdefault(node.device, {})[node.name] = node
-        self._drivers.add(node.name)

@@ -48,7 +48,6 @@ class Partitions:
       parts: device -> its nodes in topological order, as TensorFlow's partitioner cuts the graph.
       pairs: in the order of their first use.
       places: device -> its place.
-      drivers: the names of the nodes of loop drivers (see `loop_drivers`).
       tasks: task -> what it runs, without the values that need not cross.
     """
 
@@ -56,7 +55,6 @@ class Partitions:
     parts: dict[str, Nodes]
     pairs: list[Pair]
     places: Mapping[str, Place]
-    drivers: Set[str]
     tasks: dict[str, TaskGraph]
 
 
@@ -80,7 +78,7 @@ def partition(
     pairs = [replace(pair, group=numbers[pair.send]) if numbers[pair.send] else pair for pair in cutter.pairs]
     places = {device: cutter.place(device) for device in parts}
     tasks, pairs = task_graphs(step, parts, pairs, places)
-    return Partitions(step, parts, pairs, places, cutter.drivers, tasks)
+    return Partitions(step, parts, pairs, places, tasks)
 
 
 class _Cutter:
@@ -99,15 +97,12 @@ class _Cutter:
         self.parts: dict[str, Nodes] = {}
         self.places: dict[str, Place] = {}
         self.pairs: list[Pair] = []
-        self.drivers: set[str] = set()
         flows = has_flow(nodes)
         self._is_uncertain = uncertain_values(nodes) if flows else None
         self._loops: LoopDrivers | None = None
         self.late = _late_nodes(nodes) if flows else frozenset()
         if self._is_uncertain is not None:
-            self._loops = LoopDrivers(
-                nodes, self.device_of, self.parts, self.drivers, self._fresh, self._is_uncertain
-            )
+            self._loops = LoopDrivers(nodes, self.device_of, self.parts, self._fresh, self._is_uncertain)
 
     def cut(self) -> None:
         """Fills the parts and the pairs."""

@@ -194,7 +194,7 @@ def _place(places: list[Place], number: int) -> Place:
 
 
 def _check_ends(graph: TaskGraph) -> None:
-    """Refuses a table that names a node of another kind, and a node that its table lacks: the compiler looks it up."""
+    """Refuses a table that names a node of another kind, and a node that is missing: the compiler looks them up."""
     tables: dict[str, Iterable[str]] = {
         SEND: graph.sends, RECEIVE: graph.receives,
         FEED: [name for name, _ in graph.feeds], FETCH: [name for name, _ in graph.fetches],
@@ -207,6 +207,9 @@ def _check_ends(graph: TaskGraph) -> None:
                 raise InvalidArgumentError.of(f"The graph has no node {name!r} of the op {op}")
         known.update(names)
     for node in graph.nodes.values():
+        for source in (*(source for source, _ in node.inputs), *node.controls):
+            if source not in graph.nodes:
+                raise InvalidArgumentError.of(f"Node {node.name!r} needs {source!r}, which is not in the graph")
         if node.op not in MADE_BY_PASSES:
             continue
         if node.name not in known:
@@ -337,9 +340,7 @@ class _Arranging:
         for name, node in nodes.items():
             if node.op in client:
                 client[node.op].setdefault(self.client[name], []).append(name)
-            elif node.op in ends:
-                if name not in self.ends:
-                    raise InvalidArgumentError.of(f"Node {name!r} has the op {node.op}, which only the runtime makes.")
+            elif name in self.ends:  # a graph that the inspector reads may have such nodes, too: they are no ends
                 ends[node.op][name] = self.ends[name]
         feeds, fetches = (
             tuple((name, tensor) for _, tensor in values for name in client[op].get(tensor, ()))

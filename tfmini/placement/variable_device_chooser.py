@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.devices import DeviceSpec
+from tfmini.export import export
 
 
+@export("tf.contrib.framework.VariableDeviceChooser")
 class VariableDeviceChooser:
     """A device function for ``tf.device`` that gives each op the next parameter server.
 

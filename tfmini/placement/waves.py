@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from tfmini.graph.frames import FramePath, frame_paths, has_flow
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import MADE_BY_PASSES, RECEIVE, SEND
+from tfmini.graph.node_types import MADE_BY_PASSES, RECEIVE
 from tfmini.graph.op_types import may_wait
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, NEXT_OPS
 from tfmini.placement.task_graph import Pair
@@ -37,13 +37,16 @@ Wave = int
 
 
 def joined(node: Node, waves: Mapping[str, Wave], wave: Wave = 0) -> Wave:
-    """The wave of a node: what its inputs and controls need, and ``wave``. Sources without a wave need nothing."""
+    """The wave of a node: what its inputs and controls need, and ``wave``.
+
+    An input that comes round in a loop, and so has no wave yet, counts for nothing.
+    """
     for source, _ in node.inputs:
         other = waves.get(source, 0)
         if wave != other:  # avoids new objects for equal sets
             wave = wave | other if wave else other
     for source in node.controls:
-        other = waves.get(source, 0)
+        other = waves[source]
         if wave != other:
             wave = wave | other if wave else other
     return wave
@@ -86,7 +89,7 @@ class _Grouping:
         """Makes one pass over all partitions; returns the number of messages."""
         count = 0
         for part in self.parts:
-            sends = [name for name, node in part.items() if node.op == SEND]
+            sends = [name for name in part if name in self.sent]
             if sends:
                 paths = {} if self.merges else frame_paths(part)
                 needs = self._waves(part, sends, paths)

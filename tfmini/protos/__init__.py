@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from tfmini.export import export_names
+
 _NAMES_BY_MODULE = {
     "types_pb2": "DataType",
     "tensor_shape_pb2": "TensorShapeProto",
@@ -88,3 +90,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+export_names(
+    "tf",
+    "AttrValue ConfigProto GPUOptions GraphDef GraphOptions HistogramProto LogMessage MetaGraphDef NameAttrList "
+    "NodeDef OptimizerOptions RunMetadata RunOptions SummaryMetadata TensorInfo",
+)
+export_names("tf tf.summary", "Event SessionLog Summary")
+export_names("tf.summary", "SummaryDescription TaggedRunMetadata")
+export_names(
+    "tf.train",
+    "BytesList ClusterDef Example Feature FeatureList FeatureLists Features FloatList Int64List JobDef SaverDef "
+    "SequenceExample ServerDef",
+)

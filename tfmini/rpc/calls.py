@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tfmini import errors
 from tfmini.rpc.connection_messages import Cancel, Status
@@ -11,10 +11,6 @@ from tfmini.rpc.messages import error_of, status_of
 from tfmini.rpc.records import Message, Retry
 from tfmini.rpc.timers import Timer
 from tfmini.rpc.waiter import Clock
-
-if TYPE_CHECKING:
-    from tfmini.rpc.link import Link
-    from tfmini.rpc.peer import Peer
 
 T = TypeVar("T")
 Outcome: TypeAlias = T | errors.OpError
@@ -27,6 +23,27 @@ Answer = Outcome[Message]
 OnReply = Callable[[Answer], Any]
 
 
+class CalledPeer(Protocol):
+    """The peer that a request is for, as far as the request knows it."""
+
+    calls: dict[int, CallHandle]
+    why: str
+
+    @property
+    def doing(self) -> str: ...
+    def send_if_ready(self, message: Message) -> None: ...
+
+
+class AskingLink(Protocol):
+    """The link by which a request has come, as far as its answer knows it."""
+
+    active: dict[int, Responder]
+
+    @property
+    def own_task(self) -> str: ...
+    def post(self, message: Message, request_id: int = 0) -> None: ...
+
+
 class CallHandle:
     """A request in flight. Its callback is called exactly once, with a reply or an error."""
 
@@ -34,7 +51,7 @@ class CallHandle:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: CalledPeer,
         request: type[Message],
         request_id: int,
         on_reply: OnReply,
@@ -73,8 +90,7 @@ class CallHandle:
     def expire(self, timeout_s: float) -> None:
         """Fails the request with `DeadlineExceededError`."""
         peer = self.peer
-        doing = peer.link.watch.doing if peer.link is not None else ""
-        state = f"; {peer.why}" if peer.why else f"; it {doing}" if doing else ""
+        state = f"; {peer.why}" if peer.why else f"; it {peer.doing}" if peer.doing else ""
         self._give_up(
             errors.DeadlineExceededError.of(
                 f"{self.request.__name__} to {peer} had no answer within {timeout_s:g} s{state}."
@@ -107,11 +123,11 @@ class Responder:
 
     __slots__ = ("_callbacks", "_link", "_request", "cancelled", "is_refused", "nbytes", "request_id")
 
-    def __init__(self, link: Link, request: type[Message], request_id: int) -> None:
+    def __init__(self, link: AskingLink, request: type[Message], request_id: int) -> None:
         self.request_id = request_id
         self.cancelled = self.is_refused = False
         self.nbytes = 0  # of a large request; see `request_budget`
-        self._link: Link | None = link
+        self._link: AskingLink | None = link
         self._request = request
         self._callbacks: list[Callable[[], Any]] = []
 
@@ -127,15 +143,15 @@ class Responder:
             if not isinstance(answer, errors.OpError):
                 name = type(answer).__name__
                 answer = errors.InternalError.of(f"the answer to {self._request.__name__} was a {name}")
-            answer = status_of(answer, link.endpoint.task)
+            answer = status_of(answer, link.own_task)
         try:
             link.post(answer, self.request_id)
         except errors.ResourceExhaustedError as error:  # the small answer has room
             text = f"{self._request.__name__} has run, and its answer cannot be sent: {error.message}"
-            link.post(status_of(errors.ResourceExhaustedError.of(text), link.endpoint.task), self.request_id)
+            link.post(status_of(errors.ResourceExhaustedError.of(text), link.own_task), self.request_id)
         except Exception as error:  # noqa: BLE001 - without an answer the caller would wait for ever
             text = f"the answer to {self._request.__name__} cannot be sent: {type(error).__name__}: {error}"
-            link.post(status_of(errors.InternalError.of(text), link.endpoint.task), self.request_id)
+            link.post(status_of(errors.InternalError.of(text), link.own_task), self.request_id)
 
     @property
     def is_open(self) -> bool:

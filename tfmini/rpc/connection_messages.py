@@ -59,6 +59,11 @@ class Status(Message):
     derived: bool
 
 
+@message(kind=8, direction=CONNECTION, is_reply=True)
+class Acknowledged(Message):
+    """The answer to a request that asks for no value: it has been carried out."""
+
+
 @message(kind=4, direction=CONNECTION)
 class Cancel(Message):
     """The caller has cancelled the request."""

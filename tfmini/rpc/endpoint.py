@@ -264,9 +264,7 @@ class Endpoint:
 
     def new_accepted_peer(self, connection: Connection) -> Peer:
         """Returns a new peer object for a connection that the other side opened."""
-        peer = Peer(self, "", None)
-        peer.key, peer.host = connection.peer_key, connection.peer_host
-        return peer
+        return Peer(self, "", None, connection.peer_key, connection.peer_host)
 
     def _on_connection(self, connection: Connection) -> None:
         if self.closed:

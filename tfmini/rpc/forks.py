@@ -14,13 +14,39 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import threading
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from tfmini.rpc.addresses import Address
 
 _WILDCARDS = ("0.0.0.0", "::")
+
+
+T = TypeVar("T")
+
+
+class PerProcess(Generic[T]):
+    """An object of which each process has one, made at its first use. A forked child makes its own."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._found: T | None = None
+        self._inherited: T | None = None  # kept: in a child, the end of its parent's objects is nobody's business
+        self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._inherited, self._found, self._lock = self._found, None, threading.Lock()
+
+    def get(self) -> T:
+        """Returns the object of this process."""
+        found = self._found
+        if found is None:
+            with self._lock:
+                found = self._found = self._make() if self._found is None else self._found
+        return found
 
 
 class Owner(Protocol):

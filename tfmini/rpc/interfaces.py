@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tfmini import errors
 from tfmini.cluster import HostPort, parse_address
-from tfmini.rpc.reach import UnreachableError, resolve, source_towards
+from tfmini.rpc.reach import UnreachableError, family_of, resolve, source_towards
 
 BIND_ENV, PORTS_ENV = "TFMINI_BIND", "TFMINI_PORTS"
 _SIOCGIFADDR = 0x8915  # Linux
 _WILDCARDS = ("*", "0.0.0.0", "::")
+_BACKLOG = 512  # connections that may arrive before they are accepted; the kernel may have a lower limit
 
 
 def allowed_ports() -> Sequence[int]:
@@ -62,6 +63,30 @@ def bind_to_port(bind: Callable[[int], None], ports: Sequence[int]) -> None:
             continue
         return
     bind(ports[-1])
+
+
+def listening_socket(host: str) -> socket.socket:
+    """Listens at an address of this host ("": all of IPv4), at a port that ``TFMINI_PORTS`` allows; does not block.
+
+    Raises:
+      OSError: no such port is free.
+      errors.InvalidArgumentError: ``TFMINI_PORTS`` is no range of ports.
+    """
+    listener = socket.socket(family_of(host), socket.SOCK_STREAM)
+    # As for ZeroMQ's own listeners: a port is free as soon as its last owner has ended.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setblocking(False)
+
+    def listen(port: int) -> None:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+
+    try:
+        bind_to_port(listen, allowed_ports())
+    except BaseException:  # even Ctrl-C: the caller has no reference to close it
+        listener.close()
+        raise
+    return listener
 
 
 def interface_of(host: str) -> str:
@@ -104,7 +129,7 @@ def is_numeric(host: str) -> bool:
 def is_own(address: str) -> bool:
     """Whether a numeric address is one of this host's."""
     try:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        with socket.socket(family_of(address), socket.SOCK_DGRAM) as sock:
             sock.bind((address, 0))
     except OSError:
         return False

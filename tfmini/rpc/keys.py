@@ -160,12 +160,34 @@ def keys_in_memory() -> Iterator[str]:
 
     The file is in memory, so nothing is left behind, however this process ends.
     """
-    public, secret = zmq.curve_keypair()
-    with os.fdopen(os.memfd_create("tfmini-keys"), "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(b'public-key = "%s"\nsecret-key = "%s"\n' % (public, secret))
-        file.flush()
-        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
+    keys = new_keys()
+    with _file_in_memory(b'public-key = "%s"\nsecret-key = "%s"\n' % (keys.public, keys.secret)) as file:
+        yield _path_in_memory(file)
+
+
+def held_key(key: bytes) -> str:
+    """Puts the content of a secret file into memory for the rest of this process; returns the path of the file.
+
+    Other processes of this user can read it there, so a child process gets the path.
+    """
+    file = _file_in_memory(key)
+    _held.append(file)
+    return _path_in_memory(file)
+
+
+_held: list[BinaryIO] = []
+
+
+def _file_in_memory(content: bytes) -> BinaryIO:
+    file = os.fdopen(os.memfd_create("tfmini-keys"), "wb")
+    os.fchmod(file.fileno(), 0o600)
+    file.write(content)
+    file.flush()
+    return file
+
+
+def _path_in_memory(file: BinaryIO) -> str:
+    return f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 def load_keys(secret_file: str) -> Keys:

@@ -17,6 +17,7 @@ from tfmini.rpc.lane_wire import FLAG, PLACE, Places
 from tfmini.rpc.part_memory import PartMemory
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
+from tfmini.rpc.timers import Timer
 
 # When freed blocks have so many bytes they are returned in a message of their own; fewer go with the next message. On a
 # connection with one direction, such as that of a ps to a worker, there is none: the owner would make new blocks.
@@ -50,8 +51,8 @@ class LaneMemory:
         # Whether a call of `_return_blocks` or `_age` is to come, and its timer. The call may come before the timer is
         # noted: so the timer alone would not tell.
         self._is_returning = self._is_ageing = False
-        self._timer: Any = None
-        self._ageing: Any = None
+        self._timer: Timer | None = None
+        self._ageing: Timer | None = None
         self._closed = False
         self._freed_bytes = 0  # since the last notes, about: threads may miss each other's
         self.notes: collections.deque[int] = collections.deque()

@@ -125,6 +125,11 @@ class Link:
         """Whether it has ended."""
         return self._phase is _OVER
 
+    @property
+    def own_task(self) -> str:
+        """The task at this side; "": a client."""
+        return self.endpoint.task
+
     def _enter(self, phase: Phase) -> bool:
         """Enters a phase; returns False if the present one does not lead there, since the link has ended meanwhile."""
         with self._lock:
@@ -152,11 +157,11 @@ class Link:
 
     def post(self, message: Message, request_id: int = 0) -> None:
         """Sends a message on the current connection."""
-        self.sent += 1
         self.send(encode(message, request_id))
 
     def send(self, parts: Any) -> None:
         """Sends an encoded message on the current connection."""
+        self.sent += 1
         if self._may_switch:
             with self._lock:  # so that no message follows the LaneSwitch on the old connection
                 self.connection.send(parts)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tfmini import errors
 from tfmini.printable import printable
-from tfmini.rpc.connection_messages import Status
+from tfmini.rpc.connection_messages import Acknowledged, Status
 from tfmini.rpc.records import Message, Retry, Structure, Tensors, message
 
 MASTER, WORKER, PEER = "client->master", "master->worker", "worker->worker"
@@ -73,12 +73,7 @@ class RunStep(Message):
     options: bytes
 
 
-@message(kind=31, direction=MASTER, is_reply=True)
-class CloseSessionReply(Message):
-    pass
-
-
-@message(kind=30, direction=MASTER, reply=CloseSessionReply, retry=Retry.NEVER)
+@message(kind=30, direction=MASTER, reply=Acknowledged, retry=Retry.NEVER)
 class CloseSession(Message):
     session_handle: str
 
@@ -93,12 +88,7 @@ class ListDevices(Message):
     session_handle: str
 
 
-@message(kind=35, direction=MASTER, is_reply=True)
-class ResetReply(Message):
-    pass
-
-
-@message(kind=34, direction=MASTER, reply=ResetReply, retry=Retry.SAFE)
+@message(kind=34, direction=MASTER, reply=Acknowledged, retry=Retry.SAFE)
 class Reset(Message):
     containers: tuple[str, ...]
     device_filters: tuple[str, ...]
@@ -138,12 +128,7 @@ class GetStatus(Message):
     pass
 
 
-@message(kind=51, direction=WORKER, is_reply=True)
-class CreateWorkerSessionReply(Message):
-    pass
-
-
-@message(kind=50, direction=WORKER, reply=CreateWorkerSessionReply, retry=Retry.NEVER)
+@message(kind=50, direction=WORKER, reply=Acknowledged, retry=Retry.NEVER)
 class CreateWorkerSession(Message):
     """Creates a worker session. ``tasks``: the cluster's addresses as the master knows them. ``task``: the receiver's
     task name in that cluster; empty: the name that it reports."""
@@ -154,12 +139,7 @@ class CreateWorkerSession(Message):
     task: str
 
 
-@message(kind=53, direction=WORKER, is_reply=True)
-class DeleteWorkerSessionReply(Message):
-    pass
-
-
-@message(kind=52, direction=WORKER, reply=DeleteWorkerSessionReply, retry=Retry.SAFE)
+@message(kind=52, direction=WORKER, reply=Acknowledged, retry=Retry.SAFE)
 class DeleteWorkerSession(Message):
     session_handle: str
 
@@ -179,12 +159,7 @@ class RegisterGraph(Message):
     traced: bool
 
 
-@message(kind=57, direction=WORKER, is_reply=True)
-class DeregisterGraphReply(Message):
-    pass
-
-
-@message(kind=56, direction=WORKER, reply=DeregisterGraphReply, retry=Retry.SAFE)
+@message(kind=56, direction=WORKER, reply=Acknowledged, retry=Retry.SAFE)
 class DeregisterGraph(Message):
     graph_handle: int
 
@@ -205,12 +180,7 @@ class RunGraph(Message):
     feed_values: Tensors
 
 
-@message(kind=63, direction=WORKER, is_reply=True)
-class CleanupAllReply(Message):
-    pass
-
-
-@message(kind=62, direction=WORKER, reply=CleanupAllReply, retry=Retry.SAFE)
+@message(kind=62, direction=WORKER, reply=Acknowledged, retry=Retry.SAFE)
 class CleanupAll(Message):
     containers: tuple[str, ...]
 
@@ -391,12 +361,7 @@ class CollectiveEnd(Message):
     is_final: bool
 
 
-@message(kind=113, direction=PEER, is_reply=True)
-class LostTensorsReply(Message):
-    pass
-
-
-@message(kind=112, direction=PEER, reply=LostTensorsReply, retry=Retry.SAFE)
+@message(kind=112, direction=PEER, reply=Acknowledged, retry=Retry.SAFE)
 class LostTensors(Message):
     """Tensors may be lost: a ``receiver``'s, if only the master can be told; those of a ``sender`` that is lost."""
 

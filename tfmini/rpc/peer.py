@@ -19,6 +19,7 @@ from tfmini.rpc.connection_messages import Goodbye
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
 from tfmini.rpc.records import Message
+from tfmini.rpc.timers import Timer
 from tfmini.rpc.transport import MakeError, Refusal
 from tfmini.rpc.waiting_messages import OnDropped, WaitingMessages
 
@@ -41,7 +42,9 @@ class State(enum.Enum):
 class Peer:
     """A task or client at the other end of a connection. Methods may be called from any thread."""
 
-    def __init__(self, endpoint: Endpoint, address: str, expected_task: str | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, address: str, expected_task: str | None, key: bytes = b"", host: str = ""
+    ) -> None:
         self.address = address
         self.expected_task = expected_task
         self.where = address  # to which it has connected last, or tries to
@@ -49,8 +52,8 @@ class Peer:
         self.dialer = endpoint.randbits(62) if address else 0
         self.task = expected_task or ""
         self.incarnation = 0
-        self.key = b""  # the public key by which it was admitted, where it has connected to this side
-        self.host = ""  # from where it has connected, if known
+        self.key = key  # the public key by which it was admitted, where it has connected to this side
+        self.host = host  # from where it has connected, if known
         self.identity = ("", 0, b"")  # task, incarnation, key
         self.state = State.IDLE
         self.why = ""
@@ -62,7 +65,7 @@ class Peer:
         self._waiting = WaitingMessages()
         self._lost_callbacks: list[Callable[[Peer, str], Any]] = []
         self._backoff = Backoff()
-        self._retry: Any = None
+        self._retry: Timer | None = None
         self._last_attempt = float("-inf")
         self._refused = False  # whether the last attempt to connect was refused
 
@@ -90,6 +93,12 @@ class Peer:
         if self.state is State.CONNECTING:
             return any(not isinstance(handle, CallHandle) for _, handle in tuple(self._waiting))
         return self.state is State.READY and self.backlog > 0
+
+    @property
+    def doing(self) -> str:
+        """What it does instead of handling messages, as its latest heartbeat says; usually ""."""
+        link = self._link
+        return link.watch.doing if link is not None else ""
 
     @property
     def link(self) -> Link | None:
@@ -173,7 +182,6 @@ class Peer:
     def _transmit(self, link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         if isinstance(handle, CallHandle):
             handle.begins()
-        link.sent += 1
         try:
             link.send(parts)
         except errors.ResourceExhaustedError as error:

@@ -148,7 +148,7 @@ def source_towards(host: str) -> str:
     It sends nothing.
     """
     for address in _resolved(host):
-        with socket.socket(_family(address), socket.SOCK_DGRAM) as sock:
+        with socket.socket(family_of(address), socket.SOCK_DGRAM) as sock:
             try:
                 sock.connect((address, 9))
             except OSError:
@@ -165,8 +165,9 @@ def _resolved(host: str) -> list[str]:
 
 
 def _socket(host: str) -> socket.socket:
-    return socket.socket(_family(host), socket.SOCK_STREAM)
+    return socket.socket(family_of(host), socket.SOCK_STREAM)
 
 
-def _family(host: str) -> socket.AddressFamily:
+def family_of(host: str) -> socket.AddressFamily:
+    """The family of a numeric address."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -29,7 +29,7 @@ from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.rpc.forks import not_for_children
+from tfmini.rpc.forks import PerProcess, not_for_children
 from tfmini.rpc.relief import Relief
 from tfmini.rpc.source import Source
 from tfmini.rpc.timekeeper import Timekeeper
@@ -364,25 +364,9 @@ class Reactor:
         os.close(self._wake_fd)
 
 
-_reactor: Reactor | None = None
-_reactor_lock = threading.Lock()
+_reactor = PerProcess(Reactor)
 
 
 def get_reactor() -> Reactor:
     """Returns the reactor of this process; a forked child gets its own."""
-    global _reactor
-    reactor = _reactor
-    if reactor is None or reactor.pid != os.getpid():
-        with _reactor_lock:
-            if _reactor is None or _reactor.pid != os.getpid():
-                _reactor = Reactor()
-            reactor = _reactor
-    return reactor
-
-
-def _after_fork() -> None:
-    global _reactor_lock
-    _reactor_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    return _reactor.get()

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tfmini import errors
 from tfmini.rpc.calls import Responder
-
-if TYPE_CHECKING:
-    from tfmini.rpc.link import Link
 
 CONNECTION_LIMIT, SERVER_LIMIT = 20_000, 200_000  # requests; checked at ticks
 CONNECTION_BYTES, SERVER_BYTES = 4 << 30, 16 << 30  # of fed values and other large parts
 FAIR_SHARE = 64 << 20  # bytes that every connection may hold
 
 
-def refuse_excess(links: Iterable[Link]) -> None:
+class BusyEndpoint(Protocol):
+    """The endpoint that has not answered yet."""
+
+    def links(self) -> Sequence[BusyLink]: ...
+
+
+class BusyLink(Protocol):
+    """A link with requests that have no answer yet."""
+
+    active: dict[int, Responder]
+
+    @property
+    def endpoint(self) -> BusyEndpoint: ...
+    @property
+    def peer(self) -> object: ...
+
+
+def refuse_excess(links: Iterable[BusyLink]) -> None:
     """Refuses the latest requests of peers that have too many without an answer.
 
     A client that connects with ever new identities has no more than others: where the server has too many
@@ -37,7 +51,7 @@ def refuse_excess(links: Iterable[Link]) -> None:
             responder.refuse(errors.ResourceExhaustedError.of(text))
 
 
-def count_bytes(link: Link, responder: Responder, parts: Sequence[Any]) -> None:
+def count_bytes(link: BusyLink, responder: Responder, parts: Sequence[Any]) -> None:
     """Counts the bytes of a request that has not been answered at once, and refuses it if they are too many."""
     size, held = sum(map(len, parts)), _pending_bytes(link)
     responder.nbytes = size
@@ -57,5 +71,5 @@ def count_bytes(link: Link, responder: Responder, parts: Sequence[Any]) -> None:
     responder.refuse(errors.ResourceExhaustedError.of(text))
 
 
-def _pending_bytes(link: Link) -> int:
+def _pending_bytes(link: BusyLink) -> int:
     return sum(responder.nbytes for responder in list(link.active.values()))

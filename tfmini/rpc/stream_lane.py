@@ -14,9 +14,10 @@ import os
 import socket
 from collections.abc import Callable
 
-from tfmini.rpc.interfaces import allowed_ports, bind_to_port
+from tfmini.rpc.interfaces import listening_socket
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
+from tfmini.rpc.reach import family_of
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.sealed_lane import SealedLane, lane_name
 from tfmini.rpc.source import Source
@@ -45,13 +46,7 @@ class StreamListener(TokenListener):
 
     def __init__(self, interface: str, reactor: Reactor, sealed: bool) -> None:
         self._is_sealed = sealed
-        sock = socket.socket(_family(interface), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            bind_to_port(lambda port: sock.bind((interface, port)), allowed_ports())
-            sock.listen(128)
-        except OSError:
-            sock.close()
-            raise
+        sock = listening_socket(interface)
         super().__init__(sock, f"{SCHEME}{sock.getsockname()[1]}", reactor)
 
     def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
@@ -96,7 +91,7 @@ class StreamOpening:
         self._on_open = on_open
         self._address = f"tcp://{host}:{port}"
         self._over = False
-        self._sock = socket.socket(_family(host), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._sock = socket.socket(family_of(host), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._source: Source = reactor.source(self._sock.fileno(), self._on_ready)
         self._timer: Timer | None = None
@@ -145,7 +140,3 @@ class StreamOpening:
         if self._timer is not None:
             self._timer.cancel()
         self._reactor.unwatch(self._source)
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tfmini.rpc.peer import Peer
+from typing import Protocol
 
 Traffic = tuple[int, int, int, int]
 """Bytes sent and received, messages sent and received."""
@@ -14,13 +11,20 @@ _PEERS = 1000
 _OTHERS = "other clients"
 
 
+class CountedPeer(Protocol):
+    """A peer, as far as counters name it."""
+
+    task: str
+    host: str
+
+
 class PastTraffic:
     """The sums by peer; beyond `_PEERS` peers they are added up under one name. The caller holds its lock."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Traffic] = {}
 
-    def add(self, peer: Peer, traffic: Traffic) -> None:
+    def add(self, peer: CountedPeer, traffic: Traffic) -> None:
         """A connection has ended."""
         name = label(peer)
         if name not in self._sums and len(self._sums) >= _PEERS:
@@ -37,6 +41,6 @@ def plus(one: Traffic, other: Traffic) -> Traffic:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
 
 
-def label(peer: Peer) -> str:
+def label(peer: CountedPeer) -> str:
     """A task's full name, or a client by its host. A client's incarnation is a secret and stays unsaid."""
     return peer.task or f"client at {peer.host or 'this host'}"

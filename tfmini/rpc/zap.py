@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from typing import Any
 
 import zmq
 from zmq.utils import z85
 
+from tfmini.rpc.forks import PerProcess
 from tfmini.rpc.keys import Keys
-from tfmini.rpc.reactor import Reactor
-
-_handler: ZapHandler | None = None
-_lock = threading.Lock()
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.zmq_pump import get_context
 
 
 class ZapHandler:
-    """Authenticates the clients of all listeners of a ZeroMQ context; each listener has its own ZAP domain."""
+    """Authenticates the clients of all listeners of this process; each listener has its own ZAP domain."""
 
-    def __init__(self, context: zmq.Context[Any], reactor: Reactor) -> None:
-        self._context = context
+    def __init__(self) -> None:
         self._keys: dict[str, Keys] = {}
         self._serial = itertools.count(1)
-        self._sock: Any = context.socket(zmq.REP)
+        self._sock: Any = get_context().socket(zmq.REP)
         self._sock.linger = 0
         self._sock.bind("inproc://zeromq.zap.01")
+        reactor = get_reactor()
         self._source = reactor.source(self._sock.getsockopt(zmq.FD), self._on_ready)
         reactor.watch(self._source)
         reactor.relief.add(self._source.look)
-
-    @classmethod
-    def of(cls, context: zmq.Context[Any], reactor: Reactor) -> ZapHandler:
-        """Returns the handler of this process's context."""
-        global _handler
-        with _lock:
-            if _handler is None or _handler._context is not context:  # first use, or first use after a fork
-                _handler = cls(context, reactor)
-            return _handler
 
     def secure(self, sock: zmq.Socket[Any], keys: Keys) -> str:
         """Makes ``sock`` an encrypted server for holders of admitted keys; returns its domain."""
@@ -64,9 +52,9 @@ class ZapHandler:
             self._sock.send_multipart([version, request_id, code, text, public, b""], zmq.NOBLOCK)
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
+_handler = PerProcess(ZapHandler)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def get_zap_handler() -> ZapHandler:
+    """Returns the handler of this process: a ZeroMQ context can have one."""
+    return _handler.get()

@@ -25,6 +25,7 @@ import zmq
 
 from tfmini.rpc import lane_wire
 from tfmini.rpc.backlog import Backlog
+from tfmini.rpc.forks import PerProcess
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.receive_buffers import memory_for
 from tfmini.rpc.source import Source
@@ -49,27 +50,19 @@ _WATCHED = (
 
 T = TypeVar("T")
 
-_context: zmq.Context[Any] | None = None
-_context_pid = 0
-_context_lock = threading.Lock()
+
+def _new_context() -> zmq.Context[Any]:
+    context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 65000)
+    return context
 
 
-def _after_fork() -> None:
-    global _context_lock
-    _context_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_context: PerProcess[zmq.Context[Any]] = PerProcess(_new_context)
 
 
 def get_context() -> zmq.Context[Any]:
     """Returns the ZeroMQ context of this process; a forked child gets its own."""
-    global _context, _context_pid
-    with _context_lock:
-        if _context is None or _context.closed or _context_pid != os.getpid():
-            _context, _context_pid = zmq.Context(), os.getpid()
-            _context.set(zmq.MAX_SOCKETS, 65000)
-        return _context
+    return _context.get()
 
 
 class Pump:
@@ -80,6 +73,7 @@ class Pump:
     Args:
       after: called after reading, while another thread may already read on.
       may_read: called after every message; if it returns False, reading stops until `again` is called.
+      at_end: called at the end of each turn, while no other thread reads.
     """
 
     def __init__(
@@ -89,6 +83,7 @@ class Pump:
         on_message: Callable[[list[Any]], None],
         after: Callable[[], None] | None = None,
         may_read: Callable[[], bool] | None = None,
+        at_end: Callable[[], None] | None = None,
     ) -> None:
         self.sock = sock
         self.closed = False
@@ -97,6 +92,7 @@ class Pump:
         self._on_message = on_message
         self._after = after
         self._may_read = may_read
+        self._at_end = at_end
         self._on_event: Callable[[int, int], None] = lambda event, value: None
         self._monitor: Any = sock.get_monitor_socket(_WATCHED)
         self._has_events = False
@@ -179,6 +175,8 @@ class Pump:
         if self._has_events:
             self.read_monitor()
         self.drain(TURN)
+        if self._at_end is not None:
+            self._at_end()
 
     def _receive(self) -> list[Any] | None:
         sock = self.sock

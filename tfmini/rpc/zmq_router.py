@@ -39,8 +39,8 @@ from tfmini.rpc.pending import PendingConnections
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.relief import is_urgent
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
-from tfmini.rpc.zap import ZapHandler
-from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, get_context, payload
+from tfmini.rpc.zap import get_zap_handler
+from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, payload
 
 _log = logging.getLogger("tfmini.rpc")
 
@@ -192,14 +192,14 @@ class RouterListener(Listener):
         self._failures = FailedHandshakes()
         self._looks = False  # whether `_look` is to come
         self._nonempty: collections.deque[_RouterConnection] = collections.deque()  # clients with queued messages
-        self._deferred: list[list[Any]] | None = None  # of new clients, while one of them is introduced
+        self._gone: list[_Accepted] = []  # connections that have ended, and whose last messages are not read yet
         self._lock = threading.Lock()
         self._inbox_bytes = 0
         self._is_full = False
         sock.router_mandatory = 1
-        self._zap = ZapHandler.of(get_context(), reactor) if keys is not None else None
+        self._zap = get_zap_handler() if keys is not None else None
         self._domain = self._zap.secure(sock, keys) if self._zap is not None and keys is not None else ""
-        self._pump = Pump(sock, self.reactor, self._on_message, self._deliver_inboxes, self.may_read)
+        self._pump = Pump(sock, reactor, self._on_message, self._deliver_inboxes, self.may_read, self._end_gone)
         try:
             self._bind(sock, address)
         except zmq.ZMQError as error:
@@ -254,31 +254,19 @@ class RouterListener(Listener):
         try:
             client = self._clients[routing_id]
         except KeyError:
-            if self._deferred is None:
-                self._introduce(parts)
-            else:
-                self._deferred.append(parts)
-            return
+            client = self._introduce(parts)
         if client is not None:
             self._put(client, [payload(frame) for frame in frames])
 
-    def _introduce(self, parts: list[Any]) -> None:
-        """Handles the first message of a client."""
-        # The descriptor may be reused: then the end of its previous connection is among the events. To read them may
-        # read further messages.
-        self._deferred = later = list[list[Any]]()
-        try:
-            self._pump.read_monitor()
-        finally:
-            self._deferred = None
+    def _introduce(self, parts: list[Any]) -> _RouterConnection:
+        """Handles the first message of a client; returns its connection."""
+        self._pump.read_monitor()  # its descriptor may have been another connection's before
         fd = parts[1].get(zmq.SRCFD)
         accepted = self._accepted.get(fd) or _Accepted(fd)
         self._clients[parts[0]] = client = _RouterConnection(self, parts[0], parts[1], accepted)
         accepted.routing_id = client.routing_id
         deliver(self._on_connection, client)
-        self._put(client, [payload(frame) for frame in parts[1:]])
-        for message in later:
-            self._on_message(message)
+        return client
 
     def _put(self, client: _RouterConnection, item: list[Any] | str) -> None:
         client.enqueue(item)
@@ -331,8 +319,11 @@ class RouterListener(Listener):
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
             self._on_accepted(value)
-        elif event == zmq.EVENT_DISCONNECTED and (accepted := self._accepted.get(value)) is not None:
-            self._on_disconnected(value, accepted)
+        elif event == zmq.EVENT_DISCONNECTED and (accepted := self._accepted.pop(value, None)) is not None:
+            if self._pending.pop(value) is not None:
+                self._failures.failed(accepted.kernel.host, self.reactor.now())
+            accepted.kernel.close()
+            self._gone.append(accepted)
 
     def _on_accepted(self, fd: int) -> None:
         self._accepted[fd] = accepted = _Accepted(fd)
@@ -342,17 +333,15 @@ class RouterListener(Listener):
         self._pending.add(fd, accepted.kernel)
         self._look_later()
 
-    def _on_disconnected(self, fd: int, accepted: _Accepted) -> None:
-        if self._pending.pop(fd) is not None:
-            self._failures.failed(accepted.kernel.host, self.reactor.now())
-        if accepted.routing_id:
-            self._pump.drain()  # its last messages are delivered first
-        if self._accepted.get(fd) is accepted:  # else a new connection has the number by now
-            del self._accepted[fd]
-        accepted.kernel.close()
-        client = self._clients.pop(accepted.routing_id, None)
-        if client is not None:
-            self._put(client, "the connection was closed")
+    def _end_gone(self) -> None:
+        """Ends the connections whose ends have been reported, after their last messages."""
+        while self._gone:
+            ended, self._gone = self._gone, []
+            self._pump.drain()
+            for accepted in ended:
+                client = self._clients.pop(accepted.routing_id, None)
+                if client is not None:
+                    self._put(client, "the connection was closed")
 
     # -- endless messages ----------------------------------------------------------------
 

@@ -8,8 +8,8 @@ its parts.
 from __future__ import annotations
 
 import atexit
+import collections
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tfmini.cluster import HostPort
+from tfmini.locks import lock
 from tfmini.runtime.step_ids import new_step_id
 
 if TYPE_CHECKING:
@@ -132,9 +133,9 @@ class SpareThreads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
-        self._idle = 0  # threads that wait and for which no call is in the queue
-        self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
+        self._changed = threading.Condition(lock("spare"))
+        self._waiting = 0  # threads without a call
+        self._calls: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()  # for them
 
     def submit(self, function: Callable[..., Any], *args: Any) -> None:
         """Makes the call in another thread.
@@ -142,28 +143,25 @@ class SpareThreads:
         Raises:
           RuntimeError: the process can start no thread.
         """
-        with self._lock:
-            starts = not self._idle
-            self._idle -= not starts
+        with self._changed:
+            starts = self._waiting == len(self._calls)  # each that waits has a call to come
+            if not starts:
+                self._calls.append((function, args))
+                self._changed.notify()
         if starts:
             threading.Thread(target=self._run, args=(function, args), name=self._name, daemon=True).start()
-        else:
-            self._calls.put((function, args))
 
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         while True:
             function(*args)
             del function, args  # they hold a step, with its tensors
-            with self._lock:
-                self._idle += 1
-            try:
-                function, args = self._calls.get(timeout=_SPARE_S)
-            except queue.Empty:
-                with self._lock:
-                    if self._idle:
-                        self._idle -= 1
-                        return
-                function, args = self._calls.get()  # `submit` has counted on this thread meanwhile
+            with self._changed:
+                self._waiting += 1
+                self._changed.wait_for(lambda: self._calls, _SPARE_S)
+                self._waiting -= 1
+                if not self._calls:
+                    return
+                function, args = self._calls.popleft()
 
 
 def submitted(pool: Any, function: Callable[..., None], *args: Any) -> bool:

@@ -6,11 +6,11 @@ container of a device is called after its job: ``ps``, ``worker``, ``localhost``
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
 from tfmini import errors
+from tfmini.locks import lock
 
 T = TypeVar("T")
 _Key = tuple[str, str]
@@ -29,7 +29,7 @@ class ResourceManager:
         self.default_container = default_container
         self.generation = 0
         self._containers: dict[str, dict[_Key, Any]] = {}
-        self._lock = threading.RLock()
+        self._lock = lock("resources", reentrant=True)  # `create` may look up another resource
 
     def _container(self, container: str | bytes) -> str:
         return (container.decode() if isinstance(container, bytes) else container) or self.default_container
@@ -50,30 +50,32 @@ class ResourceManager:
           NotFoundError: when the container or the resource does not exist.
         """
         label = self._container(container)
-        with self._lock:
-            named = self._containers.get(label)
-            if named is None:
-                text = f"Container {label} does not exist. (Could not find resource: {label}/{name})"
-                raise errors.NotFoundError.of(text)
-            if (kind, name) not in named:
-                raise errors.NotFoundError.of(f"Resource {label}/{name}/{kind} does not exist.")
+        named = self._containers.get(label)
+        if named is None:
+            text = f"Container {label} does not exist. (Could not find resource: {label}/{name})"
+            raise errors.NotFoundError.of(text)
+        try:
             return named[kind, name]
+        except KeyError:
+            raise errors.NotFoundError.of(f"Resource {label}/{name}/{kind} does not exist.") from None
 
     def delete(self, container: str | bytes, kind: str, name: str) -> bool:
         """Forgets a resource; returns whether there was one."""
-        with self._lock:
-            found = self._containers.get(self._container(container), {}).pop((kind, name), None)
-            self.generation += 1
-        return found is not None
+        return bool(self._take([(self._container(container), (kind, name))]))
 
     def clear(self, containers: Iterable[str]) -> None:
         """Drops whole containers (`Session.reset`); none given: the default one."""
-        dropped: list[Any] = []
+        wanted = [self._container(container) for container in list(containers) or [self.default_container]]
+        _forget(self._take((), wanted))
+
+    def _take(self, keys: Iterable[tuple[str, _Key]], containers: Iterable[str] = ()) -> list[Any]:
+        """Takes out resources, and whole containers."""
         with self._lock:
-            for container in list(containers) or [self.default_container]:
-                dropped += self._containers.pop(self._container(container), {}).values()
+            found = [self._containers.get(where, {}).pop(key, None) for where, key in keys]
+            for container in containers:
+                found += self._containers.pop(container, {}).values()
             self.generation += 1
-        _forget(dropped)
+        return [resource for resource in found if resource is not None]
 
     def for_session(self, session: str) -> SessionResources:
         """These resources as a session sees them: its own state beside the shared state."""
@@ -81,20 +83,13 @@ class ResourceManager:
 
     def end_session(self, session: str) -> None:
         """Drops the state that was a session's own."""
-        dropped: list[Any] = []
-        with self._lock:
-            for named in self._containers.values():
-                own = [key for key in named if key[1].startswith(f"{session}/")]
-                dropped += [named.pop(key) for key in own]
-            if dropped:
-                self.generation += 1
-        _forget(dropped)
+        own = [(where, (kind, key)) for where, kind, key, _ in self.contents() if key.startswith(f"{session}/")]
+        if own:
+            _forget(self._take(own))
 
     def release(self) -> None:
         """Ends the threads and closes the files of all resources, when no step can use them any more."""
-        with self._lock:
-            found = [resource for named in self._containers.values() for resource in named.values()]
-        for resource in found:
+        for _, _, _, resource in self.contents():
             release = getattr(resource, "release", None)
             if release is not None:
                 release()
@@ -106,13 +101,11 @@ class ResourceManager:
 
     def statistics(self) -> dict[str, dict[str, int]]:
         """How many resources of each kind each container holds."""
-        with self._lock:
-            found: dict[str, dict[str, int]] = {}
-            for container, named in self._containers.items():
-                counts = found.setdefault(container, {})
-                for kind, _ in named:
-                    counts[kind] = counts.get(kind, 0) + 1
-            return found
+        found: dict[str, dict[str, int]] = {container: {} for container in list(self._containers)}
+        for container, kind, _, _ in self.contents():
+            counts = found.setdefault(container, {})
+            counts[kind] = counts.get(kind, 0) + 1
+        return found
 
 
 Resources: TypeAlias = "ResourceManager | SessionResources"

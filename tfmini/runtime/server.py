@@ -11,16 +11,19 @@ import signal
 import sys
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
 from tfmini.collector import call_imports_old
 from tfmini.devices import device_name
+from tfmini.export import export
+from tfmini.locks import Once, lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import targets
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
+from tfmini.runtime.collectives.executor import Ranks, collective_handlers
 from tfmini.runtime.collectives.traffic import CollectiveTraffic
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.forks import check_own
@@ -31,8 +34,12 @@ from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.status.status_service import status_handlers
 from tfmini.runtime.status.task_status import TaskStatus
+from tfmini.runtime.worker.task_state import LossReports
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import worker_handlers
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _log = logging.getLogger("tfmini.runtime")
 _MEMORY_LIMIT = 256 << 20
@@ -40,6 +47,7 @@ _PROTOCOLS = ("grpc", "zmq")
 _Definition = tuple[ClusterSpec, str, int, str, Any]
 
 
+@export("tf.distribute.Server", "tf.train.Server")
 class Server:
     """A task of a cluster (``tf.train.Server``). The port is bound by the constructor.
 
@@ -75,11 +83,12 @@ class Server:
         self._terminated = False
         self._started = False
         self._ended = Waiter()
-        self._lock = threading.Lock()
         self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stopping = Once()
         # Requests that come before `start` wait for it: handler and its arguments.
         self._early: collections.deque[tuple[Any, tuple[Any, ...]]] = collections.deque()
-        self._starting = threading.Lock()
+        self._early_lock = lock("server early")
+        self._starting = lock("server start")
         self._process = current_process()
         self._reactor = self._process.reactor
         if self._process.is_real:
@@ -101,18 +110,19 @@ class Server:
         ]
         threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
         pool_size = threads if threads > 0 else max(2, os.cpu_count() or 1)
-        self.worker = Worker(self._task, devices, self._peer, pool_size, reactor, process)
-        self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
-        self.worker.losses.on_undelivered = self.master.tensors_undelivered
-        leader = self._config.experimental.collective_group_leader if self._config is not None else ""
-        self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later, self._endpoint.peers)
-        self._endpoint.on_peer_ready(self._watch)
         self._owners = SessionOwners(reactor, self._task)
+        losses = LossReports(self._task, self._owners.peers_of, lambda *lost: self.master.tensors_undelivered(*lost))
+        leader = self._config.experimental.collective_group_leader if self._config is not None else ""
+        ranks = Ranks(tasks, self._peer, reactor.call_later, leader, self._endpoint.peers, self._met)
+        self.worker = Worker(self._task, devices, self._peer, pool_size, reactor, process, losses, ranks)
+        self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
+        self._endpoint.on_peer_ready(self._watch)
         self._endpoint.on_peer_ready(self._owners.peer_ready)
         status = TaskStatus(self.worker, self.master, self._owners, self._endpoint)
         self._endpoint.serve(status_handlers(status, process.now))  # also before `start`
         handlers = {
             **worker_handlers(self.worker, self._owners),
+            **collective_handlers(self.worker.collectives),
             **master_handlers(self.master, self._owners),
             **trace_handlers(self.master),
         }
@@ -125,9 +135,8 @@ class Server:
         targets.register(self._address, self)
         if process.is_real:
             _running.add(self)
-            self.worker.collectives.on_met = self._met
 
-    def _watch(self, peer: Any) -> None:
+    def _watch(self, peer: Peer) -> None:
         """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
         self.worker.collectives.returned(peer.task, peer.incarnation)
         if peer.task and peer not in self._watched:
@@ -139,7 +148,7 @@ class Server:
         """A handler that keeps requests until the server has been started."""
 
         def handle(*args: Any) -> None:
-            with self._lock:
+            with self._early_lock:
                 if not self._started:
                     self._early.append((handler, args))
                     return
@@ -189,7 +198,7 @@ class Server:
     def _handle_early(self) -> None:
         """Handles the requests that came before the start; those that come meanwhile wait behind them."""
         while True:
-            with self._lock:
+            with self._early_lock:
                 if not self._early:
                     self._started = True
                     return
@@ -246,10 +255,9 @@ class Server:
         """
         if self._pid != os.getpid():
             return
-        with self._lock:
-            if self._stopped:
-                return
-            self._stopped = True
+        if not self._stopping():
+            return
+        self._stopped = True
         self._part("its server has been stopped", is_final=False)
         targets.unregister(self._address)
         self._endpoint.refuse_all(lambda: errors.shutting_down(self._task))  # what it owns is forgotten in between
@@ -263,8 +271,9 @@ class Server:
 
     def _met(self, elastic: bool) -> None:
         """Tells the launcher that this task is a rank, which is of no use without others."""
-        words = launch_report.MEETS_ELASTIC if elastic else launch_report.MEETS
-        launch_report.send_progress(self._job, self._index, words)
+        if self._process.is_real:
+            words = launch_report.MEETS_ELASTIC if elastic else launch_report.MEETS
+            launch_report.send_progress(self._job, self._index, words)
 
     def _part(self, why: str, is_final: bool) -> None:
         """Tells the other ranks of its collectives that it has ended, unless it was told to leave and may come back."""

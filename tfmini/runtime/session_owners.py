@@ -11,11 +11,11 @@ Only the process that opened a session may use it: `SessionOwners.check` refuses
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
+from tfmini.locks import lock
 from tfmini.rpc.messages import GetStatus
 from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.waiter import Clock
@@ -50,7 +50,7 @@ class SessionOwners:
     def __init__(self, clock: Clock, task: str = "") -> None:
         self._clock = clock
         self._task = task
-        self._lock = threading.Lock()
+        self._lock = lock("owners")
         self._sessions: dict[_Owner, dict[str, Drop]] = {}
         self._owners: dict[str, _Owner] = {}  # of each session
         self._links: dict[_Owner, dict[Peer, Callable[[], None]]] = {}  # those that are up, and how to unwatch them

@@ -31,13 +31,13 @@ class Deciding:
 
     Args:
       nodes: the whole graph. ``shapes``: static shapes; unknown ones make phantoms.
-      roots: what runs in the steps: it tells which queues and accumulators are filled.
+      steps: what runs: it tells which queues and accumulators are filled.
     """
 
-    def __init__(self, nodes: Nodes, shapes: Shapes, roots: Iterable[Nodes]) -> None:
+    def __init__(self, nodes: Nodes, shapes: Shapes, steps: Iterable[Nodes]) -> None:
         self._nodes, self._shapes = nodes, shapes
         self._filled = {
-            node.inputs[0][0] for step in roots for node in step.values()
+            node.inputs[0][0] for step in steps for node in step.values()
             if trait_of(node.op, "queue") == "enqueue" or trait_of(node.op, "accumulator") == "apply"
         }  # fmt: skip
         self._stores = {

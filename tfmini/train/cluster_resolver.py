@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import collections
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_index, tf_config_object, tf_config_task
+from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.runtime.client.session import Session
 
 Tasks = list[str] | dict[int, str]
+_JOB, _INDEX, _SCHEME = "The job of this process.", "The task index of this process.", "The scheme before addresses."
 
 
 def url_of(address: str, rpc_layer: str | None) -> str:
@@ -24,6 +27,7 @@ def url_of(address: str, rpc_layer: str | None) -> str:
     return f"{rpc_layer}://{address}" if rpc_layer else address
 
 
+@export("tf.distribute.cluster_resolver.ClusterResolver")
 class ClusterResolver(ABC):
     """Base class of the resolvers (``tf.distribute.cluster_resolver.ClusterResolver``).
 
@@ -64,6 +68,7 @@ def _is_on(device: str, job: str, task: int) -> bool:
     return f"job:{job}" in parts and f"task:{task}" in parts
 
 
+@export("tf.distribute.cluster_resolver.SimpleClusterResolver")
 class SimpleClusterResolver(ClusterResolver):
     """Returns given values (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
 
@@ -122,6 +127,23 @@ class SimpleClusterResolver(ClusterResolver):
         return {} if self._num_accelerators is None else self._num_accelerators
 
 
+def _overridable(
+    name: str, doc: str, otherwise: Callable[[Any], Any], convert: Callable[[Any], Any] = lambda value: value
+) -> Any:
+    """A property whose value is ``self._given[name]``, or ``otherwise(self)`` if that is None."""
+
+    def get(self: Any) -> Any:
+        given = self._given[name]
+        found = otherwise(self) if given is None else given
+        return None if found is None else convert(found)
+
+    def set_given(self: Any, value: Any) -> None:
+        self._given[name] = value
+
+    return property(get, set_given, doc=doc)
+
+
+@export("tf.distribute.cluster_resolver.UnionResolver")
 class UnionClusterResolver(ClusterResolver):
     """Merges several resolvers (``tf.distribute.cluster_resolver.UnionResolver``).
 
@@ -135,9 +157,7 @@ class UnionClusterResolver(ClusterResolver):
     """
 
     def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
-        self._rpc_layer: str | None = kwargs.pop("rpc_layer", None)
-        self._task_type: str | None = kwargs.pop("task_type", None)
-        self._task_id: int | None = kwargs.pop("task_id", None)
+        self._given = {name: kwargs.pop(name, None) for name in ("task_type", "task_id", "rpc_layer")}
         if kwargs:
             raise ValueError(f"Unexpected kwargs provided {kwargs!r}")
         if not args:
@@ -162,35 +182,12 @@ class UnionClusterResolver(ClusterResolver):
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
         if task_type is not None and task_id is not None:
-            return url_of(self.cluster_spec().task_address(task_type, task_id), rpc_layer or self._rpc_layer)
+            return url_of(self.cluster_spec().task_address(task_type, task_id), rpc_layer or self._given["rpc_layer"])
         return str(self._resolvers[0].master(rpc_layer=rpc_layer))
 
-    @property
-    def task_type(self) -> str | None:
-        """The job of this process."""
-        return self._resolvers[0].task_type if self._task_type is None else self._task_type
-
-    @task_type.setter
-    def task_type(self, value: str | None) -> None:
-        self._task_type = value
-
-    @property
-    def task_id(self) -> int | None:
-        """The task index of this process."""
-        return self._resolvers[0].task_id if self._task_id is None else self._task_id
-
-    @task_id.setter
-    def task_id(self, value: int | None) -> None:
-        self._task_id = value
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The scheme before addresses."""
-        return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, value: str | None) -> None:
-        self._rpc_layer = value
+    task_type = _overridable("task_type", _JOB, lambda self: self._resolvers[0].task_type)
+    task_id = _overridable("task_id", _INDEX, lambda self: self._resolvers[0].task_id)
+    rpc_layer = _overridable("rpc_layer", _SCHEME, lambda self: self._resolvers[0].rpc_layer)
 
     @property
     def environment(self) -> str:
@@ -215,6 +212,7 @@ def _joined(parts: list[Tasks]) -> Tasks:
     return merged
 
 
+@export("tf.distribute.cluster_resolver.TFConfigClusterResolver")
 class TFConfigClusterResolver(ClusterResolver):
     """Reads ``TF_CONFIG`` at every call (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
 
@@ -230,43 +228,14 @@ class TFConfigClusterResolver(ClusterResolver):
         rpc_layer: str | None = None,
         environment: str | None = None,
     ) -> None:
-        self._given: dict[str, Any] = {"type": task_type, "index": task_id, "rpc_layer": rpc_layer}
+        self._given: dict[str, Any] = {"task_type": task_type, "task_id": task_id, "rpc_layer": rpc_layer}
         self._environment = environment
 
-    def _task(self, key: str) -> Any:
-        given = self._given[key]
-        return tf_config_task(tf_config_object()).get(key) if given is None else given
-
-    @property
-    def task_type(self) -> str | None:
-        """The job of this process."""
-        found = self._task("type")
-        return None if found is None else str(found)
-
-    @task_type.setter
-    def task_type(self, value: str | None) -> None:
-        self._given["type"] = value
-
-    @property
-    def task_id(self) -> int | None:
-        """The task index of this process."""
-        found = self._task("index")
-        return None if found is None else tf_config_index(found)
-
-    @task_id.setter
-    def task_id(self, value: int | None) -> None:
-        self._given["index"] = value
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The scheme before addresses."""
-        given: str | None = self._given["rpc_layer"]
-        found = tf_config_object().get("rpc_layer") if given is None else given
-        return None if found is None else str(found)
-
-    @rpc_layer.setter
-    def rpc_layer(self, value: str | None) -> None:
-        self._given["rpc_layer"] = value
+    task_type = _overridable("task_type", _JOB, lambda _: tf_config_task(tf_config_object()).get("type"), str)
+    task_id = _overridable(
+        "task_id", _INDEX, lambda _: tf_config_task(tf_config_object()).get("index"), tf_config_index
+    )
+    rpc_layer = _overridable("rpc_layer", _SCHEME, lambda _: tf_config_object().get("rpc_layer"), str)
 
     @property
     def environment(self) -> str:
@@ -302,6 +271,7 @@ class TFConfigClusterResolver(ClusterResolver):
         return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)
 
 
+@export("tf.distribute.cluster_resolver.KubernetesClusterResolver")
 class KubernetesClusterResolver(ClusterResolver):
     """Gets the running pods from Kubernetes (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
 

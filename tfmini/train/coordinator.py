@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.runtime.process import current_process
 
 _log = logging.getLogger("tensorflow")
@@ -24,6 +25,7 @@ def _reraise(info: Any) -> None:
     raise error.with_traceback(info[2])
 
 
+@export("tf.train.Coordinator")
 class Coordinator:
     """Stops threads together and reports the first exception of any of them (``tf.train.Coordinator``).
 
@@ -157,6 +159,7 @@ class Coordinator:
                 _reraise(self._exc_info_to_raise)
 
 
+@export("tf.train.LooperThread")
 class LooperThread(threading.Thread):
     """A daemon thread that calls a function repeatedly until a stop is requested (``tf.train.LooperThread``).
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
@@ -22,11 +23,13 @@ _log = logging.getLogger("tensorflow")
 GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
 
 
+@export("tf.train.global_step")
 def global_step(sess: Any, global_step_tensor: Any) -> int:
     """The value of the global step in a session (``tf.train.global_step``)."""
     return int(np.asarray(sess.run(global_step_tensor)).item())  # also of a variable of shape [1]
 
 
+@export("tf.train.get_global_step", "tf.contrib.framework.get_global_step", "tf.contrib.slim.get_global_step")
 def get_global_step(graph: Graph | None = None) -> Any:
     """The global step of a graph (default: the default graph), or None.
 
@@ -51,6 +54,7 @@ def get_global_step(graph: Graph | None = None) -> Any:
     return found
 
 
+@export("tf.train.create_global_step", "tf.contrib.framework.create_global_step", "tf.contrib.slim.create_global_step")
 def create_global_step(graph: Graph | None = None) -> Any:
     """Creates the global step, a scalar int64 variable with initial value zero.
 
@@ -71,6 +75,11 @@ def create_global_step(graph: Graph | None = None) -> Any:
         )
 
 
+@export(
+    "tf.train.get_or_create_global_step",
+    "tf.contrib.framework.get_or_create_global_step",
+    "tf.contrib.slim.get_or_create_global_step",
+)
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
     """The global step of a graph; created if it does not exist."""
     graph = graph or get_default_graph()
@@ -78,6 +87,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
     return create_global_step(graph) if found is None else found
 
 
+@export("tf.train.assert_global_step", "tf.contrib.framework.assert_global_step", "tf.contrib.slim.assert_global_step")
 def assert_global_step(global_step_tensor: Any) -> None:
     """Raises TypeError unless the argument is a scalar integer variable or tensor."""
     if not isinstance(global_step_tensor, (Variable, Tensor)):

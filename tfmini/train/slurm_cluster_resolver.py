@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 
 from tfmini.cluster import ClusterSpec
+from tfmini.export import export
 from tfmini.train.cluster_resolver import ClusterResolver, url_of
 
 _MOST_HOSTS = 1 << 16
@@ -61,6 +62,7 @@ def _parts(form: re.Pattern[str], text: str, what: str) -> list[tuple[str, str]]
     return parts
 
 
+@export("tf.distribute.cluster_resolver.SlurmClusterResolver")
 class SlurmClusterResolver(ClusterResolver):
     """Finds the tasks of a job step of Slurm (``tf.distribute.cluster_resolver.SlurmClusterResolver``).
 

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import device as device_scope
@@ -25,6 +26,7 @@ from tfmini.ops import control
 from tfmini.ops.math import reduce_functions
 
 
+@export("tf.distribute.ReduceOp")
 class ReduceOp:
     """The kinds of reduction over replicas (``tf.distribute.ReduceOp``)."""
 
@@ -32,6 +34,7 @@ class ReduceOp:
     MEAN = "MEAN"
 
 
+@export("tf.distribute.ReplicaContext")
 class ReplicaContext:
     """The context of a replica's function (``tf.distribute.ReplicaContext``)."""
 
@@ -62,6 +65,7 @@ class ReplicaContext:
         return value
 
 
+@export("tf.distribute.Strategy")
 class Strategy:
     """A strategy of one replica, on ``device`` or the graph's current device (``tf.distribute.Strategy``)."""
 
@@ -134,10 +138,12 @@ class Strategy:
         return f"<{type(self).__name__} on {self._device or 'the current devices'}>"
 
 
+@export("tf.distribute.OneDeviceStrategy")
 class OneDeviceStrategy(Strategy):
     """Places the ops in its scope on one device (``tf.distribute.OneDeviceStrategy``)."""
 
 
+@export("tf.distribute.MirroredStrategy")
 class MirroredStrategy(Strategy):
     """``tf.distribute.MirroredStrategy`` of one device.
 
@@ -174,21 +180,25 @@ def _entered(strategy: Strategy, replica: ReplicaContext | None) -> Iterator[Non
         _current.reset(token)
 
 
+@export("tf.distribute.get_strategy")
 def get_strategy() -> Strategy:
     """The current strategy, or the default one outside of all scopes (``tf.distribute.get_strategy``)."""
     return _current.get()[0]
 
 
+@export("tf.distribute.has_strategy")
 def has_strategy() -> bool:
     """Whether a strategy's scope is active (``tf.distribute.has_strategy``)."""
     return get_strategy() is not _DEFAULT
 
 
+@export("tf.distribute.get_replica_context")
 def get_replica_context() -> ReplicaContext | None:
     """The current replica context; None in the cross-replica context (``tf.distribute.get_replica_context``)."""
     return _current.get()[1]
 
 
+@export("tf.distribute.in_cross_replica_context")
 def in_cross_replica_context() -> bool:
     """Whether code runs in the cross-replica context (``tf.distribute.in_cross_replica_context``)."""
     return get_replica_context() is None

@@ -179,7 +179,7 @@ def test_a_session_may_be_dropped_while_its_thread_holds_any_lock(
     session = session_at(place, server, monkeypatch)
     session.run(tf.constant(1.0))
     endpoint = master_clients.client_endpoint()
-    with server.master._lock, server.worker._lock, endpoint._lock, session._master._pending.lock:
+    with server.master._lock, server.worker._state.lock, endpoint._lock, session._master._pending._lock:
         del session
     poll(lambda: not server.master.sessions, "the end of the session")
 
@@ -190,7 +190,7 @@ def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
     session.run(tf.constant(1.0))
     worker, master = session._master._master.worker, session._master._master  # type: ignore[attr-defined]
     worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
-    with worker._lock:
+    with worker._state.lock:
         del session
     poll(lambda: not master.sessions, "the end of the session")
 

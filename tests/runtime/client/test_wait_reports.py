@@ -17,7 +17,7 @@ import pytest
 import tfmini as tf
 from tfmini.runtime.client import wait_reports
 from tfmini.runtime.client.answer import Answer
-from tfmini.runtime.master.step_waits import describe_parts
+from tfmini.runtime.master.step import describe_parts
 
 
 class Lines(logging.Handler):

@@ -42,7 +42,7 @@ with tf.Session(server.target) as session:
     before = server.collective_traffic().bytes
     session.run(alone.op)
     sent = server.collective_traffic().bytes - before
-    shares = any(member.stages for member in server.worker.collectives._members.values())
+    shares = any(member.stages for member in server.worker.collectives.members.values())
     print(json.dumps([digest.hexdigest(), sent, shares]), flush=True)
     server.join()
 """

@@ -14,7 +14,7 @@ from tfmini import errors
 from tfmini.rpc.messages import CollectiveData, CollectiveFailure, CollectiveProbe
 from tfmini.runtime.collectives import early_messages, exchange, executor
 from tfmini.runtime.collectives.early_messages import KEEP_S
-from tfmini.runtime.collectives.executor import CollectiveExecutor
+from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
 from tfmini.runtime.process import current_process
 
 OTHER = "/job:worker/replica:0/task:1"
@@ -28,9 +28,8 @@ class World:
         self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         self.sent: list[Any] = []
         self.answered: Callable[[Any], None] = lambda answer: None
-        self.executor = CollectiveExecutor(TASK, current_process())
-        addresses = {TASK: "a:1", OTHER: "b:1"}
-        self.executor.connect(addresses, OTHER, lambda task, address: self, self.call_later)
+        ranks = Ranks({TASK: "a:1", OTHER: "b:1"}, lambda task, address: self, self.call_later, OTHER)
+        self.executor = CollectiveExecutor(TASK, current_process(), ranks)
 
     def call_later(self, delay: float, function: Callable[..., None], *args: Any) -> None:
         self.timers.append((delay, function, args))
@@ -72,7 +71,7 @@ def test_bytes_of_unknown_groups_are_bounded_and_the_group_fails(world: World, m
     monkeypatch.setattr(early_messages, "BYTE_LIMIT", 10_000)
     for _ in range(100):
         world.receive()
-    assert world.executor._early.bytes == 0
+    assert world.executor.table.state.early.bytes == 0
     error = world.enter().error
     assert isinstance(error, errors.ResourceExhaustedError) and "Let all ranks begin together" in error.message
     assert any(type(message).__name__ == "CollectiveFailure" for message in world.sent)  # the other rank is told
@@ -82,7 +81,7 @@ def test_messages_of_unknown_groups_are_bounded(world: World, monkeypatch: pytes
     monkeypatch.setattr(early_messages, "MESSAGE_LIMIT", 10)
     for epoch in range(1, 100):
         world.receive(0, epoch)
-    assert world.executor._early.count == 10
+    assert world.executor.table.state.early.count == 10
 
 
 def test_bytes_of_collectives_that_were_not_called_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +100,9 @@ def test_a_group_that_is_never_joined_is_dropped(world: World) -> None:
     world.receive()
     world.receive()
     world.fire(KEEP_S)
-    assert world.executor._early.count == 2
+    assert world.executor.table.state.early.count == 2
     world.fire(KEEP_S)
-    assert world.executor._early.count == world.executor._early.bytes == 0 and world.timers == []
+    assert world.executor.table.state.early.count == world.executor.table.state.early.bytes == 0 and world.timers == []
     assert isinstance(world.enter().error, errors.ResourceExhaustedError)
 
 
@@ -111,7 +110,7 @@ def test_the_groups_of_a_task_that_is_gone_are_dropped(world: World) -> None:
     world.receive()
     world.executor.peer_lost(OTHER, "it was killed")
     world.fire(executor._LAST_MESSAGE_S)
-    assert world.executor._early.count == 0
+    assert world.executor.table.state.early.count == 0
     error = world.enter().error
     assert isinstance(error, errors.UnavailableError) and error.task == OTHER and "it was killed" in error.message
 
@@ -120,8 +119,8 @@ def test_a_member_takes_what_came_early(world: World) -> None:
     world.receive(instance=4)
     world.receive(instance=5)
     world.enter()
-    (member,) = world.executor._members.values()
-    assert world.executor._early.bytes == 0 and member.early_bytes > 1024
+    (member,) = world.executor.members.values()
+    assert world.executor.table.state.early.bytes == 0 and member.early_bytes > 1024
     assert len(member.take_early((4, 0))) == len(member.take_early((5, 0))) == 1 and member.early_bytes == 0
 
 

@@ -15,7 +15,7 @@ from tfmini.collectives import schedules
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import calls
 from tfmini.runtime.collectives.calls import BEGINS, LEAST
-from tfmini.runtime.collectives.executor import CollectiveExecutor
+from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
 from tfmini.runtime.collectives.groups import UNTOLD_MS
 from tfmini.runtime.collectives.past_lives import RETURN_S
 from tfmini.runtime.process import current_process
@@ -55,7 +55,7 @@ def test_an_untold_member_fails_its_epoch_without_the_lock(monkeypatch: Any) -> 
     """The answers of waits run code of steps, which may take other locks."""
     executor = CollectiveExecutor(TASK, current_process())
     held: list[bool] = []
-    monkeypatch.setattr(executor, "failed", lambda epoch, error: held.append(executor.lock._is_owned()))
+    monkeypatch.setattr(executor, "failed", lambda epoch, error: held.append(executor.table.lock.locked()))
     executor.tell_left(m.CollectiveProbe(5, 0, 1, 1, 0, "", UNTOLD_MS, False), "")
     assert held == [False]
     executor.close()
@@ -100,7 +100,7 @@ def both(executor: CollectiveExecutor, first: int, second: int, begins: bool = F
 
 def end_life(executor: CollectiveExecutor, finished_by_one: bool) -> None:
     """A failure ends the group; where ``finished_by_one``, only the first device has got the latest result."""
-    members = list(executor._members.values())
+    members = list(executor.members.values())
     for member in members:
         if finished_by_one and member.rank == 1:  # as if the result had not arrived
             member._ordinal -= 1
@@ -162,7 +162,7 @@ def test_members_with_a_part_of_a_step_are_told() -> None:
 
 def interrupt(executor: CollectiveExecutor) -> None:
     """Ends the group while no call is under way, as for a rank that is told that another one has left it."""
-    for member in list(executor._members.values()):
+    for member in list(executor.members.values()):
         executor.failed(member.epoch, errors.AbortedError.of("a rank has left"))
 
 
@@ -207,10 +207,10 @@ def test_a_restarted_member_joins_at_the_step_of_the_others() -> None:
     executor = CollectiveExecutor(TASK, current_process())
     both(executor, 1, 11)
     end_life(executor, finished_by_one=False)
-    del executor._past.of[1, f"{TASK}/device:CPU:1"]  # as in a new process
+    del executor.table.state.past.of[1, f"{TASK}/device:CPU:1"]  # as in a new process
     assert [answer.value.tolist() for answer in both(executor, 2, 12)] == [[2.0, 2.0]] * 2
     end_life(executor, finished_by_one=False)
-    assert {life.finished for life in executor._past.of.values()} == {2}
+    assert {life.finished for life in executor.table.state.past.of.values()} == {2}
     executor.close()
 
 
@@ -261,10 +261,10 @@ class Clock:
     def __init__(self) -> None:
         self.time = 0.0
         self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
-        self.executor = CollectiveExecutor(TASK, current_process())
-        self.executor.now = lambda: self.time
         tasks = {f"/job:worker/replica:0/task:{i}": "" for i in range(3)} | {"/job:ps/replica:0/task:0": ""}
-        self.executor.connect(tasks, "", lambda task, address: None, self._later)
+        ranks = Ranks(tasks, lambda task, address: None, self._later)
+        self.executor = CollectiveExecutor(TASK, current_process(), ranks)
+        self.executor.now = lambda: self.time
 
     def _later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         self.timers.append((self.time + seconds, call, args))
@@ -315,7 +315,7 @@ def test_a_call_that_begins_while_a_task_ends_does_not_wait_for_it(monkeypatch: 
     monkeypatch.setattr(Answer, "on_cancel", ends_meanwhile)
     error = clock.call("a").error
     assert isinstance(error, errors.UnknownError) and "task:2 has ended" in error.message
-    assert not clock.executor._members
+    assert not clock.executor.members
     clock.executor.close()
 
 

@@ -16,8 +16,8 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import memory as collective_memory
 from tfmini.runtime.collectives import shared as collective_shared
-from tfmini.runtime.collectives.executor import CollectiveExecutor
-from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
+from tfmini.runtime.collectives.memory import other_memory
 from tfmini.runtime.process import current_process
 
 pytestmark = pytest.mark.skipif(collective_memory.make_arena() is None, reason="no memory can be shared here")
@@ -59,9 +59,8 @@ class Tasks:
         addresses = {name: f"host:{i}" for i, name in enumerate(self.names)}
         self.posted: collections.deque[tuple[str, Any]] = collections.deque()
         self.delivered: collections.Counter[type[Any]] = collections.Counter()
-        self.all = {name: CollectiveExecutor(name, current_process()) for name in self.names}
-        for executor in self.all.values():
-            executor.connect(addresses, "", self._peer, lambda *_: None)
+        ranks = Ranks(addresses, self._peer, lambda *_: None)
+        self.all = {name: CollectiveExecutor(name, current_process(), ranks) for name in self.names}
 
     def _peer(self, task: str, address: str) -> Any:
         def call(request: m.CollectiveJoin, answered: Any, wait_for_ready: bool) -> Any:
@@ -175,7 +174,7 @@ def test_an_announcement_for_the_next_run_leaves_this_one_alone(tasks: Tasks) ->
 
 def test_a_call_of_a_group_that_ends_meanwhile_is_answered(tasks: Tasks) -> None:
     in_step(tasks)
-    member = tasks[1].member_of(*next(iter(tasks[1]._by_epoch)))
+    member = tasks[1].member_of(*next(iter(tasks[1].table.state.by_epoch)))
     assert member is not None
     call = tasks[1].calls.make(Answer(5), types.SimpleNamespace(
         op="CollectiveReduce", device=member.device, attrs={
@@ -208,7 +207,7 @@ def test_a_rank_that_stops_leaves_its_memory_to_readers(tasks: Tasks) -> None:
 def test_a_rank_that_waits_in_an_abandoned_group_gets_an_error(tasks: Tasks) -> None:
     in_step(tasks)
     waiting = tasks.begin(0, [1.0], step_id=2)
-    member = tasks[1].member_of(*next(iter(tasks[1]._by_epoch)))
+    member = tasks[1].member_of(*next(iter(tasks[1].table.state.by_epoch)))
     assert member is not None
     tasks[1].fail(member, errors.AbortedError.of("the end"))  # tells nobody
     tasks.deliver()
@@ -221,7 +220,7 @@ def test_a_rank_that_waits_in_an_abandoned_group_gets_an_error(tasks: Tasks) -> 
 
 def test_a_rank_that_enters_a_failed_group_gets_its_error(tasks: Tasks) -> None:
     late = tasks.begin(0, [1.0])
-    member = tasks[0]._members[1, f"{tasks.names[0]}/device:CPU:0"]
+    member = tasks[0].members[1, f"{tasks.names[0]}/device:CPU:0"]
     [epoch] = {message.epoch for _, message in tasks.posted} or {77}
     tasks[0].failed(epoch, errors.InvalidArgumentError.of("they differ"))
     tasks[0]._enter(member, m.CollectiveGroup(epoch, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", ""), 0))
@@ -251,7 +250,7 @@ def test_many_large_collectives_keep_their_stages(tasks: Tasks, monkeypatch: pyt
 
 
 def members(tasks: Tasks) -> list[Any]:
-    found = [executor.member_of(*next(iter(executor._by_epoch))) for executor in tasks.all.values()]
+    found = [executor.member_of(*next(iter(executor.table.state.by_epoch))) for executor in tasks.all.values()]
     assert None not in found
     return found
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import types
 from typing import Any
 
@@ -11,7 +9,8 @@ import pytest
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
-from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.locks import Guarded
+from tfmini.runtime.collectives.exchange import Exchange, GroupTable, Member
 from tfmini.runtime.collectives.watch import Watch
 
 _EPOCH = 7
@@ -26,8 +25,7 @@ class Rank:
       missing: the ranks that the exchange waits for, as a schedule tells.
     """
 
-    leader_task, leader, closed = "", None, False
-    lock = contextlib.nullcontext()
+    leader_task, leader = "", None
 
     def __init__(
         self, ranks: list[Rank], called: dict[int, int], waits_in: tuple[int, int], missing: list[int]
@@ -38,8 +36,8 @@ class Rank:
         self.time = 0.0
         self.stuck = True
         self.failure: errors.OpError | None = None
-        self.watch = Watch(self)
-        self.watch.call_later = lambda *_: None
+        self.watch = Watch(self, lambda *_: None)
+        self.table = Guarded("collectives", GroupTable(self.task, {}, "", self.now))
         self.member = Member(1, 4, f"{self.task}/device:CPU:0", 0.0)
         self.member.enter(_EPOCH, [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(4)], 0)
         self.member.counts = called
@@ -49,18 +47,14 @@ class Rank:
         exchange.schedule = types.SimpleNamespace(missing=lambda: missing)
         exchange.__dict__["fingerprint"] = Fingerprint(f"op{instance}", "[]", "float32", "all-reduce(Add)", 0)
         self.member.exchanges[exchange.key] = exchange
+        self.table.state.members[1, self.task] = self.member
+        self.table.state.by_epoch[_EPOCH, self.rank] = self.member
 
     def now(self) -> float:
         return self.time
 
     def look(self, member: Member, instance: int) -> None:
         """Shared memory is not in use."""
-
-    def waiting(self) -> list[Member]:
-        return [self.member]
-
-    def member_of(self, epoch: int, rank: int) -> Member:
-        return self.member
 
     def send(self, member: Member, task: str, message: Any) -> None:
         self._ranks[int(task[-1])].watch.probed(message)
@@ -119,22 +113,15 @@ def test_a_rank_that_is_ahead_has_skipped_nothing(called: dict[int, int], waits_
     assert failures(ranks) == []
 
 
-def test_a_member_that_begins_to_wait_while_the_watch_stops_starts_it_again() -> None:
-    """Its start comes after the look at those that wait, and before the watch notes that it has stopped."""
-
-    class Stopping(Rank):
-        lock = threading.RLock()
-
-        def waiting(self) -> list[Member]:
-            starter.start()
-            starter.join(0.2)  # it waits for the lock
-            return []
-
-    rank = Stopping([], {}, (0, 0), [])
-    timers: list[Any] = []
-    rank.watch.call_later = lambda *timer: timers.append(timer)
-    starter = threading.Thread(target=rank.watch.start)
+def test_a_member_that_begins_to_wait_when_the_watch_has_stopped_starts_it_again() -> None:
+    """The look that finds nobody and the stop are one event: who begins to wait comes before it or after it."""
+    rank, timers = Rank([], {}, (0, 0), []), list[Any]()
+    rank.watch = Watch(rank, lambda *timer: timers.append(timer))
     rank.watch.start()
+    rank.watch.start()
+    assert len(timers) == 1
+    rank.member.exchanges.clear()
     rank.watch._tick()
-    starter.join(10)
-    assert rank.watch.ticking and len(timers) == 2
+    assert len(timers) == 1 and not rank.table.state.is_watched
+    rank.watch.start()
+    assert len(timers) == 2

@@ -73,6 +73,8 @@ def test_the_code_generator_itself_refuses_text_as_a_key() -> None:
         (("nodes", 3, 3), [["c", -1]], "malformed input"),
         (("nodes", 3, 3), [["c", "0"]], "malformed input"),
         (("nodes", 3, 4), [1], "control inputs"),
+        (("nodes", 2, 4), ["nobody"], "Node 'c' needs 'nobody', which is not in the graph"),
+        (("nodes", 3, 3), [["nobody", 0]], "Node 's' needs 'nobody', which is not in the graph"),
         (("nodes", 0, 5), {"T": "float"}, "'T' of node 'x'"),
         (("nodes", 1, 5), {"tensor_type": "float"}, "'tensor_type' of node 'r'"),
         (("nodes", 1, 5), {}, "Node 'r' .* has no attr 'tensor_type'"),

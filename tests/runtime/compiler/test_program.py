@@ -15,7 +15,7 @@ from tfmini import dtypes, errors
 from tfmini.graph.node import Node
 from tfmini.runtime.compiler.program import Program, compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.partition_run import FunctionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import ResourceManager
 
@@ -160,6 +160,8 @@ def test_long_segments_are_cut_into_blocks() -> None:
 def test_an_op_without_a_kernel_is_named() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="NoSuchOp.*node odd"):
         _compile([Node("odd", "NoSuchOp", _PS)])
+    with pytest.raises(errors.InvalidArgumentError, match="Op '_Recv' used by {{node foreign}}"):
+        _compile([Node("foreign", "_Recv", _PS, attrs={"tensor_type": F})])
 
 
 def test_an_abort_before_the_start_is_not_lost() -> None:

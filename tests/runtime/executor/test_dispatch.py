@@ -77,7 +77,9 @@ class _Activation:
         self._functions = functions
         self.run = SimpleNamespace(
             home=None, step_id=7, abort=self._abort,
-            owner=SimpleNamespace(schedule=lambda activation, segment: False, task="/job:ps/replica:0/task:0"),
+            owner=SimpleNamespace(
+                threads=SimpleNamespace(schedule=lambda activation, segment: False), task="/job:ps/replica:0/task:0"
+            ),
         )
         self.error: errors.OpError | None = None
 

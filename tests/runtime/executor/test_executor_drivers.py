@@ -15,7 +15,7 @@ from tfmini.inspection.step_trace import OP, StepTrace
 from tfmini.ops import collectives
 from tfmini.runtime.executor.blocking_run import BlockingRun
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.partition_run import FunctionRun
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 
@@ -179,4 +179,4 @@ def test_an_interrupted_function_leaves_no_run_behind(options: Any) -> None:
         with pytest.raises(BaseException, match=r"KeyboardInterrupt|^$"):
             session.run(value, options=options, run_metadata=tf.RunMetadata())
         master: Any = session._master
-        assert not master._master.worker.runs and not master.session._steps
+        assert not master._master.worker.runs and not master.session.steps()

@@ -50,5 +50,5 @@ def test_a_session_that_ends_while_a_link_is_cut_is_closed_when_it_returns() -> 
 
 def test_a_session_that_a_task_opened_too_late_is_closed_there() -> None:
     """The master has no answer in time, and does not count the session as open on that task."""
-    before, after = _sessions_left(Drop(("ps0", "w0"), "CreateWorkerSessionReply", 1), timeout_in_ms=2000)
+    before, after = _sessions_left(Drop(("ps0", "w0"), "Acknowledged", 1), timeout_in_ms=2000)
     assert len(before) == 1 and after == []

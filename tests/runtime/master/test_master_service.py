@@ -31,18 +31,18 @@ class Respond:
         self.answers.append(answer)
 
 
-def test_a_step_that_its_client_has_cancelled_is_not_started() -> None:
+def test_a_step_that_its_client_has_cancelled_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Any] = []
-    session: Any = types.SimpleNamespace(
-        handle="h", options=SessionOptions(), prepare=lambda signature, on_plan, *rest: plans.append(on_plan)
-    )
-    master: Any = types.SimpleNamespace(session=lambda handle: session, trace_request=None)
+    master, respond = _local_master(SessionOptions()), Respond()
+    session = master.create_session((), SessionOptions())
+    monkeypatch.setattr(session, "prepare", lambda signature, on_plan, *rest: plans.append(on_plan))
     owners: Any = types.SimpleNamespace(check=lambda handle, peer: None)
-    respond = Respond()
-    master_handlers(master, owners)[m.RunStep](CLIENT, m.RunStep("h", (), (), (), ("x",), b""), respond)
+    handler = master_handlers(master, owners)[m.RunStep]
+    handler(CLIENT, m.RunStep(session.handle, (), (), (), ("x",), b""), respond)
     respond.cancelled = True
-    plans[0](None, "a plan")  # the session has no `new_step`
+    plans[0](None, types.SimpleNamespace(traced=False, parts=[None], fetches=()))  # a plan that cannot be run
     assert [type(answer) for answer in respond.answers] == [errors.CancelledError]
+    assert session.ended == 0 and session.steps() == []
 
 
 def test_a_session_that_its_client_has_cancelled_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,11 @@ def test_waits_are_told_without_the_lock_of_the_session() -> None:
     """The callback may send, or call into another session."""
     session = _local_master(SessionOptions()).create_session((), SessionOptions())
     waiting: Any = type("Waiting", (), {"describe_wait": lambda self: "it waits"})()
-    session._registrations.add(waiting)
+    session.book.registrations[waiting] = None
     told: list[str] = []
 
     def tell(text: str) -> None:
-        other = threading.Thread(target=lambda: told.append(text) if session._lock.acquire(timeout=10) else None)
+        other = threading.Thread(target=lambda: told.append(text) if session._book.lock.acquire(timeout=10) else None)
         other.start()
         other.join()
 

@@ -39,7 +39,7 @@ def test_a_loop_of_ever_new_fetches_keeps_a_bounded_number_of_plans(
             for i, fetch in enumerate(fetches):
                 assert session.run(fetch) == i + 1.0
             (master,) = worker.master.sessions.values()
-            assert len(master._plans) == len(worker.worker.graphs) == LIMIT
+            assert len(master.book.plans) == len(worker.worker.graphs) == LIMIT
             if calls == LIMIT:
                 gc.collect()
                 until(lambda: len(ps.worker.graphs) <= LIMIT + 1, "the end of old plans")
@@ -58,4 +58,4 @@ def test_plans_of_a_local_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             for i, fetch in enumerate(fetches):
                 assert session.run(fetch) == i
         (master,) = session._master._master.sessions.values()
-        assert len(master._plans) == len(master.master.worker.graphs) == LIMIT
+        assert len(master.book.plans) == len(master.master.worker.graphs) == LIMIT

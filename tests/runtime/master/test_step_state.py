@@ -7,11 +7,11 @@ from tfmini.graph.prune import StepGraph
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.master.plan import Part, Plan
-from tfmini.runtime.master.step_state import Abort, Finish, StepState
+from tfmini.runtime.master.step import Abort, Finish, StepState
 
 
 def _step(parts: int = 3) -> StepState:
-    plan = Plan((), tuple(f"t{i}:0" for i in range(parts)), Partitions(StepGraph({}), {}, [], {}, set(), {}), [])
+    plan = Plan((), tuple(f"t{i}:0" for i in range(parts)), Partitions(StepGraph({}), {}, [], {}, {}), [])
     plan.parts = [Part(f"/job:w/replica:0/task:{i}", TaskGraph({}), fetch_indices=[i]) for i in range(parts)]
     return StepState(plan)
 

@@ -23,5 +23,5 @@ def test_a_step_runs_also_where_no_thread_can_be_started(monkeypatch: pytest.Mon
         raise RuntimeError("can't start new thread")
 
     with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
-        monkeypatch.setattr(server.worker._spare, "submit", refuse)
+        monkeypatch.setattr(server.worker.threads.spare, "submit", refuse)
         assert session.run(total) == 199 * 100

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.runtime.executor.outcome import Outcome
+from tfmini.runtime.executor.partition_run import StepOutcome
 
 STEPS, CUT_AT = 6, 3
 
@@ -46,7 +46,7 @@ class Cut:
         self._server, self._client = server, client
         worker = server.worker
         if moment == "done":  # the answer is not sent yet
-            worker.outcomes.note = self._after(worker.outcomes.note)
+            worker.run_over = self._after(worker.run_over)
         else:  # it waits for tensors, which cannot come any more
             worker.run_graph = self._after(worker.run_graph)
 
@@ -172,7 +172,7 @@ def test_an_update_of_which_a_ps_is_not_sure_is_an_error_that_names_both() -> No
         with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")):
             op = tf.get_variable("v", initializer=0.0).assign_add(tf.exp(tf.constant(0.0)), name="add")
         cut = Cut(tasks[0], "done")
-        tasks[0].worker.outcomes.of = lambda session, step_id, is_open: Outcome(uncertain=frozenset({"add"}))
+        tasks[0].worker.outcome_of = lambda session, step_id: StepOutcome(uncertain=frozenset({"add"}))
         with pytest.raises(tf.errors.UnknownError, match="while /job:ps/replica:0/task:0 made its updates .add"):
             train(worker.target, op, cut)
 
@@ -182,7 +182,7 @@ class CutWhileComputing(Cut):
 
     def __init__(self, server: Any, then: Callable[[Any], None]) -> None:
         super().__init__(server, "done")
-        del server.worker.outcomes.note
+        del server.worker.run_over
         self._then = then
         register = server.worker.register_graph
 
@@ -215,14 +215,14 @@ def test_a_task_that_computes_on_says_afterwards_what_it_has_done() -> None:
             op = tf.group(v.assign_add(tf.exp(tf.constant(0.0))), tf.assign_add(step, 1))
         asked = threading.Event()
         cut = CutWhileComputing(tasks[0], lambda step: asked.wait(60))
-        find = tasks[0].worker.outcomes.of
+        find = tasks[0].worker.outcome_of
 
         def of(*args: Any) -> Any:
             found = find(*args)
             asked.set()
             return found
 
-        tasks[0].worker.outcomes.of = of
+        tasks[0].worker.outcome_of = of
         assert train(worker.target, op, cut) == [STEPS, STEPS]
         assert asked.is_set()
 
@@ -252,7 +252,7 @@ class CutBeforeTensors(Cut):
         first, second = (task.worker for task in tasks)
         del second.run_graph
         ended = threading.Event()
-        note, receive = first.outcomes.note, second.receive
+        note, receive = first.run_over, second.receive
 
         def noted(*args: Any) -> None:
             note(*args)
@@ -266,7 +266,7 @@ class CutBeforeTensors(Cut):
             else:
                 receive(*args, **kwargs)
 
-        first.outcomes.note, second.receive = noted, received
+        first.run_over, second.receive = noted, received
 
 
 def _after(update: Any, value: Any) -> Any:

@@ -16,74 +16,27 @@ from tfmini.compat.horovod import elastic, mpi_ops, util
 from tfmini.compat.horovod import world as worlds
 from tfmini.compat.horovod.compression import Compression, Compressor
 from tfmini.compat.horovod.functions import allgather_object, broadcast_object, broadcast_object_fn
-from tfmini.compat.horovod.mpi_ops import (
-    ccl_built,
-    check_num_rank_power_of_2,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)  # fmt: skip
+from tfmini.compat.horovod.mpi_ops import *  # noqa: F403 - its `__all__` is part of this one
 from tfmini.compat.horovod.operations import (
-    allgather,
     allreduce,
-    alltoall,
-    broadcast,
-    broadcast_,
     broadcast_variables,
-    grouped_allgather,
     grouped_allreduce,
     grouped_reducescatter,
     reducescatter,
 )  # fmt: skip
 from tfmini.compat.horovod.optimizer import DistributedOptimizer
-from tfmini.compat.horovod.place_ops import (
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
-    size_op,
-)  # fmt: skip
-from tfmini.compat.horovod.process_sets import (
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    init,
-    remove_process_set,
-    shutdown,
-)  # fmt: skip
-from tfmini.compat.horovod.reduce_ops import Adasum, Average, Max, Min, Product, Sum
 from tfmini.compat.horovod.util import _cache, _executing_eagerly, _make_subgraph, refs_to_vars, vars_to_refs
-from tfmini.compat.horovod.world import (
-    cross_rank,
-    cross_size,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    size,
-)  # fmt: skip
 from tfmini.graph.operation import Operation
 from tfmini.ops.variables.functions import global_variables
 from tfmini.train.replicas.all_reduce import BroadcastVariablesHook
 
 __version__ = "0.28.1"
 __all__ = [
-    "Adasum", "Average", "BroadcastGlobalVariablesHook", "Compression", "Compressor", "DistributedOptimizer", "Max",
-    "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce", "alltoall",
-    "broadcast", "broadcast_", "broadcast_global_variables", "broadcast_object", "broadcast_object_fn",
-    "broadcast_variables", "ccl_built", "check_num_rank_power_of_2", "cross_rank", "cross_size", "cuda_built",
-    "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
-    "grouped_allreduce", "grouped_reducescatter", "init", "is_homogeneous", "is_initialized", "local_rank",
-    "local_rank_op", "local_size", "local_size_op", "mpi_built", "mpi_enabled", "mpi_ops", "mpi_threads_supported",
-    "nccl_built", "process_set_included_op", "rank", "rank_op", "reducescatter", "refs_to_vars", "remove_process_set",
-    "rocm_built", "shutdown", "size", "size_op", "util", "vars_to_refs",
+    *mpi_ops.__all__,
+    "BroadcastGlobalVariablesHook", "Compression", "Compressor", "DistributedOptimizer", "allgather_object",
+    "allreduce", "broadcast_global_variables", "broadcast_object", "broadcast_object_fn", "broadcast_variables",
+    "elastic", "grouped_allreduce", "grouped_reducescatter", "mpi_ops", "reducescatter", "refs_to_vars", "util",
+    "vars_to_refs",
 ]  # fmt: skip
 __all__ += ["_cache", "_executing_eagerly", "_make_subgraph"]  # scripts use hvd._executing_eagerly
 

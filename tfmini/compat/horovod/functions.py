@@ -34,7 +34,7 @@ def _session(session: Any) -> Any:
 
 
 def broadcast_object(
-    obj: Any,
+    obj: object,
     root_rank: int = 0,
     session: Any = None,
     name: str | None = None,
@@ -67,7 +67,7 @@ def broadcast_object_fn(
     sent_size = broadcast(size, root_rank, f"{name}.sz", process_set=process_set)
     sent_data = broadcast(data, root_rank, f"{name}.t", process_set=process_set)
 
-    def send(obj: Any) -> Any:
+    def send(obj: object) -> Any:
         run = _session(session).run
         is_root = world().ranks.rank == root_rank
         own = encode(obj) if is_root else b""
@@ -80,7 +80,7 @@ def broadcast_object_fn(
 
 
 def allgather_object(
-    obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+    obj: object, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """Returns the objects of all workers, in the order of their ranks.
 

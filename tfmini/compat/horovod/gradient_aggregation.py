@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.core_types import TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
@@ -69,7 +70,7 @@ class LocalGradientAggregation:
         found = iter(reduced if isinstance(reduced, (list, tuple)) else [reduced])
         return [(None if grad is None else next(found), variable) for grad, variable in pairs]
 
-    def _dense(self, grad: Any) -> Tensor:
+    def _dense(self, grad: TensorLike) -> Tensor:
         if isinstance(grad, IndexedSlices) and not self._sparse_as_dense:
             raise ValueError(
                 "Sparse gradients cannot be aggregated with backward_passes_per_step > 1; give sparse_as_dense=True."

@@ -17,7 +17,7 @@ _GROUPS = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
 _KINDS = "biufcSUmM"  # of NumPy dtypes that are plain numbers, times or strings
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Returns an object as bytes.
 
     Raises:

@@ -15,6 +15,7 @@ from tfmini.compat.horovod.place_ops import refused
 from tfmini.compat.horovod.process_sets import ProcessSet, global_process_set
 from tfmini.compat.horovod.reduce_ops import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import world
+from tfmini.core_types import TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
@@ -27,7 +28,7 @@ from tfmini.train.replicas.ranks import Ranks
 
 
 def allreduce(
-    tensor: Any,
+    tensor: TensorLike,
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
@@ -161,7 +162,7 @@ def _by_dtype(tensors: dict[int, Tensor]) -> Iterable[list[int]]:
 
 
 def reducescatter(
-    tensor: Any,
+    tensor: TensorLike,
     device_dense: str = "",
     compression: Any = Compression.none,
     op: Any = Average,
@@ -216,7 +217,7 @@ def grouped_reducescatter(
 
 
 def allgather(
-    tensor: Any,
+    tensor: TensorLike,
     name: str | None = None,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
@@ -231,7 +232,7 @@ def allgather(
 
 
 def _collective(
-    tensor: Any, what: str, name: str | None, ignore_name_scope: bool, process_set: ProcessSet,
+    tensor: TensorLike, what: str, name: str | None, ignore_name_scope: bool, process_set: ProcessSet,
     run: Callable[[Ranks, Tensor, str], Tensor],
 ) -> Tensor:  # fmt: skip
     value = convert_to_tensor(tensor)
@@ -254,7 +255,7 @@ def grouped_allgather(
 
 
 def broadcast(
-    tensor: Any,
+    tensor: TensorLike,
     root_rank: int,
     name: str | None = None,
     ignore_name_scope: bool = False,
@@ -318,8 +319,8 @@ def broadcast_variables(
 
 
 def alltoall(
-    tensor: Any,
-    splits: Any = None,
+    tensor: TensorLike,
+    splits: TensorLike | None = None,
     name: str | None = None,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,

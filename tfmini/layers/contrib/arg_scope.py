@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = [
-    "add_arg_scope", "arg_scope", "arg_scope_func_key", "arg_scoped_arguments", "current_arg_scope", "has_arg_scope",
-]  # fmt: skip
+from tfmini.export import export
 
 Defaults = dict[str, dict[str, Any]]
 _ALLOWED: dict[str, tuple[str, ...]] = {}
@@ -25,26 +23,31 @@ class _Stack(threading.local):
 _stack = _Stack()
 
 
+@export("tf.contrib.framework.arg_scope_func_key", "tf.contrib.slim.arg_scope_func_key")
 def arg_scope_func_key(op: Any) -> str:
     """The key of a function in an argument scope (``tf.contrib.slim.arg_scope_func_key``)."""
     return str(getattr(op, "_key_op", op))
 
 
+@export("tf.contrib.framework.current_arg_scope", "tf.contrib.slim.current_arg_scope")
 def current_arg_scope() -> Defaults:
     """The current defaults: function key -> arguments (``tf.contrib.slim.current_arg_scope``)."""
     return _stack.scopes[-1]
 
 
+@export("tf.contrib.framework.has_arg_scope", "tf.contrib.slim.has_arg_scope")
 def has_arg_scope(func: Any) -> bool:
     """Whether `add_arg_scope` has been applied to a function (``tf.contrib.slim.has_arg_scope``)."""
     return arg_scope_func_key(func) in _ALLOWED
 
 
+@export("tf.contrib.framework.arg_scoped_arguments", "tf.contrib.slim.arg_scoped_arguments")
 def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
     """The arguments of a function that an argument scope can set: those with a default."""
     return _ALLOWED[arg_scope_func_key(func)]
 
 
+@export("tf.contrib.framework.arg_scope", "tf.contrib.slim.arg_scope")
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Defaults]:
     """Sets default arguments of functions for the block (``tf.contrib.slim.arg_scope``).
@@ -83,6 +86,7 @@ def _entered(what: Any, kwargs: dict[str, Any]) -> Defaults:
     return scope
 
 
+@export("tf.contrib.framework.add_arg_scope", "tf.contrib.slim.add_arg_scope")
 def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator that lets `arg_scope` set a function's defaults (``tf.contrib.slim.add_arg_scope``)."""
 

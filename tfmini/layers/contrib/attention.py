@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
@@ -31,12 +32,8 @@ from tfmini.ops.variables.initializers import Constant, Zeros
 from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.shapes import TensorShape
 
-__all__ = [
-    "AttentionMechanism", "AttentionWrapper", "AttentionWrapperState", "BahdanauAttention", "LuongAttention",
-    "hardmax", "tile_batch",
-]  # fmt: skip
 
-
+@export("tf.contrib.seq2seq.AttentionMechanism")
 class AttentionMechanism:
     """Base of the mechanisms (``tf.contrib.seq2seq.AttentionMechanism``)."""
 
@@ -136,6 +133,7 @@ def _of_score(probability_fn: Any) -> Callable[[Any, Any], Any]:
     return lambda score, _: (probability_fn or softmax)(score)
 
 
+@export("tf.contrib.seq2seq.LuongAttention")
 class LuongAttention(_BaseAttentionMechanism):
     """Multiplicative attention (``tf.contrib.seq2seq.LuongAttention``).
 
@@ -169,6 +167,7 @@ class LuongAttention(_BaseAttentionMechanism):
             return score
 
 
+@export("tf.contrib.seq2seq.BahdanauAttention")
 class BahdanauAttention(_BaseAttentionMechanism):
     """Additive attention (``tf.contrib.seq2seq.BahdanauAttention``).
 
@@ -201,6 +200,7 @@ class BahdanauAttention(_BaseAttentionMechanism):
             return reduce_sum(g * v * rsqrt(reduce_sum(square(v))) * tanh(self._keys + query + b), [2])
 
 
+@export("tf.contrib.seq2seq.AttentionWrapperState")
 class AttentionWrapperState(
     namedtuple(
         "AttentionWrapperState",
@@ -214,6 +214,7 @@ class AttentionWrapperState(
         return self._replace(**kwargs)
 
 
+@export("tf.contrib.seq2seq.AttentionWrapper")
 class AttentionWrapper(RNNCell):
     """A cell that attends to a memory (``tf.contrib.seq2seq.AttentionWrapper``).
 
@@ -326,6 +327,7 @@ class AttentionWrapper(RNNCell):
         return attention if self._output_attention else output, after_all
 
 
+@export("tf.contrib.seq2seq.hardmax")
 def hardmax(logits: Any, name: str | None = None) -> Any:
     """1 at the largest logit, else 0 (``tf.contrib.seq2seq.hardmax``)."""
     with name_scope(name, "Hardmax", [logits]):
@@ -334,6 +336,7 @@ def hardmax(logits: Any, name: str | None = None) -> Any:
         return one_hot(argmax(logits, -1), shape_of(logits)[-1] if depth is None else depth, dtype=logits.dtype)
 
 
+@export("tf.contrib.seq2seq.tile_batch")
 def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
     """Repeats each entry of a batch ``multiplier`` times, in a structure (``tf.contrib.seq2seq.tile_batch``)."""
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import add_to_collections, control_dependencies
 from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.layers import collected
 from tfmini.layers.contrib.model_variables import add_model_variable
-from tfmini.layers.contrib.named_outputs import collect_named_outputs
 from tfmini.layers.normalization import BatchNormalization
 from tfmini.ops.array.identity import identity
 from tfmini.ops.flow.cond import smart_constant_value
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = ["batch_norm"]
 
-
+@export("tf.contrib.layers.batch_norm", "tf.contrib.slim.batch_norm", "tf.contrib.slim.layers.batch_norm")
 @add_arg_scope
 def batch_norm(
     inputs: Any,
@@ -78,8 +78,7 @@ def batch_norm(
             else:
                 for update in layer.updates:
                     add_to_collections(updates_collections, update)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
 
 
 def _parameters(initializers: Any, regularizers: Any) -> dict[str, Any]:

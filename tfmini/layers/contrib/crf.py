@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
@@ -26,18 +27,15 @@ from tfmini.ops.math.comparison import greater, less, less_equal
 from tfmini.ops.math.reduce_functions import argmax, reduce_logsumexp, reduce_max, reduce_sum
 from tfmini.ops.variables.scope import get_variable
 
-__all__ = [
-    "crf_binary_score", "crf_decode", "crf_log_likelihood", "crf_log_norm", "crf_sequence_score", "crf_unary_score",
-    "viterbi_decode",
-]  # fmt: skip
 
-
+@export("tf.contrib.crf.crf_sequence_score")
 def crf_sequence_score(inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
     """The unnormalised score of a tag sequence: `crf_unary_score` plus `crf_binary_score`, ``[batch]``."""
     binary = crf_binary_score(tag_indices, sequence_lengths, transition_params)
     return crf_unary_score(tag_indices, sequence_lengths, inputs) + binary
 
 
+@export("tf.contrib.crf.crf_unary_score")
 def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any:
     """The sum of the potentials of the tags, up to each sequence's length, ``[batch]``.
 
@@ -49,6 +47,7 @@ def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any
     return reduce_sum(reduce_sum(inputs * chosen, 2) * _inside(sequence_lengths, shape_of(inputs)[1], inputs), 1)
 
 
+@export("tf.contrib.crf.crf_binary_score")
 def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
     """The sum of the transitions between neighbouring tags, up to each sequence's length, ``[batch]``."""
     tags, transitions = convert_to_tensor(tag_indices), convert_to_tensor(transition_params)
@@ -56,6 +55,7 @@ def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params:
     return reduce_sum(scores * _inside(sequence_lengths, shape_of(tags)[1], transitions)[:, 1:], 1)
 
 
+@export("tf.contrib.crf.crf_log_norm")
 def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> Any:
     """The logarithm of the sum of the exponentials of all tag sequences' scores, ``[batch]``; 0 for length 0."""
     inputs, lengths = convert_to_tensor(inputs), convert_to_tensor(sequence_lengths, dtypes.int32)
@@ -72,6 +72,7 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
     return where(less_equal(lengths, 0), zeros_like(found), found)
 
 
+@export("tf.contrib.crf.crf_log_likelihood")
 def crf_log_likelihood(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
 ) -> tuple[Any, Any]:
@@ -92,6 +93,7 @@ def crf_log_likelihood(
     return score - crf_log_norm(inputs, sequence_lengths, transition_params), transition_params
 
 
+@export("tf.contrib.crf.crf_decode")
 def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) -> tuple[Any, Any]:
     """(the best tags, int32 ``[batch, steps]``, 0 beyond the lengths; their scores, ``[batch]``)."""
     potentials, lengths = convert_to_tensor(potentials), convert_to_tensor(sequence_length, dtypes.int32)
@@ -124,6 +126,7 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
     return decoded, reduce_max(best, [1])
 
 
+@export("tf.contrib.crf.viterbi_decode")
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
     """(the best tags, their score) of one sequence of numpy arrays (``tf.contrib.crf.viterbi_decode``).
 

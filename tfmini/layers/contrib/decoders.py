@@ -7,6 +7,7 @@ from collections import namedtuple
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
@@ -24,9 +25,8 @@ from tfmini.ops.math.reduce_functions import reduce_all
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
-__all__ = ["BasicDecoder", "BasicDecoderOutput", "Decoder", "dynamic_decode"]
 
-
+@export("tf.contrib.seq2seq.Decoder")
 class Decoder:
     """What `dynamic_decode` asks of a decoder (``tf.contrib.seq2seq.Decoder``)."""
 
@@ -60,12 +60,14 @@ class Decoder:
         raise NotImplementedError
 
 
+@export("tf.contrib.seq2seq.BasicDecoderOutput")
 class BasicDecoderOutput(namedtuple("BasicDecoderOutput", ("rnn_output", "sample_id"))):
     """One step's, or all steps', outputs of a `BasicDecoder`."""
 
     __slots__ = ()
 
 
+@export("tf.contrib.seq2seq.BasicDecoder")
 class BasicDecoder(Decoder):
     """A cell whose outputs a helper samples (``tf.contrib.seq2seq.BasicDecoder``).
 
@@ -110,6 +112,7 @@ class BasicDecoder(Decoder):
         return BasicDecoderOutput(outputs, ids), after, inputs, finished
 
 
+@export("tf.contrib.seq2seq.dynamic_decode")
 def dynamic_decode(
     decoder: Decoder,
     output_time_major: bool = False,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
@@ -23,12 +24,8 @@ from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.random.functions import multinomial, random_uniform
 from tfmini.shapes import TensorShape
 
-__all__ = [
-    "CustomHelper", "GreedyEmbeddingHelper", "Helper", "InferenceHelper", "SampleEmbeddingHelper",
-    "ScheduledEmbeddingTrainingHelper", "ScheduledOutputTrainingHelper", "TrainingHelper",
-]  # fmt: skip
 
-
+@export("tf.contrib.seq2seq.Helper")
 class Helper:
     """What a `BasicDecoder` asks of a helper (``tf.contrib.seq2seq.Helper``)."""
 
@@ -55,6 +52,7 @@ class Helper:
         raise NotImplementedError
 
 
+@export("tf.contrib.seq2seq.CustomHelper")
 class CustomHelper(Helper):
     """A helper of three functions (``tf.contrib.seq2seq.CustomHelper``)."""
 
@@ -90,6 +88,7 @@ class CustomHelper(Helper):
         )
 
 
+@export("tf.contrib.seq2seq.TrainingHelper")
 class TrainingHelper(Helper):
     """Reads the next inputs from a batch of sequences (``tf.contrib.seq2seq.TrainingHelper``).
 
@@ -150,6 +149,7 @@ def _unstacked(whole: Any) -> TensorArray:
     return array.unstack(whole)
 
 
+@export("tf.contrib.seq2seq.ScheduledEmbeddingTrainingHelper")
 class ScheduledEmbeddingTrainingHelper(TrainingHelper):
     """Now and then feeds the embedding of a sample instead of the input (scheduled sampling).
 
@@ -182,6 +182,7 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
         return finished, where(chosen, self._embed(where(chosen, sample_ids, zeros_like(sample_ids))), inputs), state
 
 
+@export("tf.contrib.seq2seq.ScheduledOutputTrainingHelper")
 class ScheduledOutputTrainingHelper(TrainingHelper):
     """Now and then feeds the output of the last step instead of the input.
 
@@ -216,6 +217,7 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         return finished, where(sample_ids, self._next_inputs_fn(outputs), inputs), state
 
 
+@export("tf.contrib.seq2seq.GreedyEmbeddingHelper")
 class GreedyEmbeddingHelper(Helper):
     """Feeds the embedding of the most likely class (``tf.contrib.seq2seq.GreedyEmbeddingHelper``).
 
@@ -258,6 +260,7 @@ class GreedyEmbeddingHelper(Helper):
         return finished, inputs, state
 
 
+@export("tf.contrib.seq2seq.SampleEmbeddingHelper")
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):
     """Feeds the embedding of a class drawn by the logits (``tf.contrib.seq2seq.SampleEmbeddingHelper``)."""
 
@@ -273,6 +276,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         return reshape(multinomial(logits, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
 
 
+@export("tf.contrib.seq2seq.InferenceHelper")
 class InferenceHelper(Helper):
     """A helper of functions for inference (``tf.contrib.seq2seq.InferenceHelper``).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
@@ -24,8 +25,6 @@ from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
-__all__ = ["bow_encoder", "dense_to_sparse", "embed_sequence", "embedding_lookup_unique", "maxout", "scale_gradient"]
-
 
 def _embeddings(shape: Any, initializer: Any, regularizer: Any, trainable: bool) -> Any:
     return model_variable(
@@ -33,6 +32,7 @@ def _embeddings(shape: Any, initializer: Any, regularizer: Any, trainable: bool)
     )
 
 
+@export("tf.contrib.layers.embedding_lookup_unique", "tf.contrib.slim.layers.embedding_lookup_unique")
 def embedding_lookup_unique(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None) -> Tensor:
     """`tf.nn.embedding_lookup` that looks each id up once (``tf.contrib.layers.embedding_lookup_unique``)."""
     with variable_scope(name, "EmbeddingLookupUnique", [params, ids]):
@@ -44,6 +44,7 @@ def embedding_lookup_unique(params: Any, ids: Any, partition_strategy: str = "mo
         return found
 
 
+@export("tf.contrib.layers.embed_sequence", "tf.contrib.slim.layers.embed_sequence")
 def embed_sequence(
     ids: Any,
     vocab_size: int | None = None,
@@ -76,6 +77,7 @@ def embed_sequence(
         return (embedding_lookup_unique if unique else embedding_lookup)(table, ids)
 
 
+@export("tf.contrib.layers.bow_encoder", "tf.contrib.slim.layers.bow_encoder")
 def bow_encoder(
     ids: Any,
     vocab_size: int,
@@ -106,6 +108,7 @@ def bow_encoder(
         return reduce_mean(embedding_lookup(table, ids), axis=1)
 
 
+@export("tf.contrib.layers.dense_to_sparse", "tf.contrib.slim.layers.dense_to_sparse")
 @add_arg_scope
 def dense_to_sparse(tensor: Any, eos_token: Any = 0, outputs_collections: Any = None, scope: Any = None) -> Any:
     """The elements that are not ``eos_token``, as a `SparseTensor` (``tf.contrib.layers.dense_to_sparse``)."""
@@ -116,6 +119,7 @@ def dense_to_sparse(tensor: Any, eos_token: Any = 0, outputs_collections: Any = 
         return collect_named_outputs(outputs_collections, opened.name, sparse)
 
 
+@export("tf.contrib.layers.maxout", "tf.contrib.slim.maxout", "tf.contrib.slim.layers.maxout")
 @add_arg_scope
 def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Tensor:
     """The maximum of groups of features (``tf.contrib.layers.maxout``).
@@ -138,6 +142,7 @@ def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Te
         return outputs
 
 
+@export("tf.contrib.layers.scale_gradient", "tf.contrib.slim.scale_gradient", "tf.contrib.slim.layers.scale_gradient")
 def scale_gradient(inputs: Any, gradient_multiplier: Any) -> Tensor:
     """The identity, with its gradient multiplied by a factor (``tf.contrib.layers.scale_gradient``)."""
 

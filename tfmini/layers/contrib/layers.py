@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
 from tfmini.layers.contrib.model_variables import model_variable
 from tfmini.layers.contrib.named_outputs import collect_named_outputs
 from tfmini.layers.contrib.regularizers import xavier_initializer
+from tfmini.layers.functional import sharing
 from tfmini.layers.spatial_arguments import around, normalized_tuple
 from tfmini.ops.array.joining import stack as stack_of
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.math.contraction import tensordot
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.nn.activation import relu
+from tfmini.ops.nn import activation
 from tfmini.ops.nn.bias import bias_add as add_bias
-from tfmini.ops.nn.convolution import conv2d as convolve
+from tfmini.ops.nn.convolution import conv2d as convolve2d
 from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve
 from tfmini.ops.nn.convolution import depthwise_conv2d, separable_conv2d
+from tfmini.ops.nn.dilated import convolution as convolve
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
-
-__all__ = [
-    "bias_add", "conv2d", "conv2d_transpose", "convolution2d", "convolution2d_transpose", "fully_connected",
-    "layer_norm", "linear", "separable_convolution2d",
-]  # fmt: skip
 
 _ZEROS, _ONES, _XAVIER = Zeros(), Ones(), xavier_initializer()
 _NHWC = "NHWC"
@@ -52,67 +51,95 @@ def weights_of(
     )  # fmt: skip
 
 
-def finished(
-    outputs: Tensor,
-    channels: int,
-    settings: dict[str, Any],
-    scope: Any,
-    data_format: str = _NHWC,
-) -> Any:
-    """Applies normalization or bias and the activation, and adds the result to its collections."""
-    if settings["normalizer_fn"] is not None:
-        outputs = settings["normalizer_fn"](outputs, **(settings["normalizer_params"] or {}))
-    elif settings["biases_initializer"] is not None:
-        biases = weights_of(
-            "biases", [channels], outputs.dtype.base_dtype, settings["biases_initializer"],
-            settings["biases_regularizer"], settings["trainable"], settings["variables_collections"],
-        )  # fmt: skip
-        outputs = add_bias(outputs, biases, data_format, name="BiasAdd")
-    if settings["activation_fn"] is not None:
-        outputs = settings["activation_fn"](outputs)
-    return collect_named_outputs(settings["outputs_collections"], scope.original_name_scope[:-1], outputs)
+def collected(outputs: Tensor, activation_fn: Any, collections: Any, name: str) -> Any:
+    """Applies the activation, and adds the result to its collections under a scope's name."""
+    outputs = outputs if activation_fn is None else activation_fn(outputs)
+    return collect_named_outputs(collections, name, outputs)
 
 
-@add_arg_scope
-def fully_connected(
-    inputs: Any,
-    num_outputs: int,
-    activation_fn: Any = relu,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = _XAVIER,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = _ZEROS,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Any:
-    """``activation_fn(inputs @ weights + biases)`` over the last axis (``tf.contrib.layers.fully_connected``).
+@dataclass
+class Weighted:
+    """The arguments that the layers with weights share.
 
-    Args:
+    Attributes:
       activation_fn: default relu; None for no activation.
       normalizer_fn: called with ``normalizer_params`` in place of adding biases.
       variables_collections: a list of collections for all variables, or a dictionary of lists by variable name.
       outputs_collections: the collections for the result, under its scope's name.
-      scope: scope of the variables, default "fully_connected".
+      scope: scope of the variables, by default named after the layer.
     """
-    settings = dict(locals())
-    with variable_scope(scope, "fully_connected", [inputs], reuse=reuse) as opened:
+
+    activation_fn: Any = activation.relu
+    normalizer_fn: Any = None
+    normalizer_params: Any = None
+    weights_initializer: Any = _XAVIER
+    weights_regularizer: Any = None
+    biases_initializer: Any = _ZEROS
+    biases_regularizer: Any = None
+    reuse: Any = None
+    variables_collections: Any = None
+    outputs_collections: Any = None
+    trainable: bool = True
+    scope: Any = None
+
+    def opened(self, default_name: str, inputs: Any) -> variable_scope:
+        """The scope of the layer's variables."""
+        return variable_scope(self.scope, default_name, [inputs], reuse=self.reuse)
+
+    def weights(self, inputs: Tensor, shape: Any, name: str = "weights", initializer: Any = None) -> Any:
+        """Makes a kernel for these inputs."""
+        return weights_of(
+            name, shape, inputs.dtype.base_dtype, initializer or self.weights_initializer, self.weights_regularizer,
+            self.trainable, self.variables_collections,
+        )  # fmt: skip
+
+    def finished(self, outputs: Tensor, channels: int, scope: Any, data_format: str = _NHWC) -> Any:
+        """Applies normalization or bias and the activation, and adds the result to its collections."""
+        if self.normalizer_fn is not None:
+            outputs = self.normalizer_fn(outputs, **(self.normalizer_params or {}))
+        elif self.biases_initializer is not None:
+            biases = weights_of(
+                "biases", [channels], outputs.dtype.base_dtype, self.biases_initializer, self.biases_regularizer,
+                self.trainable, self.variables_collections,
+            )  # fmt: skip
+            outputs = add_bias(outputs, biases, data_format, name="BiasAdd")
+        return collected(outputs, self.activation_fn, self.outputs_collections, scope.original_name_scope[:-1])
+
+
+@export(
+    "tf.contrib.layers.fully_connected", "tf.contrib.layers.relu", "tf.contrib.slim.fully_connected",
+    "tf.contrib.slim.layers.fully_connected"
+)  # fmt: skip
+@add_arg_scope
+@sharing(Weighted)
+def fully_connected(given: Weighted, inputs: Any, num_outputs: int) -> Any:
+    """``activation_fn(inputs @ weights + biases)`` over the last axis (``tf.contrib.layers.fully_connected``).
+
+    The other arguments are those of `Weighted`.
+    """
+    with given.opened("fully_connected", inputs) as opened:
         inputs = convert_to_tensor(inputs)
         width = inputs.shape.as_list()[-1]
         if width is None:
             raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
-        weights = weights_of(
-            "weights", [width, num_outputs], inputs.dtype.base_dtype, weights_initializer, weights_regularizer,
-            trainable, variables_collections,
-        )  # fmt: skip
+        weights = given.weights(inputs, [width, num_outputs])
         rank = inputs.shape.ndims
         outputs = matmul(inputs, weights) if rank == 2 else tensordot(inputs, weights, [[rank - 1], [0]])
         outputs.set_shape(TensorShape([*inputs.shape.as_list()[:-1], num_outputs]))
-        return finished(outputs, num_outputs, settings, opened)
+        return given.finished(outputs, num_outputs, opened)
+
+
+def _with_activation(name: str, activation_fn: Any) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return fully_connected(*args, **{"activation_fn": activation_fn, **kwargs})
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`fully_connected` with another activation (``tf.contrib.layers.{name}``)."
+    return function
+
+
+linear = _with_activation("linear", None)
+elu, relu6 = _with_activation("elu", activation.elu), _with_activation("relu6", activation.relu6)
 
 
 def known_format(data_format: str | None) -> str:
@@ -130,84 +157,49 @@ def channels_of(inputs: Tensor, data_format: str) -> int:
     return int(found)
 
 
+@export("tf.contrib.layers.convolution2d", "tf.contrib.slim.convolution2d", "tf.contrib.slim.layers.convolution2d")
 @add_arg_scope
+@sharing(Weighted)
 def convolution2d(
-    inputs: Any,
-    num_outputs: int,
-    kernel_size: Any,
-    stride: Any = 1,
-    padding: str = "SAME",
-    data_format: str | None = None,
-    rate: Any = 1,
-    activation_fn: Any = relu,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = _XAVIER,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = _ZEROS,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Any:
-    """A convolution of images (``tf.contrib.layers.conv2d``); see `fully_connected` for the other arguments."""
-    settings = dict(locals())
-    with variable_scope(scope, "Conv", [inputs], reuse=reuse) as opened:
+    given: Weighted, inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
+    data_format: str | None = None, rate: Any = 1,
+) -> Any:  # fmt: skip
+    """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are those of `Weighted`."""
+    with given.opened("Conv", inputs) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels_of(inputs, layout), num_outputs]
-        weights = weights_of(
-            "weights", kernel, inputs.dtype.base_dtype, weights_initializer, weights_regularizer, trainable,
-            variables_collections,
-        )  # fmt: skip
-        outputs = convolve(
+        outputs = convolve2d(
             inputs,
-            weights,
+            given.weights(inputs, kernel),
             around(normalized_tuple(stride, 2, "stride"), layout),
             padding.upper(),
             data_format=layout,
             dilations=around(normalized_tuple(rate, 2, "rate"), layout),
         )
-        return finished(outputs, num_outputs, settings, opened, layout)
+        return given.finished(outputs, num_outputs, opened, layout)
 
 
+@export(
+    "tf.contrib.layers.convolution2d_transpose", "tf.contrib.slim.convolution2d_transpose",
+    "tf.contrib.slim.layers.convolution2d_transpose"
+)  # fmt: skip
 @add_arg_scope
+@sharing(Weighted)
 def convolution2d_transpose(
-    inputs: Any,
-    num_outputs: int,
-    kernel_size: Any,
-    stride: Any = 1,
-    padding: str = "SAME",
+    given: Weighted, inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
     data_format: str | None = _NHWC,
-    activation_fn: Any = relu,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = _XAVIER,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = _ZEROS,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """A transposed convolution of images (``tf.contrib.layers.conv2d_transpose``)."""
-    settings = dict(locals())
-    with variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as opened:
+    with given.opened("Conv2d_transpose", inputs) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
-        weights = weights_of(
-            "weights", [*window, num_outputs, channels_of(inputs, layout)], inputs.dtype.base_dtype,
-            weights_initializer, weights_regularizer, trainable, variables_collections,
-        )  # fmt: skip
+        weights = given.weights(inputs, [*window, num_outputs, channels_of(inputs, layout)])
         shape = _deconvolved_shape(inputs, num_outputs, window, steps, padding.upper(), layout)
         outputs = deconvolve(
             inputs, weights, stack_of(shape), around(steps, layout), padding.upper(), data_format=layout
         )
         outputs.set_shape([size if isinstance(size, int) else None for size in shape])
-        return finished(outputs, num_outputs, settings, opened, layout)
+        return given.finished(outputs, num_outputs, opened, layout)
 
 
 def _deconvolved_shape(
@@ -222,59 +214,100 @@ def _deconvolved_shape(
     return [lengths[0], channels, *space] if layout == "NCHW" else [lengths[0], *space, channels]
 
 
+@export(
+    "tf.contrib.layers.separable_conv2d", "tf.contrib.layers.separable_convolution2d",
+    "tf.contrib.slim.separable_conv2d", "tf.contrib.slim.separable_convolution2d",
+    "tf.contrib.slim.layers.separable_conv2d", "tf.contrib.slim.layers.separable_convolution2d"
+)  # fmt: skip
 @add_arg_scope
+@sharing(Weighted, before={"pointwise_initializer": "weights_regularizer"})
 def separable_convolution2d(
-    inputs: Any,
-    num_outputs: int | None,
-    kernel_size: Any,
-    depth_multiplier: int = 1,
-    stride: Any = 1,
-    padding: str = "SAME",
-    data_format: str | None = _NHWC,
-    rate: Any = 1,
-    activation_fn: Any = relu,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = _XAVIER,
+    given: Weighted, inputs: Any, num_outputs: int | None, kernel_size: Any, depth_multiplier: int = 1,
+    stride: Any = 1, padding: str = "SAME", data_format: str | None = _NHWC, rate: Any = 1, *,
     pointwise_initializer: Any = None,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = _ZEROS,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """A depthwise and then a pointwise convolution (``tf.contrib.layers.separable_conv2d``).
 
     If ``num_outputs`` is None, the pointwise convolution is left out.
     """
-    settings = dict(locals())
-    with variable_scope(scope, "SeparableConv2d", [inputs], reuse=reuse) as opened:
+    with given.opened("SeparableConv2d", inputs) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         channels = channels_of(inputs, layout)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels, depth_multiplier]
-        common = (inputs.dtype.base_dtype,)
-        depthwise = weights_of(
-            "depthwise_weights", kernel, *common, weights_initializer, weights_regularizer, trainable,
-            variables_collections,
-        )  # fmt: skip
+        depthwise = given.weights(inputs, kernel, "depthwise_weights")
         steps = around(normalized_tuple(stride, 2, "stride"), layout)
         gaps = list(normalized_tuple(rate, 2, "rate"))
         if num_outputs is None:
             outputs = depthwise_conv2d(inputs, depthwise, steps, padding.upper(), rate=gaps, data_format=layout)
-            return finished(outputs, channels * depth_multiplier, settings, opened, layout)
-        pointwise = weights_of(
-            "pointwise_weights", [1, 1, channels * depth_multiplier, num_outputs], *common,
-            pointwise_initializer or weights_initializer, weights_regularizer, trainable, variables_collections,
-        )  # fmt: skip
+            return given.finished(outputs, channels * depth_multiplier, opened, layout)
+        shape = [1, 1, channels * depth_multiplier, num_outputs]
+        pointwise = given.weights(inputs, shape, "pointwise_weights", pointwise_initializer)
         outputs = separable_conv2d(
             inputs, depthwise, pointwise, steps, padding.upper(), rate=gaps, data_format=layout
         )
-        return finished(outputs, num_outputs, settings, opened, layout)
+        return given.finished(outputs, num_outputs, opened, layout)
 
 
+@export("tf.contrib.layers.convolution", "tf.contrib.slim.convolution", "tf.contrib.slim.layers.convolution")
+@add_arg_scope
+@sharing(Weighted)
+def convolution(
+    given: Weighted, inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
+    data_format: str | None = None, rate: Any = 1, *, conv_dims: int | None = None,
+) -> Any:  # fmt: skip
+    """A convolution over 1, 2 or 3 spatial axes (``tf.contrib.layers.convolution``).
+
+    Args:
+      conv_dims: required number of spatial axes; None allows any number.
+      The others are those of `convolution2d`.
+
+    Raises:
+      ValueError: when the rank is not ``conv_dims + 2``.
+    """
+    if data_format not in (None, "NWC", "NCW", "NHWC", "NCHW", "NDHWC", "NCDHW"):
+        raise ValueError(f"Invalid data_format: {data_format!r}")
+    with given.opened("Conv", inputs) as opened:
+        inputs = convert_to_tensor(inputs)
+        axes = spatial_axes(inputs, conv_dims)
+        layout = "NCHW" if data_format is not None and data_format.startswith("NC") else _NHWC
+        kernel = [*normalized_tuple(kernel_size, axes, "kernel_size"), channels_of(inputs, layout), num_outputs]
+        outputs = convolve(
+            inputs, given.weights(inputs, kernel), padding.upper(),
+            strides=list(normalized_tuple(stride, axes, "stride")),
+            dilation_rate=list(normalized_tuple(rate, axes, "rate")), data_format=data_format,
+        )  # fmt: skip
+        return given.finished(outputs, num_outputs, opened, layout)
+
+
+def spatial_axes(inputs: Tensor, wanted: int | None) -> int:
+    """The number of spatial axes; raises ValueError if it is unknown or not ``wanted``."""
+    rank = inputs.shape.ndims
+    if rank is None:
+        raise ValueError("The rank of the inputs must be known")
+    if wanted is not None and wanted + 2 != rank:
+        raise ValueError(f"Convolution expects input with rank {wanted + 2}, got {rank}")
+    return int(rank) - 2
+
+
+@export("tf.contrib.layers.convolution1d", "tf.contrib.slim.convolution1d", "tf.contrib.slim.layers.convolution1d")
+@add_arg_scope
+def convolution1d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
+    """`convolution` of ``[batch, length, channels]`` (``tf.contrib.layers.conv1d``)."""
+    return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 1, **kwargs})
+
+
+@export("tf.contrib.layers.convolution3d", "tf.contrib.slim.convolution3d", "tf.contrib.slim.layers.convolution3d")
+@add_arg_scope
+def convolution3d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
+    """`convolution` of ``[batch, depth, height, width, channels]`` (``tf.contrib.layers.conv3d``)."""
+    return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 3, **kwargs})
+
+
+conv1d, conv3d = convolution1d, convolution3d
+conv2d, conv2d_transpose = convolution2d, convolution2d_transpose
+
+
+@export("tf.contrib.layers.bias_add", "tf.contrib.slim.bias_add", "tf.contrib.slim.layers.bias_add")
 @add_arg_scope
 def bias_add(
     inputs: Any,
@@ -296,10 +329,10 @@ def bias_add(
             "biases", [channels], inputs.dtype.base_dtype, initializer, regularizer, trainable, variables_collections
         )
         outputs = add_bias(inputs, biases, layout)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
 
 
+@export("tf.contrib.layers.layer_norm", "tf.contrib.slim.layer_norm", "tf.contrib.slim.layers.layer_norm")
 @add_arg_scope
 def layer_norm(
     inputs: Any,
@@ -329,13 +362,8 @@ def layer_norm(
         mean, variance = moments(inputs, list(range(start, len(sizes))), keep_dims=True)
         outputs = batch_normalization(inputs, mean, variance, beta, gamma, 1e-12)
         outputs.set_shape(inputs.shape)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
 
 
-def linear(*args: Any, **kwargs: Any) -> Any:
-    """`fully_connected` without an activation (``tf.contrib.layers.linear``)."""
-    return fully_connected(*args, **{"activation_fn": None, **kwargs})
-
-
-conv2d, conv2d_transpose = convolution2d, convolution2d_transpose
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "conv1d conv2d conv2d_transpose conv3d linear")
+export_names("tf.contrib.layers tf.contrib.slim.layers", "elu relu6")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.metrics import at_k, binary, means
 from tfmini.ops.array.casting import cast
@@ -50,6 +51,7 @@ streaming_true_negatives = _predictions_first(binary.true_negatives)
 streaming_true_positives = _predictions_first(binary.true_positives)
 
 
+@export("tf.contrib.metrics.accuracy")
 def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Any:
     """The fraction of correct predictions in one batch (``tf.contrib.metrics.accuracy``).
 
@@ -71,6 +73,7 @@ def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | Non
         return reduce_sum(right * weights) / reduce_sum(right * 0 + weights)
 
 
+@export("tf.contrib.metrics.aggregate_metrics")
 def aggregate_metrics(*value_update_tuples: Metric) -> tuple[list[Any], list[Any]]:
     """(list of values, list of updates) of several metrics (``tf.contrib.metrics.aggregate_metrics``)."""
     if not value_update_tuples:
@@ -78,7 +81,20 @@ def aggregate_metrics(*value_update_tuples: Metric) -> tuple[list[Any], list[Any
     return [value for value, _ in value_update_tuples], [update for _, update in value_update_tuples]
 
 
+@export("tf.contrib.metrics.aggregate_metric_map")
 def aggregate_metric_map(names_to_tuples: Mapping[str, Metric]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(name -> value, name -> update) of several metrics (``tf.contrib.metrics.aggregate_metric_map``)."""
     values = {name: value for name, (value, _) in names_to_tuples.items()}
     return values, {name: update for name, (_, update) in names_to_tuples.items()}
+
+
+export_names(
+    "tf.contrib.metrics",
+    "streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean "
+    "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+    "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+    "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+    "streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
+    "streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity "
+    "streaming_true_negatives streaming_true_positives",
+)

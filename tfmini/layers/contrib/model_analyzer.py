@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.graph import Graph
-
-__all__ = ["analyze_ops", "analyze_vars", "tensor_description"]
 
 _RULE = "---------"
 
 
+@export("tf.contrib.slim.model_analyzer.tensor_description")
 def tensor_description(var: Any) -> str:
     """The type and shape of a variable or tensor, as in ``(float32 1x8x8x1024)``."""
     return f"({var.dtype.name} {'x'.join(map(str, var.shape))})"
@@ -21,6 +21,7 @@ def _heading(text: str) -> None:
     print(_RULE, text, _RULE, sep="\n")
 
 
+@export("tf.contrib.slim.model_analyzer.analyze_ops")
 def analyze_ops(graph: Graph, print_info: bool = False) -> int:
     """The total number of elements of all ops' outputs; outputs of unknown shape count 0.
 
@@ -39,6 +40,7 @@ def analyze_ops(graph: Graph, print_info: bool = False) -> int:
     return total
 
 
+@export("tf.contrib.slim.model_analyzer.analyze_vars")
 def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
     """The total (number of elements, bytes) of variables.
 

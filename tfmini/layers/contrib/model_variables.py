@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.graph.scoping import device as device_scope
@@ -13,14 +14,8 @@ from tfmini.layers.contrib.arg_scope import add_arg_scope
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
 
-__all__ = [
-    "add_model_variable", "filter_variables", "get_local_variables", "get_model_variables", "get_trainable_variables",
-    "get_unique_variable", "get_variable_full_name", "get_variables", "get_variables_by_name",
-    "get_variables_by_suffix", "get_variables_to_restore", "global_variable", "local_variable", "model_variable",
-    "variable",
-]  # fmt: skip
 
-
+@export("tf.contrib.framework.variable", "tf.contrib.slim.variable")
 @add_arg_scope
 def variable(
     name: str,
@@ -49,6 +44,7 @@ def variable(
         return getter(name, **settings)
 
 
+@export("tf.contrib.framework.model_variable", "tf.contrib.slim.model_variable")
 @add_arg_scope
 def model_variable(name: str, *args: Any, collections: Any = None, **kwargs: Any) -> Any:
     """A `variable` that is also in MODEL_VARIABLES (``tf.contrib.framework.model_variable``)."""
@@ -56,6 +52,7 @@ def model_variable(name: str, *args: Any, collections: Any = None, **kwargs: Any
     return variable(name, *args, collections=wanted, **kwargs)
 
 
+@export("tf.contrib.framework.global_variable", "tf.contrib.slim.global_variable")
 def global_variable(
     initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
 ) -> Any:
@@ -70,6 +67,7 @@ def _untrained(value: Any, collection: str, validate_shape: bool, name: str | No
     )
 
 
+@export("tf.contrib.framework.local_variable", "tf.contrib.slim.local_variable")
 def local_variable(
     initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
 ) -> Any:
@@ -77,12 +75,14 @@ def local_variable(
     return _untrained(initial_value, GraphKeys.LOCAL_VARIABLES, validate_shape, name, use_resource)
 
 
+@export("tf.contrib.framework.add_model_variable", "tf.contrib.slim.add_model_variable")
 def add_model_variable(var: Any) -> None:
     """Adds a variable to MODEL_VARIABLES unless it is in it (``tf.contrib.slim.add_model_variable``)."""
     if all(var is not known for known in get_collection(GraphKeys.MODEL_VARIABLES)):
         add_to_collection(GraphKeys.MODEL_VARIABLES, var)
 
 
+@export("tf.contrib.framework.get_variables", "tf.contrib.slim.get_variables")
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
@@ -94,21 +94,25 @@ def get_variables(
     return get_collection(collection, prefix)
 
 
+@export("tf.contrib.framework.get_model_variables", "tf.contrib.slim.get_model_variables")
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
     """The model variables with a scope and a suffix (``tf.contrib.framework.get_model_variables``)."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
+@export("tf.contrib.framework.get_local_variables", "tf.contrib.slim.get_local_variables")
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
     """The local variables with a scope and a suffix (``tf.contrib.framework.get_local_variables``)."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
+@export("tf.contrib.framework.get_trainable_variables", "tf.contrib.slim.get_trainable_variables")
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
     """The trainable variables with a scope and a suffix (``tf.contrib.framework.get_trainable_variables``)."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
+@export("tf.contrib.framework.get_variables_to_restore", "tf.contrib.slim.get_variables_to_restore")
 def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[Any]:
     """The global variables in the scopes ``include`` (default: all) but not in the scopes ``exclude``."""
     wanted = get_variables() if include is None else [v for scope in _listed(include) for v in get_variables(scope)]
@@ -122,16 +126,19 @@ def _listed(scopes: Any) -> list[Any]:
     return list(scopes)
 
 
+@export("tf.contrib.framework.get_variables_by_suffix", "tf.contrib.slim.get_variables_by_suffix")
 def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
     """The variables whose names end with ``suffix`` (``tf.contrib.framework.get_variables_by_suffix``)."""
     return get_variables(scope=scope, suffix=suffix)
 
 
+@export("tf.contrib.framework.get_variables_by_name", "tf.contrib.slim.get_variables_by_name")
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
     """The variables whose last name component is ``given_name`` (``tf.contrib.slim.get_variables_by_name``)."""
     return get_variables(scope=scope, suffix="/" + given_name + ":|^" + given_name + ":")
 
 
+@export("tf.contrib.framework.get_unique_variable", "tf.contrib.slim.get_unique_variable")
 def get_unique_variable(var_op_name: str) -> Any:
     """The variable whose op has the given name; raises ValueError unless there is exactly one."""
     found = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
@@ -140,12 +147,14 @@ def get_unique_variable(var_op_name: str) -> Any:
     return found[0]
 
 
+@export("tf.contrib.framework.get_variable_full_name", "tf.contrib.slim.get_variable_full_name")
 def get_variable_full_name(var: Any) -> str:
     """The variable's name in checkpoints (``tf.contrib.slim.get_variable_full_name``)."""
     info = getattr(var, "_save_slice_info", None)
     return str(info.full_name if info else var.op.name)
 
 
+@export("tf.contrib.framework.filter_variables", "tf.contrib.slim.filter_variables")
 def filter_variables(
     var_list: Iterable[Any],
     include_patterns: Any = None,

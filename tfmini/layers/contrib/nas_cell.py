@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.layers.rnn.cells import LSTMStateTuple, RNNCell
 from tfmini.ops.array.splitting import split
 from tfmini.ops.math.matmul import matmul
@@ -13,10 +14,10 @@ from tfmini.ops.nn.bias import bias_add
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
 
-__all__ = ["NASCell"]
 _PARTS = 8
 
 
+@export("tf.contrib.rnn.NASCell")
 class NASCell(RNNCell):
     """The cell of "Neural Architecture Search with Reinforcement Learning" (``tf.contrib.rnn.NASCell``).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.shape import shape as shape_of
@@ -17,14 +18,10 @@ from tfmini.ops.nn.cross_entropy import (
 )
 from tfmini.ops.random.functions import random_uniform
 
-__all__ = [
-    "alpha_dropout", "deprecated_flipped_sigmoid_cross_entropy_with_logits",
-    "deprecated_flipped_softmax_cross_entropy_with_logits",
-    "deprecated_flipped_sparse_softmax_cross_entropy_with_logits", "scaled_softplus",
-]  # fmt: skip
 _DROPPED = -1.7580993408473766  # the limit of SELU towards minus infinity
 
 
+@export("tf.contrib.nn.deprecated_flipped_softmax_cross_entropy_with_logits")
 def deprecated_flipped_softmax_cross_entropy_with_logits(
     logits: Any, labels: Any, dim: int = -1, name: str | None = None
 ) -> Any:
@@ -32,6 +29,7 @@ def deprecated_flipped_softmax_cross_entropy_with_logits(
     return softmax_cross_entropy_with_logits(labels=labels, logits=logits, dim=dim, name=name)
 
 
+@export("tf.contrib.nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits")
 def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(
     logits: Any, labels: Any, name: str | None = None
 ) -> Any:
@@ -39,11 +37,13 @@ def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(
     return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name=name)
 
 
+@export("tf.contrib.nn.deprecated_flipped_sigmoid_cross_entropy_with_logits")
 def deprecated_flipped_sigmoid_cross_entropy_with_logits(logits: Any, targets: Any, name: str | None = None) -> Any:
     """`sigmoid_cross_entropy_with_logits`, with the logits first."""
     return sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name=name)
 
 
+@export("tf.contrib.nn.alpha_dropout")
 def alpha_dropout(
     x: Any, keep_prob: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
 ) -> Any:
@@ -66,6 +66,7 @@ def alpha_dropout(
         return found
 
 
+@export("tf.contrib.nn.scaled_softplus")
 def scaled_softplus(x: Any, alpha: Any, clip: Any = None, name: str | None = None) -> Any:
     """``alpha * softplus(x / alpha)``, at most ``clip`` (``tf.contrib.nn.scaled_softplus``)."""
     with name_scope(name, "scaled_softplus", [x, alpha]):

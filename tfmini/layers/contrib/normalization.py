@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
-from tfmini.layers.contrib.layers import weights_of
-from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.layers.contrib.layers import collected, weights_of
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = ["group_norm", "instance_norm"]
 
 
 def _offset_and_scale(
@@ -35,6 +33,7 @@ def _offset_and_scale(
     return made["beta"], made["gamma"]
 
 
+@export("tf.contrib.layers.instance_norm", "tf.contrib.slim.instance_norm", "tf.contrib.slim.layers.instance_norm")
 @add_arg_scope
 def instance_norm(
     inputs: Any,
@@ -77,10 +76,10 @@ def instance_norm(
         )
         mean, variance = moments(inputs, [i for i in range(1, rank) if i != axis], keep_dims=True)
         outputs = batch_normalization(inputs, mean, variance, beta, gamma, epsilon, name="instancenorm")
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.name, outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.name)
 
 
+@export("tf.contrib.layers.group_norm", "tf.contrib.slim.group_norm", "tf.contrib.slim.layers.group_norm")
 @add_arg_scope
 def group_norm(
     inputs: Any,
@@ -125,8 +124,7 @@ def group_norm(
         mean, variance = moments(grouped, over, keep_dims=True)
         outputs = reshape(batch_normalization(grouped, mean, variance, beta, gamma, epsilon), lengths)
         outputs.set_shape(inputs.shape)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collect_named_outputs(outputs_collections, opened.name, outputs)
+        return collected(outputs, activation_fn, outputs_collections, opened.name)
 
 
 def _axes(inputs: Tensor, groups: int, channels_axis: int, reduction_axes: Sequence[int]) -> tuple[int, list[int]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -19,11 +20,6 @@ from tfmini.ops.math.reduce_functions import reduce_sum
 from tfmini.ops.math.sums import add_n
 from tfmini.ops.nn.bias import l2_loss
 from tfmini.ops.random import functions as random_values
-
-__all__ = [
-    "apply_regularization", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "sum_regularizer",
-    "variance_scaling_initializer", "xavier_initializer", "xavier_initializer_conv2d",
-]  # fmt: skip
 
 Regularizer = Callable[[Any], Any]
 
@@ -40,6 +36,9 @@ def _checked(scale: Any) -> float:
     return float(scale)
 
 
+@export(
+    "tf.contrib.layers.l1_regularizer", "tf.contrib.slim.l1_regularizer", "tf.contrib.slim.regularizers.l1_regularizer"
+)
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     """``scale`` times the sum of absolute values (``tf.contrib.layers.l1_regularizer``)."""
     if _checked(scale) == 0.0:
@@ -53,6 +52,9 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     return l1
 
 
+@export(
+    "tf.contrib.layers.l2_regularizer", "tf.contrib.slim.l2_regularizer", "tf.contrib.slim.regularizers.l2_regularizer"
+)
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     """``scale`` times half the sum of squares (``tf.contrib.layers.l2_regularizer``)."""
     if _checked(scale) == 0.0:
@@ -66,6 +68,11 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     return l2
 
 
+@export(
+    "tf.contrib.layers.l1_l2_regularizer",
+    "tf.contrib.slim.l1_l2_regularizer",
+    "tf.contrib.slim.regularizers.l1_l2_regularizer",
+)
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Any:
     """The sum of an L1 and an L2 regularizer (``tf.contrib.layers.l1_l2_regularizer``)."""
     if _checked(scale_l1) == 0.0:
@@ -76,6 +83,7 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str |
     return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=name)
 
 
+@export("tf.contrib.layers.sum_regularizer", "tf.contrib.slim.regularizers.sum_regularizer")
 def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str | None = None) -> Any:
     """The sum of several regularizers, or None if there are none (``tf.contrib.layers.sum_regularizer``)."""
     regularizers = [r for r in regularizer_list if r is not None]
@@ -90,6 +98,11 @@ def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str |
     return total
 
 
+@export(
+    "tf.contrib.layers.apply_regularization",
+    "tf.contrib.slim.apply_regularization",
+    "tf.contrib.slim.regularizers.apply_regularization",
+)
 def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Tensor:
     """Sums a regularizer over weights (default: WEIGHTS) and adds the sum to REGULARIZATION_LOSSES.
 
@@ -105,6 +118,11 @@ def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> 
     return penalty
 
 
+@export(
+    "tf.contrib.layers.xavier_initializer",
+    "tf.contrib.slim.xavier_initializer",
+    "tf.contrib.slim.initializers.xavier_initializer",
+)
 def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32) -> Any:
     """The Glorot (Xavier) initializer (``tf.contrib.layers.xavier_initializer``)."""
     return variance_scaling_initializer(factor=1.0, mode="FAN_AVG", uniform=uniform, seed=seed, dtype=dtype)
@@ -113,6 +131,11 @@ def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any
 xavier_initializer_conv2d = xavier_initializer
 
 
+@export(
+    "tf.contrib.layers.variance_scaling_initializer",
+    "tf.contrib.slim.variance_scaling_initializer",
+    "tf.contrib.slim.initializers.variance_scaling_initializer",
+)
 def variance_scaling_initializer(
     factor: float = 2.0,
     mode: str = "FAN_IN",
@@ -154,3 +177,6 @@ def _fan(shape: Any, mode: str) -> float:
     field = math.prod(sizes[:-2])
     fan_in, fan_out = sizes[-2 if len(sizes) > 1 else -1] * field, sizes[-1] * field
     return {"FAN_IN": fan_in, "FAN_OUT": fan_out, "FAN_AVG": (fan_in + fan_out) / 2.0}[mode]
+
+
+export_names("tf.contrib.layers tf.contrib.slim.initializers", "xavier_initializer_conv2d")

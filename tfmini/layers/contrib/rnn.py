@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.layers import layer_norm
 from tfmini.layers.rnn.cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
@@ -20,12 +21,8 @@ from tfmini.ops.nn.normalization import dropout
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.initializers import Constant, RandomUniform, Zeros
 
-__all__ = [
-    "EmbeddingWrapper", "GRUBlockCellV2", "InputProjectionWrapper", "LSTMBlockCell", "LayerNormBasicLSTMCell",
-    "OutputProjectionWrapper", "stack_bidirectional_dynamic_rnn",
-]  # fmt: skip
 
-
+@export("tf.contrib.rnn.LSTMBlockCell")
 class LSTMBlockCell(LSTMCell):
     """An LSTM with the name ``lstm_cell``, made of single ops (``tf.contrib.rnn.LSTMBlockCell``).
 
@@ -48,6 +45,7 @@ class LSTMBlockCell(LSTMCell):
         super().__init__(num_units, use_peephole, clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype)
 
 
+@export("tf.contrib.rnn.GRUBlockCellV2")
 class GRUBlockCellV2(GRUCell):
     """A GRU with the name ``gru_cell``, made of single ops (``tf.contrib.rnn.GRUBlockCellV2``)."""
 
@@ -63,6 +61,7 @@ class GRUBlockCellV2(GRUCell):
         super().__init__(num_units or cell_size or 0, reuse=reuse, name=name)
 
 
+@export("tf.contrib.rnn.LayerNormBasicLSTMCell")
 class LayerNormBasicLSTMCell(RNNCell):
     """An LSTM with layer normalization of its gates (``tf.contrib.rnn.LayerNormBasicLSTMCell``).
 
@@ -153,6 +152,7 @@ class _Around(RNNCell):
         return bias_add(matmul(value, kernel), vs.get_variable("bias", [width], value.dtype, Zeros()))
 
 
+@export("tf.contrib.rnn.OutputProjectionWrapper")
 class OutputProjectionWrapper(_Around):
     """Projects a cell's output (``tf.contrib.rnn.OutputProjectionWrapper``).
 
@@ -177,6 +177,7 @@ class OutputProjectionWrapper(_Around):
         return projected if self._activation is None else self._activation(projected), state
 
 
+@export("tf.contrib.rnn.InputProjectionWrapper")
 class InputProjectionWrapper(_Around):
     """Projects a cell's inputs (``tf.contrib.rnn.InputProjectionWrapper``).
 
@@ -197,6 +198,7 @@ class InputProjectionWrapper(_Around):
         return self._cell(projected if self._activation is None else self._activation(projected), state)
 
 
+@export("tf.contrib.rnn.EmbeddingWrapper")
 class EmbeddingWrapper(_Around):
     """Feeds a cell with the embeddings of ids (``tf.contrib.rnn.EmbeddingWrapper``).
 
@@ -225,6 +227,7 @@ class EmbeddingWrapper(_Around):
         return self._initializer or vs.get_variable_scope().initializer or RandomUniform(-(3**0.5), 3**0.5)
 
 
+@export("tf.contrib.rnn.stack_bidirectional_dynamic_rnn")
 def stack_bidirectional_dynamic_rnn(
     cells_fw: list[Any],
     cells_bw: list[Any],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -17,11 +18,10 @@ from tfmini.ops.math.sums import add_n
 from tfmini.ops.nn.cross_entropy import sparse_softmax_cross_entropy_with_logits
 from tfmini.ops.variables.scope import get_variable_scope, variable_scope
 
-__all__ = ["rnn_decoder", "sequence_loss", "sequence_loss_by_example", "sequence_loss_of_steps"]
-
 LossFunction = Callable[..., Any]
 
 
+@export("tf.contrib.seq2seq.sequence_loss")
 def sequence_loss(
     logits: Any,
     targets: Any,
@@ -80,6 +80,7 @@ def _weighted(logits: Tensor, targets: Tensor, weights: Tensor, function: LossFu
     return reshape(each * reshape(weights, [-1]), sizes[0:2])
 
 
+@export("tf.contrib.legacy_seq2seq.sequence_loss_by_example")
 def sequence_loss_by_example(
     logits: Sequence[Any],
     targets: Sequence[Any],
@@ -115,6 +116,7 @@ def sequence_loss_by_example(
         return total / (add_n(list(weights)) + 1e-12) if average_across_timesteps else total
 
 
+@export("tf.contrib.legacy_seq2seq.sequence_loss")
 def sequence_loss_of_steps(
     logits: Sequence[Any],
     targets: Sequence[Any],
@@ -132,6 +134,7 @@ def sequence_loss_of_steps(
         return total / cast(shape_of(targets[0])[0], total.dtype) if average_across_batch else total
 
 
+@export("tf.contrib.legacy_seq2seq.rnn_decoder")
 def rnn_decoder(
     decoder_inputs: Sequence[Any],
     initial_state: Any,

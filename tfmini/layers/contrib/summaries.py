@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -19,17 +20,12 @@ from tfmini.ops.math.reduce_functions import reduce_mean
 from tfmini.ops.nn.normalization import zero_fraction
 from tfmini.ops.summary.functions import histogram, image, scalar
 
-__all__ = [
-    "add_histogram_summaries", "add_histogram_summary", "add_image_summaries", "add_image_summary",
-    "add_scalar_summaries", "add_scalar_summary", "add_zero_fraction_summaries", "add_zero_fraction_summary",
-    "summarize_activation", "summarize_activations", "summarize_collection", "summarize_tensor", "summarize_tensors",
-]  # fmt: skip
-
 
 def _share(condition: Tensor) -> Tensor:
     return reduce_mean(cast(condition, dtypes.float32))
 
 
+@export("tf.contrib.layers.summarize_activation", "tf.contrib.layers.summaries.summarize_activation")
 def summarize_activation(op: Any) -> Tensor:
     """A histogram summary; for a relu also the fraction of zeros, for a relu6 also that of values clipped at 6."""
     source, name = op.op, op.op.name
@@ -41,6 +37,7 @@ def summarize_activation(op: Any) -> Tensor:
     return histogram(f"{name}/activation", op)
 
 
+@export("tf.contrib.layers.summarize_tensor", "tf.contrib.layers.summaries.summarize_tensor")
 def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
     """A summary of a scalar or a histogram of another tensor; None for strings and booleans."""
     if tensor.dtype.base_dtype in (dtypes.string, dtypes.bool):
@@ -49,11 +46,13 @@ def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
     return scalar(tag, tensor) if tensor.shape.ndims == 0 else histogram(tag, tensor)
 
 
+@export("tf.contrib.layers.summarize_tensors", "tf.contrib.layers.summaries.summarize_tensors")
 def summarize_tensors(tensors: Iterable[Any], summarizer: Callable[[Any], Any] = summarize_tensor) -> list[Any]:
     """The summaries of several tensors."""
     return [summarizer(tensor) for tensor in tensors]
 
 
+@export("tf.contrib.layers.summarize_collection", "tf.contrib.layers.summaries.summarize_collection")
 def summarize_collection(
     collection: str, name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_tensor
 ) -> list[Any]:
@@ -62,6 +61,7 @@ def summarize_collection(
     return summarize_tensors(wanted, summarizer)
 
 
+@export("tf.contrib.layers.summarize_activations", "tf.contrib.layers.summaries.summarize_activations")
 def summarize_activations(
     name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_activation
 ) -> list[Any]:
@@ -89,11 +89,13 @@ def _printed(summary: Tensor, tensor: Any, name: str, print_summary: bool) -> Te
     return summary
 
 
+@export("tf.contrib.slim.summaries.add_histogram_summary")
 def add_histogram_summary(tensor: Any, name: str | None = None, prefix: str | None = None) -> Tensor:
     """A histogram summary named ``prefix/name``."""
     return histogram(_name(tensor, name, prefix), tensor)
 
 
+@export("tf.contrib.slim.summaries.add_image_summary")
 def add_image_summary(
     tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
@@ -102,6 +104,7 @@ def add_image_summary(
     return _printed(image(name, tensor), tensor, name, print_summary)
 
 
+@export("tf.contrib.slim.summaries.add_scalar_summary")
 def add_scalar_summary(
     tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
@@ -110,6 +113,7 @@ def add_scalar_summary(
     return _printed(scalar(name, tensor), tensor, name, print_summary)
 
 
+@export("tf.contrib.slim.summaries.add_zero_fraction_summary")
 def add_zero_fraction_summary(
     tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
@@ -118,16 +122,19 @@ def add_zero_fraction_summary(
     return add_scalar_summary(zero_fraction(tensor), name, print_summary=print_summary)
 
 
+@export("tf.contrib.slim.summaries.add_histogram_summaries")
 def add_histogram_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
     """`add_histogram_summary` for each tensor."""
     return [add_histogram_summary(tensor, prefix=prefix) for tensor in tensors]
 
 
+@export("tf.contrib.slim.summaries.add_image_summaries")
 def add_image_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
     """`add_image_summary` for each tensor."""
     return [add_image_summary(tensor, prefix=prefix) for tensor in tensors]
 
 
+@export("tf.contrib.slim.summaries.add_scalar_summaries")
 def add_scalar_summaries(
     tensors: Iterable[Any], prefix: str | None = None, print_summary: bool = False
 ) -> list[Tensor]:
@@ -135,6 +142,10 @@ def add_scalar_summaries(
     return [add_scalar_summary(tensor, prefix=prefix, print_summary=print_summary) for tensor in tensors]
 
 
+@export("tf.contrib.slim.summaries.add_zero_fraction_summaries")
 def add_zero_fraction_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
     """`add_zero_fraction_summary` for each tensor."""
     return [add_zero_fraction_summary(tensor, prefix=prefix) for tensor in tensors]
+
+
+export_names("tf.contrib.layers tf.contrib.layers.summaries", "summarize_biases summarize_variables summarize_weights")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.contrib.arg_scope import add_arg_scope
-from tfmini.layers.contrib.layers import known_format
+from tfmini.layers.contrib.layers import known_format, spatial_axes
 from tfmini.layers.contrib.named_outputs import collect_named_outputs
 from tfmini.layers.core import Flatten
 from tfmini.layers.spatial_arguments import around, normalized_tuple
@@ -17,62 +18,83 @@ from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.nn.cross_entropy import softmax as softmax_of
+from tfmini.ops.nn.dilated import pool as pool_of
 from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
 from tfmini.ops.nn.pooling import avg_pool, max_pool
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = [
-    "avg_pool2d", "dropout", "flatten", "max_pool2d", "one_hot_encoding", "repeat", "softmax", "stack", "unit_norm",
-]  # fmt: skip
 
-_NHWC = "NHWC"
+def _pool(name: str, default_name: str, layout: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A pooling layer; ``compute(inputs, window, strides, padding, data_format)`` does the work."""
+    axes = len(layout) - 2
+
+    def pooled(
+        inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str | None = layout,
+        outputs_collections: Any = None, scope: Any = None,
+    ) -> Any:  # fmt: skip
+        with variable_scope(scope, default_name, [inputs]) as opened:
+            window, steps = normalized_tuple(kernel_size, axes, "kernel_size"), normalized_tuple(stride, axes, "stride")
+            outputs = compute(convert_to_tensor(inputs), list(window), list(steps), padding.upper(), data_format)
+            return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+    pooled.__name__ = pooled.__qualname__ = name
+    what = "maximum" if name.startswith("max") else "mean"
+    pooled.__doc__ = f"The {what} of each window of {axes} axes (``tf.contrib.layers.{name}``)."
+    return add_arg_scope(pooled)
 
 
-def _pooled(
-    function: Any, default_name: str, inputs: Any, kernel_size: Any, stride: Any, padding: str,
-    data_format: str | None, outputs_collections: Any, scope: Any,
-) -> Any:  # fmt: skip
-    with variable_scope(scope, default_name, [inputs]) as opened:
-        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
-        outputs = function(
+def _images(function: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(inputs: Any, window: Any, steps: Any, padding: str, data_format: str | None) -> Any:
+        layout = known_format(data_format)
+        return function(inputs, around(window, layout), around(steps, layout), padding, data_format=layout)
+
+    return compute
+
+
+def _volumes(kind: str) -> Callable[..., Any]:
+    def compute(inputs: Any, window: Any, steps: Any, padding: str, data_format: str | None) -> Any:
+        return pool_of(inputs, window, kind, padding, strides=steps, data_format=data_format)
+
+    return compute
+
+
+max_pool2d = _pool("max_pool2d", "MaxPool2D", "NHWC", _images(max_pool))
+avg_pool2d = _pool("avg_pool2d", "AvgPool2D", "NHWC", _images(avg_pool))
+max_pool3d = _pool("max_pool3d", "MaxPool3D", "NDHWC", _volumes("MAX"))
+avg_pool3d = _pool("avg_pool3d", "AvgPool3D", "NDHWC", _volumes("AVG"))
+
+
+@export("tf.contrib.layers.pool", "tf.contrib.slim.pool", "tf.contrib.slim.layers.pool")
+@add_arg_scope
+def pool(
+    inputs: Any,
+    kernel_size: Any,
+    pooling_type: str,
+    padding: str = "VALID",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+    stride: Any = 1,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """The maximum or mean ("MAX", "AVG") of windows over all spatial axes (``tf.contrib.layers.pool``)."""
+    with variable_scope(scope, f"{pooling_type.lower()}_pool", [inputs]) as opened:
+        inputs = convert_to_tensor(inputs)
+        axes = spatial_axes(inputs, None)
+        outputs = pool_of(
             inputs,
-            around(normalized_tuple(kernel_size, 2, "kernel_size"), layout),
-            around(normalized_tuple(stride, 2, "stride"), layout),
+            list(normalized_tuple(kernel_size, axes, "kernel_size")),
+            pooling_type,
             padding.upper(),
-            data_format=layout,
+            list(normalized_tuple(dilation_rate, axes, "dilation_rate")),
+            list(normalized_tuple(stride, axes, "stride")),
+            data_format=data_format,
         )
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+        return collect_named_outputs(outputs_collections, opened.name, outputs)
 
 
-@add_arg_scope
-def max_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str | None = _NHWC,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """The maximum of each window (``tf.contrib.layers.max_pool2d``)."""
-    return _pooled(max_pool, "MaxPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
-
-
-@add_arg_scope
-def avg_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str | None = _NHWC,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """The mean of each window (``tf.contrib.layers.avg_pool2d``)."""
-    return _pooled(avg_pool, "AvgPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
-
-
+@export("tf.contrib.layers.dropout", "tf.contrib.slim.dropout", "tf.contrib.slim.layers.dropout")
 @add_arg_scope
 def dropout(
     inputs: Any,
@@ -92,6 +114,7 @@ def dropout(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.flatten", "tf.contrib.slim.flatten", "tf.contrib.slim.layers.flatten")
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
     """Flattens all axes but the first (``tf.contrib.layers.flatten``)."""
@@ -103,6 +126,10 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export(
+    "tf.contrib.layers.one_hot_encoding", "tf.contrib.slim.one_hot_encoding",
+    "tf.contrib.slim.layers.one_hot_encoding"
+)  # fmt: skip
 @add_arg_scope
 def one_hot_encoding(
     labels: Any,
@@ -118,6 +145,7 @@ def one_hot_encoding(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
+@export("tf.contrib.layers.softmax", "tf.contrib.slim.softmax", "tf.contrib.slim.layers.softmax")
 @add_arg_scope
 def softmax(logits: Any, scope: Any = None) -> Any:
     """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
@@ -129,6 +157,7 @@ def softmax(logits: Any, scope: Any = None) -> Any:
         return predictions
 
 
+@export("tf.contrib.layers.unit_norm", "tf.contrib.slim.unit_norm", "tf.contrib.slim.layers.unit_norm")
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
     """Scales the inputs to unit norm along an axis (``tf.contrib.layers.unit_norm``)."""
@@ -136,6 +165,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
         return l2_normalize(inputs, dim, epsilon)
 
 
+@export("tf.contrib.layers.repeat", "tf.contrib.slim.repeat", "tf.contrib.slim.layers.repeat")
 def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
     """Applies a layer several times, in the scopes ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
     name = kwargs.pop("scope", None)
@@ -147,6 +177,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
         return inputs
 
 
+@export("tf.contrib.layers.stack", "tf.contrib.slim.stack", "tf.contrib.slim.layers.stack")
 def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
     """Applies a layer once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
     name = kwargs.pop("scope", None)
@@ -159,3 +190,6 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
             given = arguments if isinstance(arguments, (list, tuple)) else [arguments]
             inputs = layer(inputs, *given, scope=f"{prefix}_{i + 1}", **kwargs)
         return inputs
+
+
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "avg_pool2d avg_pool3d max_pool2d max_pool3d")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.distributions.distribution import (
     FULLY_REPARAMETERIZED,
@@ -25,8 +26,6 @@ from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.special import betainc, igamma
 from tfmini.ops.math.unary import digamma, erfc, exp, expm1, lgamma, log, log1p, sign, sqrt, square
 from tfmini.ops.random.functions import random_gamma, random_normal, random_uniform
-
-__all__ = ["Beta", "Exponential", "Gamma", "Laplace", "Normal", "StudentT", "Uniform"]
 
 
 class _Scalar(Distribution):
@@ -75,6 +74,7 @@ def _log_normal_cdf(z: Any) -> Any:
     return where(less(z, low), tail, where(less(z, high), middle, -_normal_cdf(-z)))
 
 
+@export("tf.distributions.Normal")
 class Normal(_Scalar):
     """The normal distribution (``tf.distributions.Normal``).
 
@@ -116,6 +116,7 @@ class Normal(_Scalar):
         return filled(self.scale, self.loc)
 
 
+@export("tf.distributions.Uniform")
 class Uniform(_Scalar):
     """The uniform distribution in ``[low, high)`` (``tf.distributions.Uniform``)."""
 
@@ -153,6 +154,7 @@ class Uniform(_Scalar):
         return square(self.range()) / 12.0
 
 
+@export("tf.distributions.Laplace")
 class Laplace(_Scalar):
     """The Laplace distribution (``tf.distributions.Laplace``)."""
 
@@ -199,6 +201,7 @@ def _log_laplace_cdf(z: Any) -> Any:
     return where(less(z, 0.0), z - math.log(2.0), log1p(-0.5 * exp(-abs(z))))
 
 
+@export("tf.distributions.Gamma")
 class Gamma(_Scalar):
     """The gamma distribution (``tf.distributions.Gamma``)."""
 
@@ -235,6 +238,7 @@ class Gamma(_Scalar):
         return where(less(0.0, found), found, math.nan * ones_like(found))
 
 
+@export("tf.distributions.Exponential")
 class Exponential(Gamma):
     """The exponential distribution (``tf.distributions.Exponential``)."""
 
@@ -251,6 +255,7 @@ class Exponential(Gamma):
         return -log(u) / self.rate
 
 
+@export("tf.distributions.Beta")
 class Beta(_Scalar):
     """The beta distribution (``tf.distributions.Beta``)."""
 
@@ -297,6 +302,7 @@ class Beta(_Scalar):
         return where(less(1.0, least), found, math.nan * ones_like(found))
 
 
+@export("tf.distributions.StudentT")
 class StudentT(_Scalar):
     """Student's t distribution (``tf.distributions.StudentT``)."""
 

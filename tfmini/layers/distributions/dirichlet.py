@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.distributions.distribution import FULLY_REPARAMETERIZED, Distribution, RegisterKL
 from tfmini.ops.array.diagonals import matrix_set_diag
@@ -19,9 +20,8 @@ from tfmini.ops.math.special import lbeta
 from tfmini.ops.math.unary import digamma, exp, log, rsqrt
 from tfmini.ops.random.functions import random_gamma
 
-__all__ = ["Dirichlet"]
 
-
+@export("tf.distributions.Dirichlet")
 class Dirichlet(Distribution):
     """The Dirichlet distribution (``tf.distributions.Dirichlet``).
 

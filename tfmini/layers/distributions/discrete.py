@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.distributions.distribution import NOT_REPARAMETERIZED, Distribution, RegisterKL
 from tfmini.ops.array.casting import cast
@@ -24,14 +25,13 @@ from tfmini.ops.nn.activation import softplus
 from tfmini.ops.nn.cross_entropy import log_softmax, sigmoid_cross_entropy_with_logits, softmax
 from tfmini.ops.random.functions import multinomial, random_uniform
 
-__all__ = ["Bernoulli", "Categorical", "Multinomial"]
-
 
 def _given(logits: Any, probs: Any) -> None:
     if (logits is None) == (probs is None):
         raise ValueError("Must pass probs or logits, but not both.")
 
 
+@export("tf.distributions.Bernoulli")
 class Bernoulli(Distribution):
     """0 or 1 (``tf.distributions.Bernoulli``).
 
@@ -114,6 +114,7 @@ class _Classes(Distribution):
         return -reduce_sum(log_softmax(self.logits) * softmax(self.logits), -1)
 
 
+@export("tf.distributions.Categorical")
 class Categorical(_Classes):
     """A class number (``tf.distributions.Categorical``).
 
@@ -148,6 +149,7 @@ class Categorical(_Classes):
         return cast(argmax(self.logits, -1), self.dtype)
 
 
+@export("tf.distributions.Multinomial")
 class Multinomial(_Classes):
     """The counts of classes in several draws (``tf.distributions.Multinomial``).
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant_value import constant_value
@@ -18,12 +19,8 @@ from tfmini.ops.math.reduce_functions import reduce_prod
 from tfmini.ops.math.unary import exp, log, log1p, sqrt, square
 from tfmini.shapes import TensorShape
 
-__all__ = [
-    "FULLY_REPARAMETERIZED", "NOT_REPARAMETERIZED", "Distribution", "RegisterKL", "ReparameterizationType",
-    "kl_divergence",
-]  # fmt: skip
 
-
+@export("tf.distributions.ReparameterizationType")
 class ReparameterizationType:
     """Whether gradients flow through samples (``tf.distributions.ReparameterizationType``)."""
 
@@ -38,6 +35,7 @@ FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
 
 
+@export("tf.distributions.Distribution")
 class Distribution:
     """A batch of distributions (``tf.distributions.Distribution``).
 
@@ -268,6 +266,7 @@ def filled(value: Any, *parameters: Any) -> Any:
 _divergences: dict[tuple[type, type], Callable[..., Any]] = {}
 
 
+@export("tf.distributions.RegisterKL")
 class RegisterKL:
     """Decorates the function of the divergence between two classes (``tf.distributions.RegisterKL``)."""
 
@@ -284,6 +283,7 @@ class RegisterKL:
         return kl_fn
 
 
+@export("tf.distributions.kl_divergence")
 def kl_divergence(
     distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
 ) -> Any:
@@ -301,3 +301,6 @@ def kl_divergence(
         f"No KL(distribution_a || distribution_b) registered for distribution_a type {type(distribution_a).__name__}"
         f" and distribution_b type {type(distribution_b).__name__}. tf.distributions.RegisterKL registers one."
     )
+
+
+export_names("tf.distributions", "FULLY_REPARAMETERIZED NOT_REPARAMETERIZED")

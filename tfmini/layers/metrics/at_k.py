@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
-from tfmini.layers.metrics.state import Metric, accumulated, metric_variable, published
+from tfmini.layers.functional import sharing
+from tfmini.layers.metrics.state import Metric, Published, accumulated, metric_variable
 from tfmini.layers.weight_broadcasting import assert_broadcastable
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
@@ -26,11 +28,6 @@ from tfmini.ops.sparse.functions import sparse_reshape, sparse_retain, sparse_te
 from tfmini.ops.sparse.set_operations import set_difference, set_intersection, set_size
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "average_precision_at_k", "precision_at_k", "precision_at_top_k", "recall_at_k", "recall_at_top_k",
-    "sparse_average_precision_at_k", "sparse_precision_at_k",
-]  # fmt: skip
 
 _INT64, _FLOAT64 = dtypes.int64, dtypes.float64
 
@@ -96,11 +93,10 @@ def _counter(
 
 
 def _share(
-    kind: str, labels: Any, classes: Any, k: int | None, class_id: int | None, weights: Any,
-    collections: tuple[Any, Any], name: str | None,
-) -> Metric:  # fmt: skip
+    given: Published, kind: str, labels: Any, classes: Any, k: int | None, class_id: int | None, weights: Any
+) -> Metric:
     suffix = f"_at_{'k' if k is None else k}" + ("" if class_id is None else f"_class{class_id}")
-    with name_scope(name, kind + suffix, (classes, labels, weights)) as scope:
+    with name_scope(given.name, kind + suffix, (classes, labels, weights)) as scope:
         classes = cast(convert_to_tensor(classes), _INT64)
         labels = _as_labels(labels, classes)
         if class_id is not None:
@@ -109,19 +105,15 @@ def _share(
         right, more_right = _counter(_hits, classes, labels, weights, "true_positive" + suffix)
         wrong, more_wrong = _counter(other, classes, labels, weights, called + suffix)
         update = div(more_right, more_right + more_wrong, name="update")
-        return published(lambda: div(right, right + wrong, name=scope), update, *collections)
+        return given.metric(lambda: div(right, right + wrong, name=scope), update)
 
 
+@export("tf.metrics.precision_at_top_k")
+@sharing(Published)
 def precision_at_top_k(
-    labels: Any,
-    predictions_idx: Any,
-    k: int | None = None,
-    class_id: int | None = None,
+    given: Published, labels: Any, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
     weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+) -> Metric:  # fmt: skip
     """The fraction of predicted classes that are labels (``tf.metrics.precision_at_top_k``).
 
     Args:
@@ -131,77 +123,49 @@ def precision_at_top_k(
       class_id: count only this class.
       weights: a scalar or ``[...]``.
     """
-    collections = metrics_collections, updates_collections
-    return _share("precision", labels, predictions_idx, k, class_id, weights, collections, name)
+    return _share(given, "precision", labels, predictions_idx, k, class_id, weights)
 
 
+@export("tf.metrics.recall_at_top_k")
+@sharing(Published)
 def recall_at_top_k(
-    labels: Any,
-    predictions_idx: Any,
-    k: int | None = None,
-    class_id: int | None = None,
+    given: Published, labels: Any, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
     weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+) -> Metric:  # fmt: skip
     """The fraction of labels that are among the predicted classes (``tf.metrics.recall_at_top_k``)."""
-    collections = metrics_collections, updates_collections
-    return _share("recall", labels, predictions_idx, k, class_id, weights, collections, name)
+    return _share(given, "recall", labels, predictions_idx, k, class_id, weights)
 
 
+@export("tf.metrics.precision_at_k")
+@sharing(Published)
 def precision_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None = None,
+    given: Published, labels: Any, predictions: Any, k: int, class_id: int | None = None,
     weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+) -> Metric:  # fmt: skip
     """`precision_at_top_k` of the ``k`` largest predictions ``[..., classes]`` (``tf.metrics.precision_at_k``)."""
-    collections = metrics_collections, updates_collections
-    return _share("precision", labels, _ranked(predictions, k), k, class_id, weights, collections, name)
+    return _share(given, "precision", labels, _ranked(predictions, k), k, class_id, weights)
 
 
+@export("tf.metrics.recall_at_k")
+@sharing(Published)
 def recall_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None = None,
+    given: Published, labels: Any, predictions: Any, k: int, class_id: int | None = None,
     weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+) -> Metric:  # fmt: skip
     """`recall_at_top_k` of the ``k`` largest predictions ``[..., classes]`` (``tf.metrics.recall_at_k``)."""
-    collections = metrics_collections, updates_collections
-    return _share("recall", labels, _ranked(predictions, k), k, class_id, weights, collections, name)
+    return _share(given, "recall", labels, _ranked(predictions, k), k, class_id, weights)
 
 
-def average_precision_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.average_precision_at_k")
+@sharing(Published)
+def average_precision_at_k(given: Published, labels: Any, predictions: Any, k: int, weights: Any = None) -> Metric:
     """The mean of the average precision of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
-    with variable_scope(name, f"average_precision_at_{k}", (predictions, labels, weights)):
-        return _mean_precision(labels, _ranked(predictions, k), weights, metrics_collections, updates_collections)
+    with variable_scope(given.name, f"average_precision_at_{k}", (predictions, labels, weights)):
+        return _mean_precision(given, labels, _ranked(predictions, k), weights)
 
 
-def average_precision_at_top_k(
-    labels: Any,
-    predictions_idx: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@sharing(Published)
+def average_precision_at_top_k(given: Published, labels: Any, predictions_idx: Any, weights: Any = None) -> Metric:
     """`average_precision_at_k` of classes that are given, best first: ``predictions_idx`` is ``[..., k]``.
 
     Raises:
@@ -212,13 +176,11 @@ def average_precision_at_top_k(
         raise ValueError("The rank of predictions_idx must be known.")
     if classes.shape.as_list()[-1] is None:
         raise ValueError("The last dimension of predictions_idx must be known.")
-    with variable_scope(name, f"average_precision_at_{classes.shape.as_list()[-1]}", (classes, labels, weights)):
-        return _mean_precision(labels, classes, weights, metrics_collections, updates_collections)
+    with variable_scope(given.name, f"average_precision_at_{classes.shape.as_list()[-1]}", (classes, labels, weights)):
+        return _mean_precision(given, labels, classes, weights)
 
 
-def _mean_precision(
-    labels: Any, classes: Tensor, weights: Any, metrics_collections: Any, updates_collections: Any
-) -> Metric:
+def _mean_precision(given: Published, labels: Any, classes: Tensor, weights: Any) -> Metric:
     k = classes.shape.as_list()[-1]
     assert k is not None  # both callers know it
     precision = _average_precision(_as_labels(labels, classes), classes, k)
@@ -230,7 +192,7 @@ def _mean_precision(
     most = metric_variable([], _FLOAT64, name="max")
     total = metric_variable([], _FLOAT64, name="total")
     update = div(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
-    return published(lambda: div(total, most, name="mean"), update, metrics_collections, updates_collections)
+    return given.metric(lambda: div(total, most, name="mean"), update)
 
 
 def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
@@ -246,3 +208,6 @@ def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
 
 
 sparse_average_precision_at_k, sparse_precision_at_k = average_precision_at_k, precision_at_k
+
+
+export_names("tf.metrics", "sparse_average_precision_at_k sparse_precision_at_k")

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies
-from tfmini.layers.metrics.state import Metric, accumulated, metric_variable, published
+from tfmini.layers.functional import sharing
+from tfmini.layers.metrics.state import Metric, Published, accumulated, metric_variable
 from tfmini.layers.rank_matching import matched
 from tfmini.layers.weight_broadcasting import broadcast_weights
 from tfmini.ops.array.casting import cast
@@ -25,13 +27,6 @@ from tfmini.ops.math.elementwise import div, div_no_nan, maximum, minimum, multi
 from tfmini.ops.math.reduce_functions import argmax, argmin, reduce_max, reduce_sum
 from tfmini.ops.math.unary import log
 from tfmini.ops.variables.scope import variable_scope
-
-__all__ = [
-    "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives", "false_positives_at_thresholds",
-    "precision", "precision_at_thresholds", "recall", "recall_at_thresholds", "sensitivity_at_specificity",
-    "specificity_at_sensitivity", "true_negatives", "true_negatives_at_thresholds", "true_positives",
-    "true_positives_at_thresholds",
-]  # fmt: skip
 
 # Kind of count: (label, prediction, name of its variable if there are thresholds).
 _KINDS = {
@@ -49,35 +44,34 @@ def _is(tensor: Tensor, wanted: bool) -> Tensor:
     return tensor if wanted else logical_not(tensor)
 
 
-def _count(
-    kind: str, labels: Any, predictions: Any, weights: Any, metrics_collections: Any, updates_collections: Any
-) -> Metric:
-    predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
-    label, prediction, _ = _KINDS[kind]
-    hits = cast(logical_and(_is(labels, label), _is(predictions, prediction)), dtypes.float32)
-    if weights is not None:
-        hits = multiply(hits, broadcast_weights(cast(weights, dtypes.float32), hits))
-    count = metric_variable([], dtypes.float32, name="count")
-    update = accumulated(count, reduce_sum(hits))
-    return published(lambda: identity(count), update, metrics_collections, updates_collections)
+def _named(name: str, what: str) -> Callable[[Callable[..., Metric]], Callable[..., Metric]]:
+    """A decorator for one of several metrics that are alike: it sets name and docstring."""
+
+    def rename(metric: Callable[..., Metric]) -> Callable[..., Metric]:
+        metric.__name__ = metric.__qualname__ = name
+        metric.__doc__ = f"{what} (``tf.metrics.{name}``)."
+        return metric
+
+    return rename
 
 
 def _counter(kind: str) -> Callable[..., Metric]:
-    default_name = _KINDS[kind][2]
+    label, prediction, default_name = _KINDS[kind]
 
-    def counted(
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric:
-        with variable_scope(name, default_name, (predictions, labels, weights)):
-            return _count(kind, labels, predictions, weights, metrics_collections, updates_collections)
+    @_named(default_name, f"The weighted number of {default_name.replace('_', ' ')}")
+    @sharing(Published)
+    def counted(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
+        with variable_scope(given.name, default_name, (predictions, labels, weights)):
+            predictions, labels, weights = matched(
+                cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights
+            )
+            hits = cast(logical_and(_is(labels, label), _is(predictions, prediction)), dtypes.float32)
+            if weights is not None:
+                hits = multiply(hits, broadcast_weights(cast(weights, dtypes.float32), hits))
+            count = metric_variable([], dtypes.float32, name="count")
+            update = accumulated(count, reduce_sum(hits))
+            return given.metric(lambda: identity(count), update)
 
-    counted.__name__ = counted.__qualname__ = default_name
-    counted.__doc__ = f"The weighted number of {default_name.replace('_', ' ')} (``tf.metrics.{default_name}``)."
     return counted
 
 
@@ -110,15 +104,10 @@ def _counts_at(
     return values, updates
 
 
-def _of_counts(
-    result: Callable[[Counts, str], Tensor], found: tuple[Counts, Counts], metrics_collections: Any,
-    updates_collections: Any,
-) -> Metric:  # fmt: skip
+def _of_counts(given: Published, result: Callable[[Counts, str], Tensor], found: tuple[Counts, Counts]) -> Metric:
     """The metric whose value is ``result(variables, name)`` and whose update is ``result(updates, name)``."""
     values, updates = found
-    return published(
-        lambda: result(values, "value"), result(updates, "update_op"), metrics_collections, updates_collections
-    )
+    return given.metric(lambda: result(values, "value"), result(updates, "update_op"))
 
 
 def _tensors(counts: Counts) -> list[Tensor]:
@@ -129,21 +118,15 @@ def _tensors(counts: Counts) -> list[Tensor]:
 def _counter_at(kind: str) -> Callable[..., Metric]:
     default_name = _KINDS[kind][2]
 
+    @_named(f"{default_name}_at_thresholds", f"`{default_name}` for each threshold")
+    @sharing(Published)
     def counted(
-        labels: Any,
-        predictions: Any,
-        thresholds: Sequence[float],
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
+        given: Published, labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any = None
     ) -> Metric:
-        with variable_scope(name, default_name, (predictions, labels, weights)):
+        with variable_scope(given.name, default_name, (predictions, labels, weights)):
             values, updates = _counts_at(labels, predictions, thresholds, weights, (kind,))
-            return published(lambda: identity(values[kind]), updates[kind], metrics_collections, updates_collections)
+            return given.metric(lambda: identity(values[kind]), updates[kind])
 
-    counted.__name__ = counted.__qualname__ = f"{default_name}_at_thresholds"
-    counted.__doc__ = f"`{default_name}` for each threshold (``tf.metrics.{default_name}_at_thresholds``)."
     return counted
 
 
@@ -154,27 +137,18 @@ true_negatives_at_thresholds, false_positives_at_thresholds = _counter_at("tn"),
 def _share(kind: str, default_name: str) -> Callable[..., Metric]:
     """Precision (``kind`` "fp") or recall ("fn"): true positives / (true positives + count of ``kind``)."""
 
-    def share(
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric:
-        with variable_scope(name, default_name, (predictions, labels, weights)):
+    @_named(default_name, f"The {default_name} of binary predictions")
+    @sharing(Published)
+    def share(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
+        with variable_scope(given.name, default_name, (predictions, labels, weights)):
             predictions, labels, weights = matched(
                 cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights
             )
             right, update_right = true_positives(labels, predictions, weights)
             wrong, update_wrong = _counter(kind)(labels, predictions, weights)
             update = _part(update_right, update_wrong, "update_op")
-            return published(
-                lambda: _part(right, wrong, "value"), update, metrics_collections, updates_collections
-            )
+            return given.metric(lambda: _part(right, wrong, "value"), update)
 
-    share.__name__ = share.__qualname__ = default_name
-    share.__doc__ = f"The {default_name} of binary predictions (``tf.metrics.{default_name}``)."
     return share
 
 
@@ -189,21 +163,14 @@ def _share_at(kind: str, default_name: str) -> Callable[..., Metric]:
     def part(counts: Counts, result: str) -> Tensor:
         return div(counts["tp"], _EDGE + counts["tp"] + counts[kind], name=result)
 
+    @_named(default_name, f"`{default_name.partition('_')[0]}` for each threshold")
+    @sharing(Published)
     def share(
-        labels: Any,
-        predictions: Any,
-        thresholds: Sequence[float],
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
+        given: Published, labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any = None
     ) -> Metric:
-        with variable_scope(name, default_name, (predictions, labels, weights)):
-            found = _counts_at(labels, predictions, thresholds, weights, ("tp", kind))
-            return _of_counts(part, found, metrics_collections, updates_collections)
+        with variable_scope(given.name, default_name, (predictions, labels, weights)):
+            return _of_counts(given, part, _counts_at(labels, predictions, thresholds, weights, ("tp", kind)))
 
-    share.__name__ = share.__qualname__ = default_name
-    share.__doc__ = f"`{default_name.partition('_')[0]}` for each threshold (``tf.metrics.{default_name}``)."
     return share
 
 
@@ -216,6 +183,7 @@ def _even_thresholds(count: int) -> list[float]:
     return [-_EDGE, *((i + 1) / (count - 1) for i in range(count - 2)), 1.0 + _EDGE]
 
 
+@export("tf.metrics.auc")
 def auc(
     labels: Any,
     predictions: Any,
@@ -256,7 +224,7 @@ def auc(
 
     with variable_scope(name, "auc", (labels, predictions, weights)):
         found = _counts_at(labels, predictions, limits, weights)
-        return _of_counts(area, found, metrics_collections, updates_collections)
+        return _of_counts(Published(metrics_collections, updates_collections), area, found)
 
 
 def _area(counts: Counts, curve: str, method: str, name: str) -> Tensor:
@@ -284,15 +252,10 @@ def _interpolated(counts: Counts) -> Tensor:
     return reduce_sum(parts, name="interpolate_pr_auc")
 
 
+@export("tf.metrics.sensitivity_at_specificity")
+@sharing(Published)
 def sensitivity_at_specificity(
-    labels: Any,
-    predictions: Any,
-    specificity: float,
-    weights: Any = None,
-    num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
+    given: Published, labels: Any, predictions: Any, specificity: float, weights: Any = None, num_thresholds: int = 200
 ) -> Metric:
     """The sensitivity at the threshold whose specificity is nearest to the given one.
 
@@ -306,20 +269,15 @@ def sensitivity_at_specificity(
         return div(tp[best], tp[best] + fn[best] + _EDGE, name=result)
 
     _check_share("specificity", specificity)
-    with variable_scope(name, "sensitivity_at_specificity", (predictions, labels, weights)):
+    with variable_scope(given.name, "sensitivity_at_specificity", (predictions, labels, weights)):
         found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-        return _of_counts(at_best, found, metrics_collections, updates_collections)
+        return _of_counts(given, at_best, found)
 
 
+@export("tf.metrics.specificity_at_sensitivity")
+@sharing(Published)
 def specificity_at_sensitivity(
-    labels: Any,
-    predictions: Any,
-    sensitivity: float,
-    weights: Any = None,
-    num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
+    given: Published, labels: Any, predictions: Any, sensitivity: float, weights: Any = None, num_thresholds: int = 200
 ) -> Metric:
     """The specificity at the highest threshold whose sensitivity is nearest to the given one.
 
@@ -337,11 +295,19 @@ def specificity_at_sensitivity(
         return div(tn[best], tn[best] + fp[best] + _EDGE, name=result)
 
     _check_share("sensitivity", sensitivity)
-    with variable_scope(name, "specificity_at_sensitivity", (predictions, labels, weights)):
+    with variable_scope(given.name, "specificity_at_sensitivity", (predictions, labels, weights)):
         found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-        return _of_counts(at_best, found, metrics_collections, updates_collections)
+        return _of_counts(given, at_best, found)
 
 
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"`{name}` must be in the range [0, 1].")
+
+
+export_names(
+    "tf.metrics",
+    "false_negatives false_negatives_at_thresholds false_positives false_positives_at_thresholds precision "
+    "precision_at_thresholds recall recall_at_thresholds true_negatives true_negatives_at_thresholds "
+    "true_positives true_positives_at_thresholds",
+)

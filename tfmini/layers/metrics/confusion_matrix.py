@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -23,6 +24,7 @@ def _class_count(labels: Tensor, predictions: Tensor) -> Tensor:
     return maximum(reduce_max(predictions), reduce_max(labels)) + 1
 
 
+@export("tf.confusion_matrix", "tf.math.confusion_matrix")
 def confusion_matrix(
     labels: Any, predictions: Any, num_classes: Any = None, dtype: Any = dtypes.int32, name: str | None = None,
     weights: Any = None,

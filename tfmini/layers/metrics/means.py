@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collections, control_dependencies
-from tfmini.layers.metrics.state import Metric, accumulated, metric_variable, published
+from tfmini.layers.functional import sharing
+from tfmini.layers.metrics.state import Metric, Published, accumulated, metric_variable
 from tfmini.layers.rank_matching import matched, remove_squeezable_dimensions
 from tfmini.layers.weight_broadcasting import broadcast_weights
 from tfmini.ops.array.casting import cast
@@ -31,32 +33,22 @@ from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.assignment import scatter_add
 from tfmini.ops.variables.scope import variable_scope
 
-__all__ = [
-    "accuracy", "mean", "mean_absolute_error", "mean_cosine_distance", "mean_iou", "mean_per_class_accuracy",
-    "mean_relative_error", "mean_squared_error", "mean_tensor", "percentage_below", "root_mean_squared_error",
-]  # fmt: skip
-
 
 def _ratio(total: Any, count: Any, name: str) -> Tensor:
     return div_no_nan(total, maximum(count, 0), name=name)
 
 
-def mean(
-    values: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.mean")
+@sharing(Published)
+def mean(given: Published, values: Any, weights: Any = None) -> Metric:
     """The weighted mean of all values (``tf.metrics.mean``).
 
     Args:
       values: a tensor of any shape.
       weights: a scalar, or a tensor of the values' rank whose axes have length 1 or the values' length.
-      metrics_collections, updates_collections: the collections for the value and for the update op.
-      name: name of the variable scope.
+      The others are those of `Published`.
     """
-    with variable_scope(name, "mean", (values, weights)):
+    with variable_scope(given.name, "mean", (values, weights)):
         values = cast(values, dtypes.float32)
         total = metric_variable([], dtypes.float32, name="total")
         count = metric_variable([], dtypes.float32, name="count")
@@ -65,7 +57,7 @@ def mean(
         else:
             values, weights = _weighted(values, weights)
             number = reduce_sum(weights)
-        return _mean_of(total, count, reduce_sum(values), number, values, metrics_collections, updates_collections)
+        return _mean_of(given, total, count, reduce_sum(values), number, values)
 
 
 def _weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
@@ -74,27 +66,19 @@ def _weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
     return multiply(values, weights), weights
 
 
-def _mean_of(
-    total: Any, count: Any, amount: Any, number: Any, values: Any, metrics_collections: Any, updates_collections: Any
-) -> Metric:
+def _mean_of(given: Published, total: Any, count: Any, amount: Any, number: Any, values: Any) -> Metric:
     update_total = accumulated(total, amount)
     with control_dependencies([values]):
         update_count = accumulated(count, number)
     update = _ratio(update_total, update_count, "update_op")
-    return published(
-        lambda: _ratio(total, count, "value"), update, metrics_collections, updates_collections
-    )
+    return given.metric(lambda: _ratio(total, count, "value"), update)
 
 
-def mean_tensor(
-    values: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.mean_tensor")
+@sharing(Published)
+def mean_tensor(given: Published, values: Any, weights: Any = None) -> Metric:
     """The weighted mean of each element (``tf.metrics.mean_tensor``)."""
-    with variable_scope(name, "mean", (values, weights)):
+    with variable_scope(given.name, "mean", (values, weights)):
         values = cast(values, dtypes.float32)
         total = metric_variable(values.shape, dtypes.float32, name="total_tensor")
         count = metric_variable(values.shape, dtypes.float32, name="count_tensor")
@@ -102,28 +86,22 @@ def mean_tensor(
         if weights is not None:
             values, weights = _weighted(values, weights)
             number = multiply(number, weights)
-        return _mean_of(total, count, values, number, values, metrics_collections, updates_collections)
+        return _mean_of(given, total, count, values, number, values)
 
 
 def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Metric]:
     """A decorator that turns an element-wise ``error(labels, predictions)`` into the metric of its mean."""
 
-    def metric(
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric:
+    @sharing(Published)
+    def metric(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
         predictions, labels, weights = matched(predictions, labels, weights)
-        errors = error(labels, predictions)
-        return mean(errors, weights, metrics_collections, updates_collections, name or error.__name__)
+        return mean(error(labels, predictions), weights, **given.as_dict(error.__name__))
 
     metric.__name__, metric.__qualname__, metric.__doc__ = error.__name__, error.__name__, error.__doc__
     return metric
 
 
+@export("tf.metrics.accuracy")
 @_mean_of_errors
 def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
@@ -132,58 +110,45 @@ def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     return cast(equal(predictions, labels), dtypes.float32)
 
 
+@export("tf.metrics.mean_absolute_error")
 @_mean_of_errors
 def mean_absolute_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``|predictions - labels|`` (``tf.metrics.mean_absolute_error``)."""
     return absolute(subtract(predictions, labels))
 
 
+@export("tf.metrics.mean_squared_error")
 @_mean_of_errors
 def mean_squared_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``(labels - predictions)**2`` (``tf.metrics.mean_squared_error``)."""
     return squared_difference(labels, predictions)
 
 
-def root_mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.root_mean_squared_error")
+@sharing(Published)
+def root_mean_squared_error(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
     """The square root of `mean_squared_error` (``tf.metrics.root_mean_squared_error``)."""
-    value, update = mean_squared_error(labels, predictions, weights, name=name or "root_mean_squared_error")
-    return published(lambda: sqrt(value), sqrt(update), metrics_collections, updates_collections)
+    value, update = mean_squared_error(labels, predictions, weights, name=given.name or "root_mean_squared_error")
+    return given.metric(lambda: sqrt(value), sqrt(update))
 
 
-def mean_cosine_distance(
-    labels: Any,
-    predictions: Any,
-    dim: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.mean_cosine_distance")
+@sharing(Published)
+def mean_cosine_distance(given: Published, labels: Any, predictions: Any, dim: int, weights: Any = None) -> Metric:
     """The mean of ``1 - sum(predictions * labels)`` over axis ``dim`` (``tf.metrics.mean_cosine_distance``)."""
     predictions, labels, weights = matched(predictions, labels, weights)
     products = reduce_sum(multiply(predictions, labels), axis=[dim], keepdims=True)
-    value, update = mean(products, weights, name=name or "mean_cosine_distance")
+    value, update = mean(products, weights, name=given.name or "mean_cosine_distance")
     value, update = subtract(1.0, value), subtract(1.0, update)
-    add_to_collections(metrics_collections or (), value)
-    add_to_collections(updates_collections or (), update)
+    add_to_collections(given.metrics_collections or (), value)
+    add_to_collections(given.updates_collections or (), update)
     return value, update
 
 
+@export("tf.metrics.mean_relative_error")
+@sharing(Published)
 def mean_relative_error(
-    labels: Any,
-    predictions: Any,
-    normalizer: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
+    given: Published, labels: Any, predictions: Any, normalizer: Any, weights: Any = None
 ) -> Metric:
     """The mean of ``|labels - predictions| / normalizer``; zero normalizers count 0 (``tf.metrics``)."""
     predictions, labels, weights = matched(predictions, labels, weights)
@@ -192,36 +157,27 @@ def mean_relative_error(
     errors = where(
         equal(normalizer, 0.0), zeros_like(labels), div(absolute(subtract(labels, predictions)), normalizer)
     )
-    return mean(errors, weights, metrics_collections, updates_collections, name or "mean_relative_error")
+    return mean(errors, weights, **given.as_dict("mean_relative_error"))
 
 
-def percentage_below(
-    values: Any,
-    threshold: float,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.percentage_below")
+@sharing(Published)
+def percentage_below(given: Published, values: Any, threshold: float, weights: Any = None) -> Metric:
     """The fraction of values below a threshold (``tf.metrics.percentage_below``)."""
     below = cast(less(values, threshold), dtypes.float32)
-    return mean(below, weights, metrics_collections, updates_collections, name or "percentage_below_threshold")
+    return mean(below, weights, **given.as_dict("percentage_below_threshold"))
 
 
+@export("tf.metrics.mean_per_class_accuracy")
+@sharing(Published)
 def mean_per_class_accuracy(
-    labels: Any,
-    predictions: Any,
-    num_classes: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
+    given: Published, labels: Any, predictions: Any, num_classes: int, weights: Any = None
 ) -> Metric:
     """The mean of the classes' accuracies (``tf.metrics.mean_per_class_accuracy``).
 
     The update op returns the accuracy of each class.
     """
-    with variable_scope(name, "mean_accuracy", (predictions, labels, weights)):
+    with variable_scope(given.name, "mean_accuracy", (predictions, labels, weights)):
         labels, predictions = (reshape(cast(t, dtypes.int64), [-1]) for t in (labels, predictions))
         total = metric_variable([num_classes], dtypes.float32, name="total")
         count = metric_variable([num_classes], dtypes.float32, name="count")
@@ -237,23 +193,17 @@ def mean_per_class_accuracy(
         def value() -> Tensor:
             return reduce_mean(div_no_nan(count, maximum(total, 0)), name="mean_accuracy")
 
-        return published(value, update, metrics_collections, updates_collections)
+        return given.metric(value, update)
 
 
-def mean_iou(
-    labels: Any,
-    predictions: Any,
-    num_classes: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@export("tf.metrics.mean_iou")
+@sharing(Published)
+def mean_iou(given: Published, labels: Any, predictions: Any, num_classes: int, weights: Any = None) -> Metric:
     """The mean over classes of intersection over union (``tf.metrics.mean_iou``).
 
     The update op returns the confusion matrix, with a row per label.
     """
-    with variable_scope(name, "mean_iou", (predictions, labels, weights)):
+    with variable_scope(given.name, "mean_iou", (predictions, labels, weights)):
         predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)
         predictions.shape.assert_is_compatible_with(labels.shape)
         total = metric_variable([num_classes, num_classes], dtypes.float64, name="total_confusion_matrix")
@@ -263,7 +213,7 @@ def mean_iou(
         else:
             amounts = reshape(cast(weights, dtypes.float64), [-1])
         update = accumulated(total, scatter_nd(cells, amounts, [num_classes, num_classes]))
-        return published(lambda: _iou_of(total), update, metrics_collections, updates_collections)
+        return given.metric(lambda: _iou_of(total), update)
 
 
 def _iou_of(matrix: Any) -> Tensor:

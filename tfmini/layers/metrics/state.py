@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tfmini.graph.keys import GraphKeys
@@ -31,14 +32,27 @@ def accumulated(variable: Variable, amount: Any) -> Any:
     return assign_add(variable, amount)
 
 
-def published(
-    value: Callable[[], Tensor], update: Tensor, metrics_collections: Any, updates_collections: Any
-) -> Metric:
-    """(value, update op), added to their collections; the value ignores surrounding control dependencies."""
-    with control_dependencies(None):
-        result = value()
-    if metrics_collections:
-        add_to_collections(metrics_collections, result)
-    if updates_collections:
-        add_to_collections(updates_collections, update)
-    return result, update
+@dataclass
+class Published:
+    """The last arguments of the metrics, see `tfmini.layers.functional.sharing`.
+
+    Attributes:
+      metrics_collections, updates_collections: the collections for the value and for the update op.
+      name: name of the variable scope.
+    """
+
+    metrics_collections: Any = None
+    updates_collections: Any = None
+    name: str | None = None
+
+    def metric(self, value: Callable[[], Tensor], update: Tensor) -> Metric:
+        """(value, update op), added to their collections; the value ignores surrounding control dependencies."""
+        with control_dependencies(None):
+            result = value()
+        add_to_collections(self.metrics_collections or (), result)
+        add_to_collections(self.updates_collections or (), update)
+        return result, update
+
+    def as_dict(self, default_name: str) -> dict[str, Any]:
+        """The arguments for another metric, under this one's name or the default."""
+        return {**vars(self), "name": self.name or default_name}

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import device
@@ -16,8 +17,6 @@ from tfmini.ops.math.unary import floor
 from tfmini.ops.nn.normalization import dropout
 from tfmini.ops.random.functions import random_uniform
 from tfmini.shapes import TensorShape
-
-__all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
 
 
 class _Wrapper(RNNCell):
@@ -54,6 +53,7 @@ class _Wrapper(RNNCell):
         return self._cell(inputs, state, scope=scope)
 
 
+@export("tf.contrib.rnn.DropoutWrapper", "tf.nn.rnn_cell.DropoutWrapper")
 class DropoutWrapper(_Wrapper):
     """Dropout of a cell's inputs, outputs and states (``tf.nn.rnn_cell.DropoutWrapper``).
 
@@ -176,6 +176,7 @@ def _chosen(visitor: Any, state: Any) -> Any:
     return [_chosen(visitor, part) if wanted else False for part, wanted in zip(state, answers)]
 
 
+@export("tf.contrib.rnn.ResidualWrapper", "tf.nn.rnn_cell.ResidualWrapper")
 class ResidualWrapper(_Wrapper):
     """Adds a cell's inputs to its outputs (``tf.nn.rnn_cell.ResidualWrapper``)."""
 
@@ -188,6 +189,7 @@ class ResidualWrapper(_Wrapper):
         return self._residual(inputs, outputs), new_state
 
 
+@export("tf.contrib.rnn.DeviceWrapper", "tf.nn.rnn_cell.DeviceWrapper")
 class DeviceWrapper(_Wrapper):
     """Places the ops of a cell on a device (``tf.nn.rnn_cell.DeviceWrapper``)."""
 

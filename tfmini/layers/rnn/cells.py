@@ -6,6 +6,7 @@ from collections import namedtuple
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -28,11 +29,10 @@ from tfmini.ops.variables.initializers import Constant, Zeros
 from tfmini.ops.variables.partitioners import Partitioner, fixed_size_partitioner
 from tfmini.shapes import TensorShape
 
-__all__ = ["BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell", "LSTMStateTuple", "MultiRNNCell", "RNNCell"]
-
 _KERNEL, _BIAS = "kernel", "bias"
 
 
+@export("tf.contrib.rnn.LSTMStateTuple", "tf.nn.rnn_cell.LSTMStateTuple")
 class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):
     """The state of an LSTM: cell state and output, ``[batch, units]`` each (``tf.nn.rnn_cell.LSTMStateTuple``)."""
 
@@ -46,6 +46,7 @@ class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):
         return self.c.dtype
 
 
+@export("tf.contrib.rnn.RNNCell", "tf.nn.rnn_cell.RNNCell")
 class RNNCell(Layer):
     """Base class of all cells (``tf.nn.rnn_cell.RNNCell``).
 
@@ -151,6 +152,7 @@ class _Gated(RNNCell):
         return int(width)
 
 
+@export("tf.contrib.rnn.BasicRNNCell", "tf.nn.rnn_cell.BasicRNNCell")
 class BasicRNNCell(_Gated):
     """``output = state = activation(W [inputs, state] + b)`` (``tf.nn.rnn_cell.BasicRNNCell``)."""
 
@@ -164,6 +166,7 @@ class BasicRNNCell(_Gated):
         return output, output
 
 
+@export("tf.contrib.rnn.GRUCell", "tf.nn.rnn_cell.GRUCell")
 class GRUCell(_Gated):
     """A gated recurrent unit (``tf.nn.rnn_cell.GRUCell``)."""
 
@@ -229,6 +232,7 @@ class _TwoPartState(_Gated):
         return LSTMStateTuple(c, h) if self._state_is_tuple else concat([c, h], 1)
 
 
+@export("tf.contrib.rnn.BasicLSTMCell", "tf.nn.rnn_cell.BasicLSTMCell")
 class BasicLSTMCell(_TwoPartState):
     """An LSTM without peepholes or projection (``tf.nn.rnn_cell.BasicLSTMCell``).
 
@@ -274,6 +278,7 @@ def _partitioner(shards: int | None) -> Partitioner | None:
     return None if shards is None else fixed_size_partitioner(shards)
 
 
+@export("tf.contrib.rnn.LSTMCell", "tf.nn.rnn_cell.LSTMCell")
 class LSTMCell(_TwoPartState):
     """An LSTM with optional peepholes, clipping and projection (``tf.nn.rnn_cell.LSTMCell``).
 
@@ -348,6 +353,7 @@ class LSTMCell(_TwoPartState):
         return new_h, self._joined(new_c, new_h)
 
 
+@export("tf.contrib.rnn.MultiRNNCell", "tf.nn.rnn_cell.MultiRNNCell")
 class MultiRNNCell(RNNCell):
     """A stack of cells (``tf.nn.rnn_cell.MultiRNNCell``).
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.rnn.unrolling import check_cell
@@ -21,9 +22,8 @@ from tfmini.ops.math.reduce_functions import reduce_all
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
-__all__ = ["raw_rnn"]
 
-
+@export("tf.nn.raw_rnn")
 def raw_rnn(
     cell: Any,
     loop_fn: Callable[..., Any],

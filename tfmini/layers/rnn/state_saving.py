@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.scoping import control_dependencies
 from tfmini.layers.rnn.unrolling import static_rnn
 from tfmini.ops.array.identity import identity
 
-__all__ = ["static_state_saving_rnn"]
 
-
+@export("tf.nn.static_state_saving_rnn")
 def static_state_saving_rnn(
     cell: Any, inputs: list[Any], state_saver: Any, state_name: Any, sequence_length: Any = None, scope: Any = None
 ) -> tuple[list[Any], Any]:

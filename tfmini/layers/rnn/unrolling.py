@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.ops.array.casting import cast
@@ -22,8 +23,6 @@ from tfmini.ops.math.comparison import greater_equal, less
 from tfmini.ops.math.elementwise import add
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
-
-__all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
 
 
 def check_cell(cell: Any, name: str = "cell") -> None:
@@ -62,6 +61,7 @@ def _batch_major(value: Any) -> Any:
     return transpose(value, [1, 0, *range(2, rank)])
 
 
+@export("tf.nn.dynamic_rnn")
 def dynamic_rnn(
     cell: Any,
     inputs: Any,
@@ -173,6 +173,7 @@ def _loop(
     return nest.pack_sequence_as(cell.output_size, outputs), state
 
 
+@export("tf.nn.bidirectional_dynamic_rnn")
 def bidirectional_dynamic_rnn(
     cell_fw: Any,
     cell_bw: Any,
@@ -208,6 +209,7 @@ def bidirectional_dynamic_rnn(
     return (forward[0], nest.map_structure(turned, backward[0])), (forward[1], backward[1])
 
 
+@export("tf.nn.static_rnn", "tf.contrib.rnn.static_rnn")
 def static_rnn(
     cell: Any,
     inputs: list[Any],
@@ -249,6 +251,7 @@ def static_rnn(
     return outputs, state
 
 
+@export("tf.nn.static_bidirectional_rnn", "tf.contrib.rnn.static_bidirectional_rnn")
 def static_bidirectional_rnn(
     cell_fw: Any,
     cell_bw: Any,

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph import raw_ops
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse

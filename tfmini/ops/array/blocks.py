@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
@@ -16,16 +16,20 @@ from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 _LAYOUT = "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
 _space_to_depth = op(f"SpaceToDepth(input: T) -> output: T; {_LAYOUT}")
+_space_to_depth.shape(lambda node: [_depth_shape(node, to_depth=True)])
 _depth_to_space = op(f"DepthToSpace(input: T) -> output: T; {_LAYOUT}")
+_depth_to_space.shape(lambda node: [_depth_shape(node, to_depth=False)])
 _BLOCK = "block_shape: Tblock_shape"
 _TYPES = "T: type; Tblock_shape: {int32, int64} = DT_INT32"
 _space_to_batch = op(
     f"SpaceToBatchND(input: T, {_BLOCK}, paddings: Tpaddings) -> output: T; {_TYPES};"
     " Tpaddings: {int32, int64} = DT_INT32"
 )
+_space_to_batch.gradient(lambda node, grad: [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None])
 _batch_to_space = op(
     f"BatchToSpaceND(input: T, {_BLOCK}, crops: Tcrops) -> output: T; {_TYPES}; Tcrops: {{int32, int64}} = DT_INT32"
 )
+_batch_to_space.gradient(lambda node, grad: [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
 # ---- depth --------------------------------------------------------------------------------------
@@ -36,16 +40,6 @@ def _axes(data_format: bytes) -> tuple[int, int, int]:
     if data_format == b"NCHW_VECT_C":
         raise ValueError("tfmini moves blocks in the formats NHWC and NCHW, not NCHW_VECT_C.")
     return (1, 2, 3) if data_format == b"NHWC" else (2, 3, 1)
-
-
-@_space_to_depth.shape
-def _space_to_depth_shape(node: Operation) -> list[RawShape]:
-    return [_depth_shape(node, to_depth=True)]
-
-
-@_depth_to_space.shape
-def _depth_to_space_shape(node: Operation) -> list[RawShape]:
-    return [_depth_shape(node, to_depth=False)]
 
 
 def _depth_shape(node: Operation, to_depth: bool) -> RawShape:
@@ -105,8 +99,7 @@ def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- batch --------------------------------------------------------------------------------------
 
 
-@_space_to_batch.shape
-@_batch_to_space.shape
+@all_of(_space_to_batch, _batch_to_space).shape
 def _batch_shape(node: Operation) -> list[RawShape]:
     count, raw = _block_rank(node), node.inputs[0].raw_shape
     if count is None:
@@ -230,34 +223,28 @@ def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
     return moved.reshape(batch, *grown, *rest)[(slice(None), *window)]
 
 
-@_space_to_batch.gradient
-def _space_to_batch_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None]
-
-
-@_batch_to_space.gradient
-def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.space_to_depth", "tf.nn.space_to_depth")
 def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Blocks of ``block_size`` squared pixels as depth (``tf.space_to_depth``)."""
     return _space_to_depth(input, block_size=block_size, data_format=data_format, name=name)
 
 
+@export("tf.depth_to_space", "tf.nn.depth_to_space")
 def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Depth as blocks of ``block_size`` squared pixels (``tf.depth_to_space``)."""
     return _depth_to_space(input, block_size=block_size, data_format=data_format, name=name)
 
 
+@export("tf.space_to_batch_nd", "tf.manip.space_to_batch_nd")
 def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
     """Blocks of the padded space as batch (``tf.space_to_batch_nd``)."""
     return _space_to_batch(input, block_shape, paddings, name=name)
 
 
+@export("tf.batch_to_space_nd", "tf.manip.batch_to_space_nd")
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
     """Batch as blocks of space, then cropped (``tf.batch_to_space_nd``)."""
     return _batch_to_space(input, block_shape, crops, name=name)
@@ -275,6 +262,7 @@ def _of_rank_four(images: Tensor) -> Tensor:
     return images
 
 
+@export("tf.space_to_batch", "tf.nn.space_to_batch")
 def space_to_batch(
     input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:
@@ -283,6 +271,7 @@ def space_to_batch(
     return found if block_size is None else _of_rank_four(found)
 
 
+@export("tf.batch_to_space")
 def batch_to_space(
     input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:

@@ -9,12 +9,10 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import UnimplementedError
+from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape
 
@@ -29,6 +27,7 @@ _BITS = (
     " complex64, complex128, qint8, quint8, qint16, quint16, qint32}"
 )
 _bitcast = op(f"Bitcast(input: T) -> output: type; T: {_BITS}; type: {_BITS}", forwards="elements")
+_bitcast.not_differentiable()
 
 
 @_cast.kernel_factory("CPU")
@@ -84,9 +83,6 @@ def _bitcast_kernel(node: Any) -> Any:
     return run
 
 
-_bitcast.not_differentiable()
-
-
 # ---- public functions -------------------------------------------------------------------------
 
 
@@ -94,6 +90,7 @@ _bitcast.not_differentiable()
 def cast(x: Tensor, dtype: Any, name: str | None = None) -> Tensor: ...
 @overload
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any: ...
+@export("tf.cast", "tf.dtypes.cast")
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """``x`` with another element type (``tf.cast``); sparse arguments stay sparse.
 
@@ -116,6 +113,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     return _cast(x, DstT=wanted, name=name)
 
 
+@export("tf.saturate_cast", "tf.dtypes.saturate_cast")
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """`cast` that clips values outside the range of ``dtype`` to its limits (``tf.saturate_cast``)."""
     with name_scope(name, "saturate_cast", [value]) as scope:
@@ -136,6 +134,7 @@ def _limit_in(source: dtypes.DType, limit: Any) -> Any:
     return as_ndarray(rounded)
 
 
+@export("tf.bitcast")
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     """The same bytes read as another type (``tf.bitcast``).
 
@@ -144,36 +143,43 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     return _bitcast(input, type=dtypes.as_dtype(type), name=name)
 
 
+@export("tf.to_float")
 def to_float(x: Any, name: str = "ToFloat") -> Any:
     """``tf.cast(x, tf.float32)``."""
     return cast(x, dtypes.float32, name)
 
 
+@export("tf.to_double")
 def to_double(x: Any, name: str = "ToDouble") -> Any:
     """``tf.cast(x, tf.float64)``."""
     return cast(x, dtypes.float64, name)
 
 
+@export("tf.to_int32")
 def to_int32(x: Any, name: str = "ToInt32") -> Any:
     """``tf.cast(x, tf.int32)``."""
     return cast(x, dtypes.int32, name)
 
 
+@export("tf.to_int64")
 def to_int64(x: Any, name: str = "ToInt64") -> Any:
     """``tf.cast(x, tf.int64)``."""
     return cast(x, dtypes.int64, name)
 
 
+@export("tf.to_bfloat16")
 def to_bfloat16(x: Any, name: str = "ToBFloat16") -> Any:
     """``tf.cast(x, tf.bfloat16)``."""
     return cast(x, dtypes.bfloat16, name)
 
 
+@export("tf.to_complex64")
 def to_complex64(x: Any, name: str = "ToComplex64") -> Any:
     """``tf.cast(x, tf.complex64)``."""
     return cast(x, dtypes.complex64, name)
 
 
+@export("tf.to_complex128")
 def to_complex128(x: Any, name: str = "ToComplex128") -> Any:
     """``tf.cast(x, tf.complex128)``."""
     return cast(x, dtypes.complex128, name)

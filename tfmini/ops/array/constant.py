@@ -9,27 +9,19 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.dimension import Dimension
+from tfmini.export import export
 from tfmini.graph.conversion import register_tensor_conversion_function
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Tensor, get_default_graph, op
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
-const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none")
-
-
-@const.shape
-def _shape(node: Operation) -> list[RawShape]:
-    return [node.attrs["value"].shape]
+const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none", differentiable=False)
+const.shape(lambda node: [node.attrs["value"].shape])
 
 
 @const.kernel_factory("CPU")
 def _kernel(node: Any) -> Any:
     value = node.attrs["value"]
     return lambda: value
-
-
-const.not_differentiable()
 
 
 def as_array(value: Any, dtype: dtypes.DType | None = None) -> np.ndarray[Any, Any]:
@@ -134,6 +126,7 @@ def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np
     return array.astype(dtype.numpy)
 
 
+@export("tf.constant")
 def constant(
     value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
 ) -> Tensor:

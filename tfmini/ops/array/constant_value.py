@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import OpError
+from tfmini.export import export
 from tfmini.graph.op_types import kernel_for
 from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.shapes import RawShape, num_elements_raw
@@ -63,6 +64,7 @@ def _is_followed(tensor: Tensor) -> bool:
     return False
 
 
+@export("tf.get_static_value", "tf.contrib.util.constant_value")
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
     """`constant_value` for programs (``tf.get_static_value``, ``tf.contrib.util.constant_value``).
 

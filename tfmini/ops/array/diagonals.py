@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import bands as array_bands
 from tfmini.ops.array.filling import ones, zeros
@@ -21,30 +19,25 @@ from tfmini.shapes import RawShape, merge_raw
 
 _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 _diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")
+_diag.kernel("CPU")(lambda diagonal: np.diag(diagonal.ravel()).reshape(diagonal.shape * 2))
+_diag.gradient(lambda node, grad: [_diag_part(grad)])
 _diag_part = op(f"DiagPart(input: T) -> diagonal: T; {_NUMBERS}")
+_diag_part.gradient(lambda node, grad: [_diag(grad)])
 _matrix_diag = op("MatrixDiag(diagonal: T) -> output: T; T: type")
+_matrix_diag.gradient(lambda node, grad: [_matrix_diag_part(grad)])
 _matrix_diag_part = op("MatrixDiagPart(input: T) -> diagonal: T; T: type")
 _matrix_set_diag = op("MatrixSetDiag(input: T, diagonal: T) -> output: T; T: type")
 _band_part = op(
     "MatrixBandPart(input: T, num_lower: Tindex, num_upper: Tindex) -> band: T; T: type;"
-    " Tindex: {int32, int64} = DT_INT64"
+    " Tindex: {int32, int64} = DT_INT64", shape=lambda node: [at_least_rank(node.inputs[0].raw_shape, 2)]
 )
+_band_part.gradient(lambda node, grad: [_band_part(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
 @_diag.shape
 def _diag_shape(node: Operation) -> list[RawShape]:
     raw = at_least_rank(node.inputs[0].raw_shape, 1)
     return [None if raw is None else raw + raw]
-
-
-@_diag.kernel("CPU")
-def _diag_kernel(diagonal: Any) -> Any:
-    return np.diag(diagonal.ravel()).reshape(diagonal.shape * 2)
-
-
-@_diag.gradient
-def _diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_diag_part(grad)]
 
 
 @_diag_part.shape
@@ -67,11 +60,6 @@ def _diag_part_kernel(value: Any) -> Any:
     return value.reshape(count, count).diagonal().reshape(half)
 
 
-@_diag_part.gradient
-def _diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_diag(grad)]
-
-
 # ---- batches of matrices ------------------------------------------------------------------------
 
 
@@ -91,11 +79,6 @@ def _matrix_diag_kernel(diagonal: Any) -> Any:
     position = np.arange(size)
     result[..., position, position] = diagonal
     return result
-
-
-@_matrix_diag.gradient
-def _matrix_diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_matrix_diag_part(grad)]
 
 
 def _shorter(rows: int | None, columns: int | None) -> int | None:
@@ -151,11 +134,6 @@ def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
     return [inside, _matrix_diag_part(grad)]
 
 
-@_band_part.shape
-def _band_part_shape(node: Operation) -> list[RawShape]:
-    return [at_least_rank(node.inputs[0].raw_shape, 2)]
-
-
 @_band_part.kernel("CPU")
 def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
     rows, columns = value.shape[-2:]
@@ -173,19 +151,16 @@ def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
     return np.where(inside, value, zero_of(value.dtype))
 
 
-@_band_part.gradient
-def _band_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_band_part(grad, node.inputs[1], node.inputs[2]), None, None]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.diag", "tf.linalg.tensor_diag")
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
     """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves of the index agree (``tf.diag``)."""
     return _diag(diagonal, name=name)
 
 
+@export("tf.diag_part", "tf.linalg.tensor_diag_part")
 def diag_part(input: Any, name: str | None = None) -> Tensor:
     """The diagonal of a tensor of shape ``s + s`` (``tf.diag_part``)."""
     return _diag_part(input, name=name)
@@ -196,6 +171,7 @@ def _is_main(k: Any) -> bool:
     return not isinstance(k, Tensor) and np.ndim(k) == 0 and int(k) == 0
 
 
+@export("tf.matrix_diag", "tf.linalg.diag")
 def matrix_diag(
     diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
 ) -> Tensor:
@@ -215,6 +191,7 @@ def matrix_diag(
     return array_bands.diag_op(diagonal, k, num_rows, num_cols, filler, name=name)
 
 
+@export("tf.matrix_diag_part", "tf.linalg.diag_part")
 def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
     """Diagonals of a batch of matrices (``tf.matrix_diag_part``, ``tf.linalg.diag_part``); see `matrix_diag`."""
     if _is_main(k):
@@ -224,6 +201,7 @@ def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_va
     return array_bands.part_op(input, k, filler, name=name)
 
 
+@export("tf.matrix_set_diag", "tf.linalg.set_diag")
 def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
     """Matrices with diagonals replaced (``tf.matrix_set_diag``, ``tf.linalg.set_diag``); see `matrix_diag`."""
     if _is_main(k):
@@ -231,6 +209,7 @@ def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 
     return array_bands.set_op(input, diagonal, k, name=name)
 
 
+@export("tf.matrix_band_part", "tf.linalg.band_part")
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
     """The matrices with everything outside a central band set to zero (``tf.matrix_band_part``).
 
@@ -239,6 +218,7 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
     return _band_part(input, num_lower, num_upper, name=name)
 
 
+@export("tf.eye", "tf.linalg.eye")
 def eye(
     num_rows: Any,
     num_columns: Any = None,

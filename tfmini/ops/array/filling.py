@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
@@ -24,23 +21,23 @@ from tfmini.ops.array.shape import reshape, shape_internal
 from tfmini.shapes import RawShape, as_raw
 
 _fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32", work="none")
-_zeros_like = op("ZerosLike(x: T) -> y: T; T: type", shape=same_shape, work="none")
+_fill.gradient(lambda node, grad: [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))])
+_zeros_like = op("ZerosLike(x: T) -> y: T; T: type", shape=same_shape, work="none", differentiable=False)
 _ones_like = op(
     "OnesLike(x: T) -> y: T; T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, int64,"
     " complex64, complex128, bool}",
     shape=same_shape,
-    work="none",
+    work="none", differentiable=False,
 )
+_ones_like.kernel("CPU")(lambda x: np.ones(x.shape, x.dtype))
 _range = op(
     "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx;"
-    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32", work="none"
+    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32", work="none", differentiable=False
 )
 _lin_space = op(
-    "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double}; Tidx: {int32, int64} = DT_INT32"
+    "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double};"
+    " Tidx: {int32, int64} = DT_INT32", differentiable=False
 )
-
-for _handle in (_zeros_like, _ones_like, _range, _lin_space):
-    _handle.not_differentiable()
 
 # Longer constants would make every GraphDef large; they become a Fill.
 _MAX_CONSTANT = 1000
@@ -97,20 +94,10 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
     return run
 
 
-@_fill.gradient
-def _fill_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, raw_ops.Sum(grad, raw_ops.Range(0, raw_ops.Rank(grad), 1))]
-
-
 @_zeros_like.kernel("CPU")
 def _zeros_like_kernel(x: Any) -> Any:
     x = as_ndarray(x)
     return filled(x.shape, zero_of(x.dtype), x.dtype)
-
-
-@_ones_like.kernel("CPU")
-def _ones_like_kernel(x: Any) -> Any:
-    return np.ones(x.shape, x.dtype)
 
 
 def _range_size(start: Any, limit: Any, delta: Any) -> int:
@@ -175,6 +162,7 @@ def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.fill")
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor of shape ``dims`` that holds ``value`` everywhere (``tf.fill``)."""
     return _fill(dims, value, name=name)
@@ -207,6 +195,7 @@ def _index_type(sizes: tuple[int, ...]) -> Any:
     return np.int64 if any(s > np.iinfo(np.int32).max for s in sizes) else np.int32
 
 
+@export("tf.zeros")
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of zeros, False or empty strings (``tf.zeros``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
@@ -214,12 +203,14 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     return _filled_with(zero if zero != "" else b"", shape, dtype, name, "zeros")
 
 
+@export("tf.ones")
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones or True (``tf.ones``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     return _filled_with(True if dtype is dtypes.bool else 1, shape, dtype, name, "ones")
 
 
+@export("tf.zeros_like")
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
     """Zeros in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.zeros_like``)."""
     with name_scope(name, "zeros_like", [tensor]) as scope:
@@ -232,6 +223,7 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
         return _zeros_like(tensor, name=scope)
 
 
+@export("tf.ones_like")
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
     """Ones in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.ones_like``)."""
     with name_scope(name, "ones_like", [tensor]) as scope:
@@ -245,6 +237,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
+@export("tf.range")
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
     """The numbers from ``start`` to ``limit`` (excluded) in steps of ``delta`` (``tf.range``).
 
@@ -264,9 +257,12 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         return _range(*[cast(b, wanted) for b in bounds], name=scope)
 
 
+@export("tf.linspace")
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """``num`` evenly spaced numbers from ``start`` to ``stop``, both included (``tf.linspace``, ``tf.lin_space``)."""
     return _lin_space(start, stop, num, name=name)
 
 
 lin_space = linspace
+
+export_names("tf", "lin_space")

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, colocate_with, convert_to_tensor, name_scope, op
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
@@ -23,6 +21,8 @@ _gather_v1 = op(
     "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"
     " Tindices: {int32,int64}", looks_up=True
 )
+_gather_v1.kernel("CPU")(lambda params, indices: _gathered(params, indices, 0))
+_gather_v1.gradient(lambda node, grad: [_row_slices(node.inputs[0], node.inputs[1], grad), None])
 _gather_v2 = op(
     "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams; batch_dims: int = 0; Tparams: type;"
     " Tindices: {int32,int64}; Taxis: {int32,int64}", looks_up=True, aggregates=True
@@ -58,11 +58,6 @@ def _gather_v2_shape(node: Operation) -> list[RawShape]:
         raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({axis})")
     shared = merge_raw(params[:batch], indices[:batch])
     return [(*shared, *params[batch:axis], *indices[batch:], *params[axis + 1 :])]  # type: ignore[misc]
-
-
-@_gather_v1.kernel("CPU")
-def _gather_v1_kernel(params: Any, indices: Any) -> Any:
-    return _gathered(params, indices, 0)
 
 
 @_gather_v2.kernel("CPU")
@@ -104,11 +99,6 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
     count = expand_dims(size(indices), 0)
     values = reshape(grad, concat([count, whole[1:]], 0))
     return IndexedSlices(values, reshape(indices, count), whole)
-
-
-@_gather_v1.gradient
-def _gather_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_row_slices(node.inputs[0], node.inputs[1], grad), None]
 
 
 @_gather_v2.gradient
@@ -214,6 +204,7 @@ def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.gather")
 def gather(
     params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
     batch_dims: int = 0,
@@ -235,6 +226,7 @@ def gather(
     return _gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
 
 
+@export("tf.batch_gather")
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     """`gather` along the last axis of ``indices``; its other axes are batch dimensions (``tf.batch_gather``)."""
     indices = convert_to_tensor(indices, name="indices")
@@ -244,6 +236,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     return gather(params, indices, name=name, axis=depth, batch_dims=depth)
 
 
+@export("tf.gather_nd", "tf.manip.gather_nd")
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: Any = 0) -> Tensor:
     """The elements or slices at rows of coordinates (``tf.gather_nd``).
 

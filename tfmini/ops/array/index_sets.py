@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array.constant_value import constant_value
@@ -20,26 +18,26 @@ from tfmini.shapes import RawShape, with_rank
 _IDX = "out_idx: {int32, int64} = DT_INT32"
 _unique: OpHandle[Any] = op(
     f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}", aggregates=True, distinct=True,
-    work="none",
+    work="none", differentiable=False,
 )
 _unique_counts: OpHandle[Any] = op(
     f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}",
-    distinct=True,
+    distinct=True, differentiable=False,
 )
-_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}")
+_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}", differentiable=False)
+_list_diff.shape(sized("_, _ -> _, _"))
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"
-    " TI: {uint8, int32, int64} = DT_INT64"
+    " TI: {uint8, int32, int64} = DT_INT64", differentiable=False
 )
-_invert = op("InvertPermutation(x: T) -> y: T; T: {int32, int64} = DT_INT32")
-_unravel = op("UnravelIndex(indices: Tidx, dims: Tidx) -> output: Tidx; Tidx: {int32, int64} = DT_INT32")
+_invert = op("InvertPermutation(x: T) -> y: T; T: {int32, int64} = DT_INT32", differentiable=False)
+_invert.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1)])
+_unravel = op(
+    "UnravelIndex(indices: Tidx, dims: Tidx) -> output: Tidx; Tidx: {int32, int64} = DT_INT32", differentiable=False
+)
 
-for _handle in (_unique, _unique_counts, _list_diff, _one_hot, _invert, _unravel):
-    _handle.not_differentiable()
 
-
-@_unique.shape
-@_unique_counts.shape
+@all_of(_unique, _unique_counts).shape
 def _unique_shape(node: Operation) -> list[RawShape]:
     length: RawShape = with_rank(node.inputs[0].raw_shape, 1)
     return [(None,), length, (None,)][: 2 if node.type == "Unique" else 3]
@@ -77,13 +75,6 @@ def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     values, numbers = _first_seen(x)
     counts = np.bincount(numbers, minlength=len(values))
     return values, numbers.astype(out_idx.numpy), counts.astype(out_idx.numpy)
-
-
-@_list_diff.shape
-def _list_diff_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 1)
-    return [(None,), (None,)]
 
 
 @_list_diff.kernel("CPU")
@@ -128,11 +119,6 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
     return result if axis in (-1, indices.ndim) else np.moveaxis(result, -1, axis)
 
 
-@_invert.shape
-def _invert_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 1)]
-
-
 @_invert.kernel("CPU")
 def _invert_kernel(x: Any) -> Any:
     if x.size and (x.min() < 0 or x.max() >= x.size):
@@ -174,21 +160,25 @@ def _unravel_kernel(indices: Any, dims: Any) -> Any:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.unique")
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
     """The distinct elements of a vector, and each element's position among them: (y, idx) (``tf.unique``)."""
     return _unique(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
+@export("tf.unique_with_counts")
 def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
     """`unique`, and the number of occurrences of each: (y, idx, count) (``tf.unique_with_counts``)."""
     return _unique_counts(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
+@export("tf.setdiff1d")
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
     """The elements of ``x`` that are not in ``y``, and their positions: (out, idx) (``tf.setdiff1d``)."""
     return _list_diff(x, y, out_idx=dtypes.as_dtype(index_dtype), name=name)
 
 
+@export("tf.one_hot")
 def one_hot(
     indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None, dtype: Any = None,
     name: str | None = None,
@@ -225,11 +215,13 @@ def one_hot(
         return _one_hot(indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)
 
 
+@export("tf.invert_permutation", "tf.math.invert_permutation")
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """``y[x[i]] = i`` (``tf.invert_permutation``)."""
     return _invert(x, name=name)
 
 
+@export("tf.unravel_index")
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """The coordinates of flat indices in an array of shape ``dims``, one column each (``tf.unravel_index``)."""
     return _unravel(indices, dims, name=name)

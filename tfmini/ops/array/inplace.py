@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import OpHandle, all_of, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import given_shape
 from tfmini.ops.array.kernel_arguments import refuse
@@ -22,9 +21,9 @@ update_op, add_op, sub_op = (
     op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub")
 )
 deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
+deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
 empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)
-for _handle in (update_op, add_op, sub_op, deep_copy_op, empty_op):
-    _handle.not_differentiable()
+all_of(update_op, add_op, sub_op, deep_copy_op, empty_op).not_differentiable()
 
 
 def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:
@@ -49,11 +48,6 @@ def _assign(x: Any, rows: Any, v: Any) -> None:
 _attach(update_op, _assign)
 _attach(add_op, np.add.at)
 _attach(sub_op, np.subtract.at)
-
-
-@deep_copy_op.kernel("CPU")
-def _deep_copy(x: Any) -> Any:
-    return x.copy() if isinstance(x, np.ndarray) else x
 
 
 @empty_op.kernel("CPU")

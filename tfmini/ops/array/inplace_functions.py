@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.ops.array.inplace import add_op, empty_op, sub_op, update_op
 from tfmini.ops.array.shape import expand_dims, reshape, shape
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, name_scope, op
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import identity
@@ -25,14 +24,22 @@ _concat_v2 = op(
     "ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32",
     aggregates=True, work="none",
 )  # fmt: skip
+_concat_v2.shape(lambda node: _concat_shapes([t.raw_shape for t in node.inputs[:-1]], node.inputs[-1]))
+_concat_v2.gradient(lambda node, grad: [*_concat_gradients(node.inputs[:-1], node.inputs[-1], grad), None])
 _concat_v1 = op(
     "Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type", aggregates=True, work="none"
 )
+_concat_v1.shape(lambda node: _concat_shapes([t.raw_shape for t in node.inputs[1:]], node.inputs[0]))
+_concat_v1.kernel("CPU")(lambda concat_dim, values: _concat_kernel(values, concat_dim))
+_concat_v1.gradient(lambda node, grad: [None, *_concat_gradients(node.inputs[1:], node.inputs[0], grad)])
 _concat_offset: OpHandle[Any] = op(
-    "ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2"
+    "ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2", differentiable=False
 )
+_concat_offset.shape(lambda node: [t.raw_shape for t in node.inputs[1:]])
 _pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0", aggregates=True, work="none")
+_pack.gradient(lambda node, grad: list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"])))
 _unpack: OpHandle[Any] = op("Unpack(value: T) -> output: num * T; num: int >= 0; T: type; axis: int = 0", work="none")
+_unpack.gradient(lambda node, *grads: [stack(list(grads), axis=node.attrs["axis"])])
 
 
 # ---- Concat -------------------------------------------------------------------------------------
@@ -76,27 +83,12 @@ def _merged(a: RawShape, b: RawShape) -> RawShape:
     )
 
 
-@_concat_v2.shape
-def _concat_v2_shape(node: Operation) -> list[RawShape]:
-    return _concat_shapes([t.raw_shape for t in node.inputs[:-1]], node.inputs[-1])
-
-
-@_concat_v1.shape
-def _concat_v1_shape(node: Operation) -> list[RawShape]:
-    return _concat_shapes([t.raw_shape for t in node.inputs[1:]], node.inputs[0])
-
-
 @_concat_v2.kernel("CPU")
 def _concat_kernel(values: list[Any], axis: Any) -> Any:
     try:
         return np.concatenate(values, int(axis.item()))
     except ValueError:
         return _refuse_concat(values, int(axis.item()))
-
-
-@_concat_v1.kernel("CPU")
-def _concat_v1_kernel(concat_dim: Any, values: list[Any]) -> Any:
-    return _concat_kernel(values, concat_dim)
 
 
 def _refuse_concat(values: list[Any], axis: int) -> Any:
@@ -158,21 +150,6 @@ def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlice
     return found
 
 
-@_concat_v2.gradient
-def _concat_v2_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [*_concat_gradients(node.inputs[:-1], node.inputs[-1], grad), None]
-
-
-@_concat_v1.gradient
-def _concat_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, *_concat_gradients(node.inputs[1:], node.inputs[0], grad)]
-
-
-@_concat_offset.shape
-def _concat_offset_shape(node: Operation) -> list[RawShape]:
-    return [t.raw_shape for t in node.inputs[1:]]
-
-
 @_concat_offset.kernel("CPU")
 def _concat_offset_kernel(concat_dim: Any, shapes: list[Any]) -> tuple[Any, ...]:
     axis = _checked_offsets(int(concat_dim), shapes)
@@ -204,9 +181,6 @@ def _checked_offsets(axis: int, shapes: list[Any]) -> int:
                 f" with shape [{texts[1]}]."
             )
     return axis
-
-
-_concat_offset.not_differentiable()
 
 
 # ---- Pack, Unpack -------------------------------------------------------------------------------
@@ -243,11 +217,6 @@ def _pack_kernel(values: list[Any], *, axis: int) -> Any:
         )
 
 
-@_pack.gradient
-def _pack_gradient(node: Operation, grad: Any) -> list[Any]:
-    return list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"]))
-
-
 @_unpack.shape
 def _unpack_shape(node: Operation) -> list[RawShape]:
     before, count = node.inputs[0].raw_shape, node.attrs["num"]
@@ -266,14 +235,10 @@ def _unpack_kernel(value: Any, *, num: int, axis: int) -> tuple[Any, ...]:
     return tuple(np.moveaxis(value, axis, 0))
 
 
-@_unpack.gradient
-def _unpack_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [stack(list(grads), axis=node.attrs["axis"])]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.concat")
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis (``tf.concat``).
 
@@ -298,6 +263,7 @@ def concat_offset(concat_dim: Any, shapes: list[Tensor], name: str | None = None
     return list(_concat_offset(concat_dim, shapes, name=name))
 
 
+@export("tf.stack")
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Tensors of one shape joined along a new axis (``tf.stack``).
 
@@ -320,6 +286,7 @@ def _holds_tensors(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
 
 
+@export("tf.unstack")
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """The slices of ``value`` along ``axis``, without that axis (``tf.unstack``).
 

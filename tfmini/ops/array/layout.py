@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -30,6 +28,7 @@ _reverse = op(
     "ReverseV2(tensor: T, axis: Tidx) -> output: T; Tidx: {int32, int64} = DT_INT32; T: {uint8, int8, uint16, int16,"
     " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}", work="none"
 )
+_reverse.gradient(lambda node, grad: [_reverse(grad, node.inputs[1]), None])
 _reverse_sequence = op(
     "ReverseSequence(input: T, seq_lengths: Tlen) -> output: T; seq_dim: int; batch_dim: int = 0; T: type;"
     " Tlen: {int32, int64} = DT_INT64"
@@ -37,6 +36,7 @@ _reverse_sequence = op(
 _roll = op(
     "Roll(input: T, shift: Tshift, axis: Taxis) -> output: T; T: type; Tshift: {int32,int64}; Taxis: {int32,int64}"
 )
+_roll.gradient(lambda node, grad: [_roll(grad, raw_ops.Neg(node.inputs[1]), node.inputs[2]), None, None])
 
 
 # ---- Tile ---------------------------------------------------------------------------------------
@@ -109,11 +109,6 @@ def _reverse_kernel(value: Any, axis: Any) -> Any:
     return np.flip(value, tuple(axis.tolist())) if axis.size else value
 
 
-@_reverse.gradient
-def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_reverse(grad, node.inputs[1]), None]
-
-
 @_reverse_sequence.shape
 def _reverse_sequence_shape(node: Operation) -> list[RawShape]:
     before, (length,) = node.inputs[0].raw_shape, with_rank(node.inputs[1].raw_shape, 1)
@@ -177,19 +172,16 @@ def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
     return np.roll(value, np.ravel(shift).tolist(), axes)
 
 
-@_roll.gradient
-def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_roll(grad, raw_ops.Neg(node.inputs[1]), node.inputs[2]), None, None]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.tile", "tf.manip.tile")
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
     return _tile(input, multiples, name=name)
 
 
+@export("tf.reverse", "tf.manip.reverse")
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """``tensor`` back to front along the given axes (``tf.reverse``, ``tf.reverse_v2``)."""
     return _reverse(tensor, axis, name=name)
@@ -198,6 +190,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 reverse_v2 = reverse
 
 
+@export("tf.reverse_sequence")
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None,
     seq_dim: Any = None, batch_dim: Any = None,
@@ -210,11 +203,13 @@ def reverse_sequence(
     return _reverse_sequence(input, seq_lengths, seq_dim=sequence, batch_dim=batch or 0, name=name)
 
 
+@export("tf.roll", "tf.manip.roll")
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """``input`` shifted cyclically along axes (``tf.roll``)."""
     return _roll(input, shift, axis, name=name)
 
 
+@export("tf.meshgrid")
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
     """Coordinate arrays over the grid of the given vectors (``tf.meshgrid``).
 
@@ -248,6 +243,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
         return [multiply(reshape(v, f), ones(whole, v.dtype.base_dtype)) for v, f in zip(vectors, forms)]
 
 
+@export("tf.repeat")
 def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Each element ``repeats`` times in a row, along ``axis`` or of the flat tensor (``tf.repeat``).
 
@@ -270,3 +266,6 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
         inside = raw_ops.Less(raw_ops.Range(0, limit, 1), expand_dims(times, 1))
         rows = raw_ops.Where(inside)[:, 0]
         return gather(data, rows, axis=axis)
+
+
+export_names("tf", "reverse_v2")

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
@@ -21,6 +19,7 @@ from tfmini.ops.array.shape import expand_dims, reshape, shape, squeeze
 from tfmini.shapes import RawShape, compatible_raw
 
 _where = op("Where(input: T) -> index: int64; T: type = DT_BOOL", raw_names={"input": "condition"})
+_where.kernel("CPU")(lambda value: np.argwhere(value).astype(np.int64, copy=False))
 _where.not_differentiable()
 
 
@@ -30,14 +29,10 @@ def _where_shape(node: Operation) -> list[RawShape]:
     return [(None, None if raw is None else len(raw))]
 
 
-@_where.kernel("CPU")
-def _where_kernel(value: Any) -> Any:
-    return np.argwhere(value).astype(np.int64, copy=False)
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.where")
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Coordinates of the true elements; with ``x`` and ``y``, x where true and y elsewhere (``tf.where``).
 
@@ -53,6 +48,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return raw_ops.Select(condition, x, y, name=name)
 
 
+@export("tf.boolean_mask")
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
     """The slices of ``tensor`` where ``mask`` is true (``tf.boolean_mask``).
 
@@ -97,6 +93,7 @@ def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
     return merged
 
 
+@export("tf.sequence_mask")
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None) -> Tensor:
     """``mask[..., j] = j < lengths[...]`` (``tf.sequence_mask``).
 

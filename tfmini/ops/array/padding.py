@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
@@ -19,22 +18,22 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _PADDINGS = "T: type; Tpaddings: {int32, int64} = DT_INT32"
 _pad = op(f"Pad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}", work="none")
+_pad.kernel("CPU")(lambda value, paddings: _pad_with(value, paddings, zero_of(value.dtype)))
 _pad_v2 = op(f"PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T; {_PADDINGS}", work="none")
+_pad_v2.kernel("CPU")(
+    lambda value, paddings, constant_values: _pad_with(value, paddings, as_ndarray(constant_values)[()])
+)
 _MODE = "mode: {'REFLECT', 'SYMMETRIC'}"
 _mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_mirror_pad.gradient(lambda node, grad: [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 _mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_mirror_pad_grad.shape(lambda node: [_padded_shape(node, -1)])
+_mirror_pad_grad.gradient(lambda node, grad: [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None])
 
 
-@_pad.shape
-@_pad_v2.shape
-@_mirror_pad.shape
+@all_of(_pad, _pad_v2, _mirror_pad).shape
 def _pad_shape(node: Operation) -> list[RawShape]:
     return [_padded_shape(node, 1)]
-
-
-@_mirror_pad_grad.shape
-def _mirror_pad_grad_shape(node: Operation) -> list[RawShape]:
-    return [_padded_shape(node, -1)]
 
 
 def _padded_shape(node: Operation, sign: int) -> RawShape:
@@ -87,16 +86,6 @@ def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
     return pairs
 
 
-@_pad.kernel("CPU")
-def _pad_kernel(value: Any, paddings: Any) -> Any:
-    return _pad_with(value, paddings, zero_of(value.dtype))
-
-
-@_pad_v2.kernel("CPU")
-def _pad_v2_kernel(value: Any, paddings: Any, constant_values: Any) -> Any:
-    return _pad_with(value, paddings, as_ndarray(constant_values)[()])
-
-
 def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
     pairs = _checked_paddings(value, paddings)
     sizes = [d + low + high for d, (low, high) in zip(value.shape, pairs)]
@@ -145,8 +134,7 @@ def _fold(value: Any, low: int, high: int, skip: int) -> Any:
     return result
 
 
-@_pad.gradient
-@_pad_v2.gradient
+@all_of(_pad, _pad_v2).gradient
 def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
     value, paddings = node.inputs[:2]
     low = raw_ops.Slice(paddings, [0, 0], stack([rank(value), 1]))
@@ -161,16 +149,7 @@ def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
     return raw_ops.Sub(whole, part)
 
 
-@_mirror_pad.gradient
-def _mirror_pad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
-
-
-@_mirror_pad_grad.gradient
-def _mirror_pad_grad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
-
-
+@export("tf.pad")
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:

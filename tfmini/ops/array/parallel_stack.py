@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import expand_dims
 from tfmini.shapes import RawShape, format_raw, merge_raw
@@ -41,6 +39,7 @@ def _parallel_concat_kernel(values: list[Any], *, shape: Any) -> Any:
     return result
 
 
+@export("tf.parallel_stack")
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
     """Tensors of one known shape joined along a new first axis (``tf.parallel_stack``). Only `stack` has gradients."""
     with name_scope(name):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as range_op
@@ -61,8 +61,7 @@ def _partition_gradient(node: Operation, *grads: Any) -> list[Any]:
     return [reshape(dynamic_stitch(places, list(grads)), shape(data)), None]
 
 
-@_stitch.shape
-@_parallel_stitch.shape
+@all_of(_stitch, _parallel_stitch).shape
 def _stitch_shape(node: Operation) -> list[RawShape]:
     count = node.attrs["N"]
     rest: RawShape = None
@@ -80,8 +79,7 @@ def _stitch_shape(node: Operation) -> list[RawShape]:
     return [None if rest is None else (None if highest is None else highest + 1, *rest)]
 
 
-@_stitch.kernel("CPU")
-@_parallel_stitch.kernel("CPU")
+@all_of(_stitch, _parallel_stitch).kernel("CPU")
 def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
     values = [as_ndarray(d) for d in data]
     rest = values[0].shape[indices[0].ndim :]
@@ -99,8 +97,7 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
     return result
 
 
-@_stitch.gradient
-@_parallel_stitch.gradient
+@all_of(_stitch, _parallel_stitch).gradient
 def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
     count = node.attrs["N"]
     return [None] * count + [gather(grad, indices) for indices in node.inputs[:count]]
@@ -109,11 +106,13 @@ def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.dynamic_partition")
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
     """``data`` divided into ``num_partitions`` tensors by partition numbers (``tf.dynamic_partition``)."""
     return list(_partition(data, partitions, num_partitions=num_partitions, name=name))
 
 
+@export("tf.dynamic_stitch")
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     """``merged[indices[m][i]] = data[m][i]`` (``tf.dynamic_stitch``); later values win."""
     return _stitch(indices, data, name=name)

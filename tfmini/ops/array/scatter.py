@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.gather import gather_nd, nd_index
 from tfmini.ops.array.kernel_arguments import filled, refuse, zero_of
@@ -16,9 +16,13 @@ from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _TYPES = "T: type; Tindices: {int32, int64}"
 _scatter_nd = op(f"ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T; {_TYPES}")
+_scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), None])
 _update = op(f"TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
 _add = op(f"TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 _sub = op(f"TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_sub.kernel("CPU")(lambda tensor, indices, updates: _apply(np.subtract, tensor.copy(), indices, updates))
+_sub.gradient(lambda node, grad: [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))])
 _non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 
 
@@ -41,10 +45,7 @@ def _check_updates(indices: RawShape, updates: RawShape, whole: RawShape) -> Non
         ) from None
 
 
-@_update.shape
-@_add.shape
-@_sub.shape
-@_non_aliasing_add.shape
+@all_of(_update, _add, _sub, _non_aliasing_add).shape
 def _same_shape(node: Operation) -> list[RawShape]:
     whole, indices, updates = (t.raw_shape for t in node.inputs)
     _check_updates(indices, updates, whole)
@@ -75,25 +76,9 @@ def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
     return _apply(np.add, result, indices, updates)
 
 
-@_update.kernel("CPU")
-def _update_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-    return _apply(None, tensor.copy(), indices, updates)
-
-
-@_add.kernel("CPU")
-@_non_aliasing_add.kernel("CPU")
+@all_of(_add, _non_aliasing_add).kernel("CPU")
 def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
-
-
-@_sub.kernel("CPU")
-def _sub_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-    return _apply(np.subtract, tensor.copy(), indices, updates)
-
-
-@_scatter_nd.gradient
-def _scatter_nd_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, gather_nd(grad, node.inputs[0]), None]
 
 
 @_update.gradient
@@ -103,35 +88,33 @@ def _update_gradient(node: Operation, grad: Any) -> list[Any]:
     return [kept, None, gather_nd(grad, indices)]
 
 
-@_add.gradient
-@_non_aliasing_add.gradient
+@all_of(_add, _non_aliasing_add).gradient
 def _add_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
-
-
-@_sub.gradient
-def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))]
 
 
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.scatter_nd", "tf.manip.scatter_nd")
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
     return _scatter_nd(indices, updates, shape, name=name)
 
 
+@export("tf.tensor_scatter_update")
 def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with the elements at ``indices`` replaced (``tf.tensor_scatter_update``)."""
     return _update(tensor, indices, updates, name=name)
 
 
+@export("tf.tensor_scatter_add")
 def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` added at ``indices`` (``tf.tensor_scatter_add``)."""
     return _add(tensor, indices, updates, name=name)
 
 
+@export("tf.tensor_scatter_sub")
 def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` subtracted at ``indices`` (``tf.tensor_scatter_sub``)."""
     return _sub(tensor, indices, updates, name=name)
@@ -142,3 +125,5 @@ tensor_scatter_nd_update, tensor_scatter_nd_add, tensor_scatter_nd_sub = (
     tensor_scatter_add,
     tensor_scatter_sub,
 )
+
+export_names("tf", "tensor_scatter_nd_add tensor_scatter_nd_sub tensor_scatter_nd_update")

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant_in
@@ -25,8 +24,11 @@ _shape_op = op(f"Shape(input: T) -> output: out_type; T: type; out_type: {_INT}"
 _shape_n: OpHandle[Any] = op(
     f"ShapeN(input: N * T) -> output: N * out_type; N: int; T: type; out_type: {_INT}", shape_only=True
 )
+_shape_n.kernel("CPU")(lambda values, *, out_type: tuple(np.array(np.shape(v), out_type.numpy) for v in values))
 _size = op(f"Size(input: T) -> output: out_type; T: type; out_type: {_INT}", shape=[()], shape_only=True)
+_size.kernel("CPU")(lambda value, *, out_type: out_type.numpy.type(1 if isinstance(value, bytes) else value.size))
 _rank = op("Rank(input: T) -> output: int32; T: type", shape=[()], shape_only=True)
+_rank.kernel("CPU")(lambda value: np.int32(0 if isinstance(value, bytes) else value.ndim))
 _reshape = op(
     f"Reshape(tensor: T, shape: Tshape) -> output: T; T: type; Tshape: {_INT}", checks=True, forwards="elements"
 )
@@ -38,21 +40,18 @@ _squeeze = op(
     "Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []",
     forwards="elements", raw_names={"squeeze_dims": "axis"},
 )  # fmt: skip
+_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 _broadcast_to = op(f"BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {_INT}", work="none")
 _broadcast_args = op(f"BroadcastArgs(s0: T, s1: T) -> r0: T; T: {_INT}")
 _gradient_args: OpHandle[Any] = op(
     f"BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {_INT}", shape=[(None,), (None,)]
 )
-
-for _handle in (_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args):
-    _handle.not_differentiable()
-
+all_of(_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args).not_differentiable()
 
 # ---- shapes as values ---------------------------------------------------------------------------
 
 
-@_shape_op.shape
-@_shape_n.shape
+@all_of(_shape_op, _shape_n).shape
 def _shape_shape(node: Operation) -> list[RawShape]:
     return [(None if t.raw_shape is None else len(t.raw_shape),) for t in node.inputs]
 
@@ -61,21 +60,6 @@ def _shape_shape(node: Operation) -> list[RawShape]:
 def _shape_kernel(node: Any) -> Any:
     dtype = node.attrs["out_type"].numpy
     return lambda value: np.array(() if isinstance(value, bytes) else value.shape, dtype)
-
-
-@_shape_n.kernel("CPU")
-def _shape_n_kernel(values: list[Any], *, out_type: dtypes.DType) -> tuple[Any, ...]:
-    return tuple(np.array(np.shape(v), out_type.numpy) for v in values)
-
-
-@_size.kernel("CPU")
-def _size_kernel(value: Any, *, out_type: dtypes.DType) -> Any:
-    return out_type.numpy.type(1 if isinstance(value, bytes) else value.size)
-
-
-@_rank.kernel("CPU")
-def _rank_kernel(value: Any) -> Any:
-    return np.int32(0 if isinstance(value, bytes) else value.ndim)
 
 
 # ---- Reshape ------------------------------------------------------------------------------------
@@ -151,8 +135,7 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
     )
 
 
-@_reshape.gradient
-@_expand_dims.gradient
+@all_of(_reshape, _expand_dims).gradient
 def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
     return [reshape(grad, shape(node.inputs[0])), None]
 
@@ -215,11 +198,6 @@ def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
         if value.shape[axis] != 1:
             refuse(f"Can not squeeze dim[{axis % rank}], expected a dimension of 1, got {value.shape[axis]}")
     return value.squeeze(tuple({a % rank for a in squeeze_dims})) if squeeze_dims else value.squeeze()
-
-
-@_squeeze.gradient
-def _squeeze_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [reshape(grad, shape(node.inputs[0]))]
 
 
 # ---- broadcasting -------------------------------------------------------------------------------
@@ -299,6 +277,7 @@ def _is_sparse(value: Any) -> bool:
     return isinstance(value, (SparseComponents, SparseTensorValue))
 
 
+@export("tf.shape")
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
     return shape_internal(input, name, True, out_type)
@@ -318,11 +297,13 @@ def shape_internal(input: Any, name: str | None = None, optimize: bool = True, o
     return _shape_op(input, out_type=out_type, name=name)
 
 
+@export("tf.shape_n")
 def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors (``tf.shape_n``)."""
     return list(_shape_n(input, out_type=dtypes.as_dtype(out_type), name=name))
 
 
+@export("tf.size")
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The number of elements (``tf.size``); a constant when it is known statically."""
     return size_internal(input, name, True, out_type)
@@ -343,6 +324,7 @@ def size_internal(input: Any, name: str | None = None, optimize: bool = True, ou
     return _size(input, out_type=out_type, name=name)
 
 
+@export("tf.rank")
 def rank(input: Any, name: str | None = None) -> Tensor:
     """The number of dimensions, int32 (``tf.rank``); a constant when it is known statically."""
     return rank_internal(input, name, True)
@@ -360,6 +342,7 @@ def rank_internal(input: Any, name: str | None = None, optimize: bool = True) ->
     return _rank(input, name=name)
 
 
+@export("tf.reshape", "tf.manip.reshape")
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same elements in another shape (``tf.reshape``).
 
@@ -381,6 +364,7 @@ def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
     return old
 
 
+@export("tf.expand_dims")
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """``input`` with a dimension of size 1 inserted at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
 
@@ -393,6 +377,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     return _expand_dims(input, axis, name=name)
 
 
+@export("tf.squeeze")
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """``input`` without its dimensions of size 1, or without those in ``axis`` (``tf.squeeze``).
 
@@ -404,16 +389,19 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)
 
 
+@export("tf.broadcast_to")
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
     return _broadcast_to(input, shape, name=name)
 
 
+@export("tf.broadcast_dynamic_shape")
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
     """The shape of an element-wise operation on tensors of two shapes (``tf.broadcast_dynamic_shape``)."""
     return _broadcast_args(shape_x, shape_y)
 
 
+@export("tf.broadcast_static_shape")
 def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
     """`broadcast_dynamic_shape` on static shapes (``tf.broadcast_static_shape``).
 

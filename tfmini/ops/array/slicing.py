@@ -10,12 +10,10 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
@@ -38,7 +36,7 @@ _strided_slice_grad = op(
 )
 strided_slice_assign_op = op(
     "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T)"
-    f" -> output_ref: Ref(T); {MASKS}", shape=same_shape, writes="update"
+    f" -> output_ref: Ref(T); {MASKS}", shape=same_shape, writes="update", differentiable=False
 )
 newaxis = None
 
@@ -282,12 +280,10 @@ def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, v
     return ref
 
 
-strided_slice_assign_op.not_differentiable()
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.slice")
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The slice of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
     return _slice(input_, begin, size, name=name)
@@ -297,6 +293,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 slice_ = slice
 
 
+@export("tf.strided_slice")
 def strided_slice(
     input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
     ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None, name: str | None = None,
@@ -412,3 +409,5 @@ def _bounds(values: list[Any], wide: bool, name: str) -> Any:
 
 
 Tensor._override_operator("__getitem__", getitem)
+
+export_names("tf", "newaxis")

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import check_axis, refuse
@@ -20,10 +19,12 @@ _split: OpHandle[Any] = op(
     "Split(split_dim: int32, value: T) -> output: num_split * T; num_split: int >= 1; T: type", work="none",
     raw_names={"split_dim": "axis"},
 )  # fmt: skip
+_split.gradient(lambda node, *grads: [None, concat(list(grads), node.inputs[0])])
 _split_v: OpHandle[Any] = op(
     "SplitV(value: T, size_splits: Tlen, split_dim: int32) -> output: num_split * T;"
     " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64", work="none", raw_names={"split_dim": "axis"}
 )
+_split_v.gradient(lambda node, *grads: [concat(list(grads), node.inputs[2]), None, None])
 
 
 @_split.shape
@@ -62,11 +63,6 @@ def _cut(value: Any, axis: int, sizes: list[int]) -> tuple[Any, ...]:
     ends = list(accumulate(sizes))
     prefix = (slice(None),) * axis
     return tuple(value[(*prefix, slice(end - size, end))] for end, size in zip(ends, sizes))
-
-
-@_split.gradient
-def _split_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [None, concat(list(grads), node.inputs[0])]
 
 
 @_split_v.shape
@@ -119,11 +115,7 @@ def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: 
     return _cut(value, axis % rank, sizes)
 
 
-@_split_v.gradient
-def _split_v_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [concat(list(grads), node.inputs[2]), None, None]
-
-
+@export("tf.split")
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:

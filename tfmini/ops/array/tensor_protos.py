@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
 from tfmini.ops.array.constant import as_array
 from tfmini.shapes import TensorShape, as_raw
 
 
+@export("tf.make_tensor_proto", "tf.contrib.util.make_tensor_proto")
 def make_tensor_proto(
     values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False, allow_broadcast: bool = False
 ) -> Any:
@@ -48,6 +50,7 @@ def _checked_shape(array: np.ndarray[Any, Any], shape: Any, verify: bool) -> tup
     return raw  # type: ignore[return-value]
 
 
+@export("tf.make_ndarray", "tf.contrib.util.make_ndarray")
 def make_ndarray(tensor: Any) -> np.ndarray[Any, Any]:
     """A new array with the values of a TensorProto (``tf.make_ndarray``); strings as ``bytes``.
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import refuse
@@ -19,11 +17,14 @@ from tfmini.shapes import RawShape, merge_dims
 
 _PERM = "perm: Tperm) -> y: T; T: type; Tperm: {int32, int64} = DT_INT32"
 _transpose = op(f"Transpose(x: T, {_PERM}", work="none")
+_transpose.gradient(lambda node, grad: [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None])
 _conjugate_transpose = op(f"ConjugateTranspose(x: T, {_PERM}")
+_conjugate_transpose.gradient(
+    lambda node, grad: [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
+)
 
 
-@_transpose.shape
-@_conjugate_transpose.shape
+@all_of(_transpose, _conjugate_transpose).shape
 def _transpose_shape(node: Operation) -> list[RawShape]:
     before, perm = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     length = node.inputs[1].raw_shape
@@ -54,19 +55,10 @@ def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
 
 
-@_transpose.gradient
-def _transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
-
-
-@_conjugate_transpose.gradient
-def _conjugate_transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_conjugate_transpose(grad, raw_ops.InvertPermutation(node.inputs[1])), None]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.transpose")
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
     """``a`` with its axes in the order ``perm``, by default reversed (``tf.transpose``)."""
     with name_scope(name, "transpose", [a]) as scope:
@@ -81,6 +73,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
         return apply(a, perm, name=scope)
 
 
+@export("tf.matrix_transpose", "tf.linalg.matrix_transpose", "tf.linalg.transpose")
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
     """``a`` with its last two axes exchanged (``tf.matrix_transpose``).
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
-from tfmini.graph.operation import Operation
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, name_scope
 from tfmini.ops.control import no_op
 from tfmini.ops.debugging.logging_ops import assert_op
 from tfmini.ops.flow.cond import cond
@@ -15,6 +15,7 @@ from tfmini.ops.flow.cond import cond
 _CHEAP = (dtypes.string, dtypes.int32)
 
 
+@export("tf.Assert", "tf.debugging.Assert")
 def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
     """An operation that fails with ``data`` when ``condition`` is false (``tf.Assert``).
 

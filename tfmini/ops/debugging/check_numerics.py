@@ -6,16 +6,16 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
+from tfmini.graph.families import Operation, Tensor, colocate_with, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.identity import check_numerics
 from tfmini.ops.control import group, with_dependencies
 
 _CHECKED = (dtypes.float16, dtypes.float32, dtypes.float64)
 
 
+@export("tf.verify_tensor_all_finite", "tf.debugging.assert_all_finite")
 def verify_tensor_all_finite(
     t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: str | None = None
 ) -> Tensor:
@@ -32,6 +32,7 @@ def verify_tensor_all_finite(
             return with_dependencies([check], tensor)
 
 
+@export("tf.add_check_numerics_ops")
 def add_check_numerics_ops() -> Operation:
     """A check of each float tensor of the graph, in the order of the ops (``tf.add_check_numerics_ops``).
 

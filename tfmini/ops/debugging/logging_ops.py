@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph.conversion import SparseComponents, convert_n_to_tensor, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape, sized
 from tfmini.numerics.value_text import edges_text, summary
-from tfmini.shapes import RawShape, with_rank
+from tfmini.ops.array.kernel_arguments import refuse
 
 _log = logging.getLogger("tensorflow")
 
@@ -32,9 +30,10 @@ print_op = op(
     stateful=True,
     shape=same_shape,
 )
+print_op.gradient(lambda node, grad: [grad] + [None] * (len(node.inputs) - 1))
 print_v2_op: OpHandle[Operation] = op(
     r"PrintV2(input: string); output_stream: string = 'stderr'; end: string = '\n'",
-    stateful=True,
+    stateful=True, differentiable=False, shape=sized("() ->"),
 )
 string_format_op = op(
     """StringFormat(inputs: T) -> output: string
@@ -42,30 +41,12 @@ string_format_op = op(
     template: string = '%s'
     placeholder: string = '%s'
     summarize: int = 3""",
-    shape=[()],
+    shape=[()], differentiable=False,
 )
 assert_op: OpHandle[Operation] = op(
-    "Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True, copyable=True
+    "Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True, copyable=True,
+    differentiable=False, shape=sized("() ->"),
 )
-for _handle in (print_v2_op, string_format_op, assert_op):
-    _handle.not_differentiable()
-
-
-@print_op.gradient
-def _print_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad] + [None] * (len(node.inputs) - 1)
-
-
-@print_v2_op.shape
-def _print_v2_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    return []
-
-
-@assert_op.shape
-def _assert_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    return []
 
 
 @print_op.kernel_factory("CPU")
@@ -89,7 +70,7 @@ _LOG_LEVELS = {b"log(info)": logging.INFO, b"log(warning)": logging.WARNING, b"l
 def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
     found: Any = value if isinstance(value, bytes) else value[()]
     if not isinstance(found, bytes):
-        raise InvalidArgumentError.of(f"Input is expected to be scalar, but got {list(found.shape)}")
+        refuse(f"Input is expected to be scalar, but got {list(found.shape)}")
     text = found.decode(errors="replace")
     line = text + end.decode(errors="replace")
     if output_stream in _LOG_LEVELS:
@@ -108,9 +89,7 @@ def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
 def _string_format(inputs: list[Any], *, template: bytes, placeholder: bytes, summarize: int) -> Any:
     pieces = template.split(placeholder)
     if len(pieces) - 1 != len(inputs):
-        raise InvalidArgumentError.of(
-            f"num placeholders in template and num inputs must match: {len(pieces) - 1} vs. {len(inputs)}"
-        )
+        refuse(f"num placeholders in template and num inputs must match: {len(pieces) - 1} vs. {len(inputs)}")
     texts = [edges_text(value, summarize).encode() for value in inputs]
     return pieces[0] + b"".join(text + piece for text, piece in zip(texts, pieces[1:]))
 
@@ -118,13 +97,14 @@ def _string_format(inputs: list[Any], *, template: bytes, placeholder: bytes, su
 @assert_op.kernel("CPU")
 def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
     if np.ndim(condition):
-        raise InvalidArgumentError.of(f"In[0] should be a scalar: {list(np.shape(condition))}")
+        refuse(f"In[0] should be a scalar: {list(np.shape(condition))}")
     if not condition:
         texts = " ".join(f"[{summary(d, summarize)}]" for d in data)
-        raise InvalidArgumentError.of(f"assertion failed: {texts}")
+        refuse(f"assertion failed: {texts}")
     return ()
 
 
+@export("tf.Print")
 def Print(
     input_: Any, data: Any, message: str | None = None, first_n: int | None = None, summarize: int | None = None,
     name: str | None = None,
@@ -147,6 +127,7 @@ _STREAM_NAMES = {
 }
 
 
+@export("tf.print")
 def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that prints tensors and nested Python values (``tf.print``).
 
@@ -218,6 +199,7 @@ def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any
     return value
 
 
+@export("tf.strings.format")
 def string_format(
     template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
 ) -> Tensor:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import no_op, with_dependencies
@@ -17,6 +16,7 @@ from tfmini.ops.debugging.value_checks import assert_type
 from tfmini.ops.math import comparison as compare
 
 
+@export("tf.assert_rank", "tf.debugging.assert_rank")
 def assert_rank(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -29,6 +29,7 @@ def assert_rank(
     return _check("assert_rank", "rank", "Equal", x, [rank], data, summarize, message, name)
 
 
+@export("tf.assert_rank_at_least", "tf.debugging.assert_rank_at_least")
 def assert_rank_at_least(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -37,6 +38,7 @@ def assert_rank_at_least(
     return _check("assert_rank_at_least", "rank at least", "GreaterEqual", x, [rank], data, summarize, message, name)
 
 
+@export("tf.assert_rank_in", "tf.debugging.assert_rank_in")
 def assert_rank_in(
     x: Any, ranks: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -88,6 +90,7 @@ def _condition(relation: str, x: Tensor, ranks: list[Tensor], known: list[Any]) 
     return constant(False) if condition is None else condition
 
 
+@export("tf.assert_scalar", "tf.debugging.assert_scalar")
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
     """``tensor``, if its static shape is that of a scalar (``tf.assert_scalar``).
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.control import group
@@ -65,6 +64,7 @@ def _number(symbol: Any) -> Any:
     return symbol
 
 
+@export("tf.debugging.assert_shapes")
 def assert_shapes(
     shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
 ) -> Operation:
@@ -139,6 +139,7 @@ def _neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
     return getitem(flat, slice(None, -1)), getitem(flat, slice(1, None))
 
 
+@export("tf.is_non_decreasing", "tf.debugging.is_non_decreasing", "tf.math.is_non_decreasing")
 def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
     """Whether no element is less than the one before it, in row-major order (``tf.is_non_decreasing``)."""
     with name_scope(name, "is_non_decreasing", [x]):
@@ -146,6 +147,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
         return reduce_all(less_equal(before, after))
 
 
+@export("tf.is_strictly_increasing", "tf.debugging.is_strictly_increasing", "tf.math.is_strictly_increasing")
 def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
     """Whether each element exceeds the one before it, in row-major order (``tf.is_strictly_increasing``)."""
     with name_scope(name, "is_strictly_increasing", [x]):

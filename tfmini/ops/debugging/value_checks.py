@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.control import no_op
 from tfmini.ops.debugging.assertion import Assert
 from tfmini.ops.math import comparison as compare
@@ -56,7 +55,7 @@ def _binary(
         condition = reduce_all(test(x, y))
         x_value, y_value = _static_value(x), _static_value(y)
         if x_value is not None and y_value is not None and not np.all(static_test(x_value, y_value)):
-            raise InvalidArgumentError.of("\n".join(map(_static_text, data)))
+            refuse("\n".join(map(_static_text, data)))
         return Assert(condition, data, summarize=summarize)
 
 
@@ -137,6 +136,7 @@ assert_non_negative = _sign_family(">=", "assert_non_negative", assert_less_equa
 assert_non_positive = _sign_family("<=", "assert_non_positive", assert_less_equal, False)
 
 
+@export("tf.assert_near", "tf.debugging.assert_near")
 def assert_near(
     x: Any, y: Any, rtol: Any = None, atol: Any = None, data: Any = None, summarize: int | None = None,
     message: str | None = None, name: str | None = None,
@@ -163,6 +163,7 @@ def assert_near(
 # ---- types ----------------------------------------------------------------------------------
 
 
+@export("tf.assert_type", "tf.debugging.assert_type")
 def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
     """A no-op; refuses a tensor of another type (``tf.assert_type``).
 
@@ -178,6 +179,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
         return no_op(name="statically_determined_correct_type")
 
 
+@export("tf.assert_integer", "tf.debugging.assert_integer")
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
     """A no-op; refuses a tensor that is not of an integer type (``tf.assert_integer``).
 
@@ -192,6 +194,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         return no_op(name="statically_determined_was_integer")
 
 
+@export("tf.assert_proper_iterable", "tf.debugging.assert_proper_iterable")
 def assert_proper_iterable(values: Any) -> None:
     """Checks that ``values`` is iterable and not a tensor, array or string (``tf.assert_proper_iterable``).
 
@@ -204,6 +207,7 @@ def assert_proper_iterable(values: Any) -> None:
         raise TypeError(f'Expected argument "values" to be iterable.  Found: {type(values)}')
 
 
+@export("tf.assert_same_float_dtype", "tf.debugging.assert_same_float_dtype")
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
     """The float type that all ``tensors`` share, ignoring None; float32 if there are none.
 
@@ -227,9 +231,17 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DT
     return expected
 
 
+@export("tf.is_numeric_tensor", "tf.debugging.is_numeric_tensor")
 def is_numeric_tensor(tensor: Any) -> bool:
     """Whether ``tensor`` is a tensor of numbers (``tf.is_numeric_tensor``)."""
     if not isinstance(tensor, Tensor):
         return False
     dtype = tensor.dtype.base_dtype
     return dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_quantized
+
+
+export_names(
+    "tf tf.debugging",
+    "assert_equal assert_greater assert_greater_equal assert_less assert_less_equal assert_negative "
+    "assert_non_negative assert_non_positive assert_none_equal assert_positive",
+)

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, control_dependencies, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.joining import stack
@@ -24,6 +24,7 @@ Branch = Callable[[], Any]
 Pair = tuple[Any, Branch]
 
 
+@export("tf.case")
 def case(
     pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, strict: bool = False,
     name: str = "case",
@@ -109,6 +110,7 @@ def _last_as_default(pairs: list[Pair]) -> Branch:
     return default
 
 
+@export("tf.switch_case")
 def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case") -> Any:
     """Returns the result of the function number ``branch_index`` (``tf.switch_case``).
 

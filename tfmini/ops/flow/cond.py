@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.families import IndexedSlices, Tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -25,6 +25,7 @@ from tfmini.ops.flow.tensor_array import TensorArray
 Branch = Callable[[], Any]
 
 
+@export("tf.cond")
 def cond(
     pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, strict: bool = False,
     name: str | None = None, fn1: Branch | None = None, fn2: Branch | None = None,
@@ -186,6 +187,7 @@ def unpack_if_single(value: Any) -> Any:
 # ---- conditions that may be known ---------------------------------------------------------------
 
 
+@export("tf.contrib.framework.smart_constant_value")
 def smart_constant_value(pred: Any) -> bool | None:
     """The value of a predicate if it is a bool, 0, 1 or a constant tensor; None for other tensors.
 
@@ -204,6 +206,7 @@ def smart_constant_value(pred: Any) -> bool | None:
     raise TypeError(f"`pred` must be a Tensor, or a Python bool, or 1 or 0. Found instead: {type(pred)}")
 
 
+@export("tf.contrib.framework.smart_cond", "tf.contrib.layers.utils.smart_cond")
 def smart_cond(
     pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
 ) -> Any:

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
-from tfmini.graph.scoping import control_dependencies
 from tfmini.graph.traits import EXIT_OPS
 from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group, no_op, with_dependencies

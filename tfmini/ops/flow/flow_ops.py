@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.errors import InternalError, InvalidArgumentError
+from tfmini.errors import InternalError
 from tfmini.graph import nest
 from tfmini.graph.conversion import (
     IndexedSlices,
@@ -17,13 +17,11 @@ from tfmini.graph.conversion import (
     convert_to_tensor_or_indexed_slices,
     internal_convert,
 )
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import colocate_with, name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, colocate_with, name_scope, op, same_shape, sized
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import range as range_
 from tfmini.ops.array.identity import identity_op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape_internal
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank
@@ -42,10 +40,13 @@ next_iteration_op = op(
     "NextIteration(data: T) -> output: T; T: type", shape=same_shape, flow="next_iteration", forwards="value"
 )
 loop_cond = op("LoopCond(input: bool) -> output: bool", forwards="value")
+loop_cond.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 0)])
+loop_cond.kernel("CPU")(lambda value: value)
 ref_switch_op: OpHandle[Any] = op(
     "RefSwitch(data: Ref(T), pred: bool) -> output_false: Ref(T), output_true: Ref(T); T: type",
     uninit_ok=True, flow="switch", forwards="value",
 )  # fmt: skip
+all_of(switch_op, ref_switch_op).shape(sized("*, () -> *0, *0"))
 ref_merge_op: OpHandle[Any] = op(
     "RefMerge(inputs: Ref(N * T)) -> output: Ref(T), value_index: int32; T: type; N: int >= 1", flow="merge"
 )
@@ -59,7 +60,10 @@ ref_next_iteration_op = op(
 ref_identity_op = op(
     "RefIdentity(input: Ref(T)) -> output: Ref(T); T: type", uninit_ok=True, shape=same_shape, forwards="value"
 )
+ref_identity_op.kernel("CPU")(lambda ref: ref)
+ref_identity_op.gradient(lambda node, grad: [grad])
 ref_select = op("RefSelect(index: int32, inputs: Ref(N * T)) -> output: Ref(T); T: type; N: int >= 1")
+ref_select.not_differentiable()
 
 nest.register_composite(
     SparseTensor,
@@ -71,15 +75,7 @@ nest.register_composite(
 # ---- shapes -----------------------------------------------------------------------------------
 
 
-@switch_op.shape
-@ref_switch_op.shape
-def _switch_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [node.inputs[0].raw_shape] * 2
-
-
-@merge_op.shape
-@ref_merge_op.shape
+@all_of(merge_op, ref_merge_op).shape
 def _merge_shape(node: Operation) -> list[RawShape]:
     common = node.inputs[0].raw_shape
     for tensor in node.inputs[1:]:
@@ -96,30 +92,12 @@ def _enter_shape(node: Operation) -> list[RawShape]:
     return [node.inputs[0].raw_shape if node.attrs["is_constant"] else None]
 
 
-@loop_cond.shape
-def _loop_cond_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 0)]
-
-
 @ref_select.shape
 def _ref_select_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 0)
     first = node.inputs[1].raw_shape
     same = first is not None and None not in first and all(t.raw_shape == first for t in node.inputs[2:])
     return [first if same else None]
-
-
-ref_select.not_differentiable()
-
-
-@ref_identity_op.kernel("CPU")
-def _ref_identity(ref: Any) -> Any:
-    return ref
-
-
-@ref_identity_op.gradient
-def _ref_identity_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad]
 
 
 # ---- kernels ----------------------------------------------------------------------------------
@@ -134,16 +112,11 @@ for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_s
     _handle.kernel("CPU")(_steer)  # So the placer knows the devices that have them.
 
 
-@loop_cond.kernel("CPU")
-def _loop_cond(value: Any) -> Any:
-    return value
-
-
 @ref_select.kernel("CPU")
 def _ref_select(index: Any, inputs: list[Any]) -> Any:
     position = int(index)
     if not 0 <= position < len(inputs):
-        raise InvalidArgumentError.of(f"Index must be in the range [0, {len(inputs)}) but got {position}")
+        refuse(f"Index must be in the range [0, {len(inputs)}) but got {position}")
     return inputs[position]
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import shape
 from tfmini.ops.array.slicing import getitem
@@ -22,6 +21,7 @@ from tfmini.shapes import merge_dims, merge_raw
 Function = Callable[..., Any]
 
 
+@export("tf.map_fn")
 def map_fn(
     fn: Function, elems: Any, dtype: Any = None, parallel_iterations: int | None = None, back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
@@ -70,6 +70,7 @@ def map_fn(
         return nest.pack_sequence_as(dtype, rows.stacked(arrays))
 
 
+@export("tf.foldl")
 def foldl(
     fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
     swap_memory: bool = False, name: str | None = None,
@@ -101,6 +102,7 @@ def foldl(
         )[1]  # fmt: skip
 
 
+@export("tf.foldr")
 def foldr(
     fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
     swap_memory: bool = False, name: str | None = None,
@@ -127,6 +129,7 @@ def foldr(
         )[1]  # fmt: skip
 
 
+@export("tf.scan")
 def scan(
     fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
@@ -241,6 +244,7 @@ def _variables_cached_where_used() -> Iterator[None]:
         scope.set_caching_device(None)
 
 
+@export("tf.vectorized_map")
 def vectorized_map(fn: Function, elems: Any) -> Any:
     """Applies ``fn`` to each row of ``elems`` in a loop, and stacks the results (``tf.vectorized_map``).
 

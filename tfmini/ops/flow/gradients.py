@@ -11,10 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini.graph import nest
-from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with
 from tfmini.graph.flow_checks import output_context, while_context_of
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with
 from tfmini.graph.traits import EXIT_OPS, FLOW_OPS, SWITCH_OPS
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
@@ -45,8 +43,7 @@ def _current(op: Operation) -> Any:
 # ---- the ops ----------------------------------------------------------------------------------
 
 
-@flow.switch_op.gradient
-@flow.ref_switch_op.gradient
+@all_of(flow.switch_op, flow.ref_switch_op).gradient
 def _switch_gradient(node: Operation, *grads: Any) -> list[Any]:
     context = node._control_flow_context
     if isinstance(context, WhileContext):
@@ -75,8 +72,7 @@ def _loop_switch_gradient(node: Operation, grads: tuple[Any, ...], merges: dict[
     return merge
 
 
-@flow.merge_op.gradient
-@flow.ref_merge_op.gradient
+@all_of(flow.merge_op, flow.ref_merge_op).gradient
 def _merge_gradient(node: Operation, grad: Any, _: Any) -> list[Any]:
     context = output_context(node.inputs[0].op)
     current = _current(node)
@@ -99,8 +95,7 @@ def _predicate_in_loop(state: GradLoopState, pred: Tensor) -> Tensor:
     return found
 
 
-@flow.exit_op.gradient
-@flow.ref_exit_op.gradient
+@all_of(flow.exit_op, flow.ref_exit_op).gradient
 def _exit_gradient(node: Operation, grad: Any) -> Any:
     context: WhileContext = _current(node)
     if not context.back_prop:
@@ -117,15 +112,13 @@ def _exit_gradient(node: Operation, grad: Any) -> Any:
     return entered
 
 
-@flow.next_iteration_op.gradient
-@flow.ref_next_iteration_op.gradient
+@all_of(flow.next_iteration_op, flow.ref_next_iteration_op).gradient
 def _next_iteration_gradient(node: Operation, grad: Any) -> Any:
     # The NextIteration of the gradient is added at the second visit of the Switch.
     return grad
 
 
-@flow.enter_op.gradient
-@flow.ref_enter_op.gradient
+@all_of(flow.enter_op, flow.ref_enter_op).gradient
 def _enter_gradient(node: Operation, grad: Any) -> Any:
     context = _current(node)
     if context is None or not context.back_prop or context.grad_state is None:
@@ -139,9 +132,7 @@ def _enter_gradient(node: Operation, grad: Any) -> Any:
     return result
 
 
-@flow.loop_cond.gradient
-def _loop_cond_gradient(node: Operation, grad: Any) -> Any:
-    return None
+flow.loop_cond.gradient(lambda node, grad: None)
 
 
 # ---- the sweep --------------------------------------------------------------------------------

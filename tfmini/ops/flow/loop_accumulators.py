@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.conversion import IndexedSlices
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import IndexedSlices, Operation, Tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
 from tfmini.ops.array.joining import concat

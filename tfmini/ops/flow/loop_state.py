@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.graph.families import Operation, Tensor, colocate_with, control_dependencies
 from tfmini.graph.flow_checks import output_context
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, control_dependencies
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import control_trigger

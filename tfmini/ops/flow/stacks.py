@@ -12,12 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import second_shape
-from tfmini.ops.array.kernel_arguments import check_components
-from tfmini.shapes import RawShape, with_rank
+from tfmini.graph.families import Operation, OpHandle, all_of, op, second_shape, sized
+from tfmini.ops.array.kernel_arguments import check_components, refuse
 
 stack_op = op(
     "StackV2(max_size: int32) -> handle: resource; elem_type: type; stack_name: string = ''", stateful=True,
@@ -37,17 +33,10 @@ ref_push_op = op(
 )
 ref_pop_op = op("StackPop(handle: Ref(string)) -> elem: elem_type; elem_type: type", shape=[None])
 ref_close_op: OpHandle[Operation] = op("StackClose(handle: Ref(string))")
-for _handle in (stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op):
-    _handle.not_differentiable()
+all_of(close_op, ref_close_op).shape(sized("_ ->"))
+all_of(stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op).not_differentiable()
 
 _serial = itertools.count()
-
-
-@close_op.shape
-@ref_close_op.shape
-def _close_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    return []
 
 
 class Stack:
@@ -74,7 +63,7 @@ class Stack:
 
     def refuse(self, what: str) -> NoReturn:
         """Raises an error that names the stack."""
-        raise InvalidArgumentError.of(f"Stack[{self.name}] {what}")
+        refuse(f"Stack[{self.name}] {what}")
 
 
 @stack_op.kernel("CPU")
@@ -90,8 +79,7 @@ def _ref_stack(step: Any, *, stack_name: bytes, node: Any) -> Stack:
     return Stack(f"{name}_{next(_serial)}", -1)
 
 
-@push_op.kernel("CPU")
-@ref_push_op.kernel("CPU")
+@all_of(push_op, ref_push_op).kernel("CPU")
 def _push(step: Any, handle: Stack, elem: Any) -> Any:
     values = handle.values
     if handle.closed:
@@ -102,8 +90,7 @@ def _push(step: Any, handle: Stack, elem: Any) -> Any:
     return elem
 
 
-@pop_op.kernel_factory("CPU")
-@ref_pop_op.kernel_factory("CPU")
+@all_of(pop_op, ref_pop_op).kernel_factory("CPU")
 def _pop(node: Any) -> Callable[[Stack], Any]:
     elem_type = node.attrs["elem_type"]
     dtype = elem_type.numpy
@@ -120,8 +107,7 @@ def _pop(node: Any) -> Callable[[Stack], Any]:
     return pop
 
 
-@close_op.kernel("CPU")
-@ref_close_op.kernel("CPU")
+@all_of(close_op, ref_close_op).kernel("CPU")
 def _close(step: Any, handle: Stack) -> tuple[()]:
     handle.closed = True
     handle.values.clear()

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -23,6 +23,7 @@ from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, merge_r
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.TensorArray")
 class TensorArray:
     """Tensors of one type by index, each written once (``tf.TensorArray``).
 

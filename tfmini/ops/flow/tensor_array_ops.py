@@ -12,8 +12,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import UnimplementedError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, all_of, op, sized
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.flow.tensor_array_state import TensorArrayState
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
@@ -26,7 +25,7 @@ tensor_array_op: OpHandle[Any] = op(
     clear_after_read: bool = true
     identical_element_shapes: bool = false
     tensor_array_name: string = ''""",
-    stateful=True,
+    stateful=True, differentiable=False, shape=sized("() -> 2, ()"),
 )
 write_op = op(
     "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type"
@@ -48,19 +47,17 @@ concat_op: OpHandle[Any] = op(
 split_op = op(
     "TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> flow_out: float; T: type"
 )
-size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32")
-close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)")
+size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32", differentiable=False)
+close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)", differentiable=False)
 grad_op: OpHandle[Any] = op(
     "TensorArrayGradV3(handle: resource, flow_in: float) -> grad_handle: resource, flow_out: float; source: string",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
 grad_with_shape_op: OpHandle[Any] = op(
     "TensorArrayGradWithShape(handle: resource, flow_in: float, shape_to_prepend: int32)"
     " -> grad_handle: resource, flow_out: float; source: string",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
-for _handle in (tensor_array_op, size_op, close_op, grad_op, grad_with_shape_op):
-    _handle.not_differentiable()
 
 _serial = itertools.count()
 _NO_FLOW = np.float32(0)
@@ -75,14 +72,7 @@ def _check_handle(node: Operation) -> None:
     merge_dims(raw[0], 2)
 
 
-@tensor_array_op.shape
-def _new_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    return [(2,), ()]
-
-
-@grad_op.shape
-@grad_with_shape_op.shape
+@all_of(grad_op, grad_with_shape_op).shape
 def _grad_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
     return [(2,), ()]

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfmini.dtypes import DType
-from tfmini.errors import InvalidArgumentError
 from tfmini.machine_memory import check_room
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 _ENTRY_BYTES = 16  # of an element that has not been written
@@ -114,7 +114,7 @@ class TensorArrayState:
         """
         self._check_open()
         if not 0 <= index < len(self.values):
-            raise InvalidArgumentError.of(f"Tried to read from index {index} but array size is: {len(self.values)}")
+            refuse(f"Tried to read from index {index} but array size is: {len(self.values)}")
         value = self.values[index]
         if value is None:
             value = self._zeros(index)
@@ -142,7 +142,7 @@ class TensorArrayState:
                     " incurring this error."
                 )
         if self.dtype.name == "string":
-            raise InvalidArgumentError.of(f"tensor_array::TensorSetZero type not supported: {self.dtype.name}")
+            refuse(f"tensor_array::TensorSetZero type not supported: {self.dtype.name}")
         return np.zeros(shape, self.dtype.numpy)[()]
 
     def gradient(self, source: bytes, prepended: tuple[int, ...] = ()) -> TensorArrayState:
@@ -177,5 +177,5 @@ class TensorArrayState:
 
     def _refuse(self, text: str, prefix: str | None = None) -> NoReturn:
         start = f"TensorArray {self.name}: " if prefix is None else prefix
-        raise InvalidArgumentError.of(start + text)
+        refuse(start + text)
 

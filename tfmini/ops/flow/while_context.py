@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, control_dependencies, get_default_graph
 from tfmini.graph.flow_checks import output_context, while_context_of
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
-from tfmini.graph.scoping import control_dependencies
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS
 from tfmini.ops.array.identity import identity
 from tfmini.ops.flow import flow_ops as flow

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, control_dependencies, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity
@@ -25,6 +25,7 @@ from tfmini.shapes import RawShape, TensorShape, merge_raw
 Function = Callable[..., Any]
 
 
+@export("tf.while_loop")
 def while_loop(
     cond: Function, body: Function, loop_vars: Any, shape_invariants: Any = None, parallel_iterations: int = 10,
     back_prop: bool = True, swap_memory: bool = False, name: str | None = None, maximum_iterations: Any = None,

@@ -10,8 +10,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph import raw_ops
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies
+from tfmini.graph.families import Operation, Tensor, control_dependencies
 from tfmini.graph.traits import SWITCH_OPS
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like

@@ -21,11 +21,10 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.collector import collector_at_rest
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.op_types import GRADIENTS, OPS
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, device, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import tuple as gate_together
 from tfmini.ops.gradients import wanted as gradient_wanted
@@ -36,6 +35,7 @@ from tfmini.shapes import TensorShape, merge_raw
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.gradients")
 def gradients(
     ys: Any,
     xs: Any,
@@ -90,6 +90,7 @@ def gradients(
     return [sweep.result(x, unconnected) for x in sources]
 
 
+@export("tf.hessians")
 def hessians(
     ys: Any,
     xs: Any,

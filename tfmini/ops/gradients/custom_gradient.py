@@ -8,11 +8,10 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.op_types import register_gradient
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import get_collection
 from tfmini.ops.array.identity import identity_n
 from tfmini.ops.gradients.backprop import gradients
@@ -21,6 +20,7 @@ from tfmini.ops.variables.scope import get_variable_scope
 _numbers = itertools.count()
 
 
+@export("tf.custom_gradient")
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a function that returns its result and its gradient function (``tf.custom_gradient``).
 
@@ -118,6 +118,7 @@ def _handle_op(variable: Any) -> Any:
     return variable.op if handle is None else handle.op
 
 
+@export("tf.grad_pass_through")
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     """``f`` in the forward pass, the identity in the backward pass (``tf.grad_pass_through``)."""
 
@@ -137,6 +138,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     return functools.wraps(f)(identity_backwards)
 
 
+@export("tf.recompute_grad")
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """``f``, whose gradient computes ``f`` again instead of keeping its intermediate values (``tf.recompute_grad``)."""
 

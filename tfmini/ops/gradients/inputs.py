@@ -15,8 +15,7 @@ from tfmini.graph.conversion import (
     convert_to_tensor_or_indexed_slices,
     internal_convert,
 )
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import Tensor, colocate_with, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import identity
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tfmini.export import export, export_names
 from tfmini.graph.op_types import OPS, register_gradient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@export("tf.RegisterGradient")
 class RegisterGradient:
     """Decorator that makes ``f(op, *grads)`` the gradient of an op type or override name.
 
@@ -32,6 +34,7 @@ class RegisterGradient:
         return f
 
 
+@export("tf.no_gradient")
 def no_gradient(op_type: str) -> None:
     """Declares that gradients stop at ops of this type (``tf.NotDifferentiable``, ``tf.NoGradient``).
 
@@ -47,3 +50,5 @@ def no_gradient(op_type: str) -> None:
 
 NotDifferentiable = no_gradient
 NoGradient = no_gradient
+
+export_names("tf", "NoGradient NotDifferentiable")

@@ -6,13 +6,14 @@ import enum
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, internal_convert
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import Operation, Tensor, colocate_with, name_scope
 from tfmini.ops.array.constant import constant
 
 
+@export("tf.AggregationMethod")
 class AggregationMethod:
     """How ``tf.gradients`` adds contributions.
 
@@ -26,6 +27,7 @@ class AggregationMethod:
     EXPERIMENTAL_ACCUMULATE_N = 2
 
 
+@export("tf.UnconnectedGradients")
 class UnconnectedGradients(enum.Enum):
     """What ``tf.gradients`` returns for an x on which no y depends."""
 

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -22,20 +20,21 @@ Array = np.ndarray[Any, Any]
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
-nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}")
+nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}", differentiable=False)
 nms_padded_op: OpHandle[Any] = op(
     f"NonMaxSuppressionV4{_BOXES} -> selected_indices: int32, valid_outputs: int32; {_KINDS}"
-    "; pad_to_max_output_size: bool = false"
+    "; pad_to_max_output_size: bool = false", differentiable=False
 )
 nms_soft_op: OpHandle[Any] = op(
     "NonMaxSuppressionV5(boxes: T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T,"
     " soft_nms_sigma: T) -> selected_indices: int32, selected_scores: T, valid_outputs: int32"
-    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false"
+    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false", differentiable=False
 )
 nms_overlaps_op = op(
     "NonMaxSuppressionWithOverlaps(overlaps: float, scores: float, max_output_size: int32,"
-    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32"
+    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32", differentiable=False
 )
+all_of(nms_op, nms_overlaps_op).shape(sized("_ _, _ -> _"))
 crop_op = op(
     "CropAndResize(image: T, boxes: float, box_ind: int32, crop_size: int32) -> crops: float"
     "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}"
@@ -43,22 +42,13 @@ crop_op = op(
 )
 crop_grad_op = op(
     "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
-    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'"
+    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'", differentiable=False
 )
 crop_grad_boxes_op = op(
     "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
-    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'"
+    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'",
+    differentiable=False, shape=lambda node: [node.inputs[2].raw_shape],
 )
-for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_op, crop_grad_boxes_op):
-    _handle.not_differentiable()
-
-
-@nms_op.shape
-@nms_overlaps_op.shape
-def _indices(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 2)
-    with_rank(node.inputs[1].raw_shape, 1)
-    return [(None,)]
 
 
 @nms_padded_op.shape
@@ -80,11 +70,6 @@ def _crops(node: Operation) -> list[RawShape]:
     size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
     return [(boxes[0], height, width, image[3])]
-
-
-@crop_grad_boxes_op.shape
-def _boxes(node: Operation) -> list[RawShape]:
-    return [node.inputs[2].raw_shape]
 
 
 @crop_grad_op.shape
@@ -314,6 +299,7 @@ def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.image.crop_and_resize")
 def crop_and_resize(
     image: Any, boxes: Any, box_ind: Any = None, crop_size: Any = None, method: str = "bilinear",
     extrapolation_value: float = 0, name: str | None = None, box_indices: Any = None,
@@ -334,6 +320,7 @@ def crop_and_resize(
     )  # fmt: skip
 
 
+@export("tf.image.non_max_suppression")
 def non_max_suppression(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     name: str | None = None,
@@ -351,6 +338,7 @@ def non_max_suppression(
         return nms_op(boxes, scores, max_output_size, iou_threshold, score_threshold)
 
 
+@export("tf.image.non_max_suppression_padded")
 def non_max_suppression_padded(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     pad_to_max_output_size: bool = False, name: str | None = None,
@@ -363,6 +351,7 @@ def non_max_suppression_padded(
         )  # fmt: skip
 
 
+@export("tf.image.non_max_suppression_with_scores")
 def non_max_suppression_with_scores(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     soft_nms_sigma: Any = 0.0, name: str | None = None,
@@ -375,6 +364,7 @@ def non_max_suppression_with_scores(
         return indices, values
 
 
+@export("tf.image.non_max_suppression_overlaps")
 def non_max_suppression_overlaps(
     overlaps: Any, scores: Any, max_output_size: Any, overlap_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"), name: str | None = None,

@@ -16,10 +16,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.numerics import bmp_decoding, png_decoding
 from tfmini.numerics.inflation import check_inflated
 from tfmini.numerics.media_encoding import encode_png as png_of
@@ -56,9 +54,9 @@ encode_jpeg_op = op(
     "; progressive: bool = false; optimize_size: bool = false; chroma_downsampling: bool = true"
     "; density_unit: {'in', 'cm'} = 'in'; x_density: int = 300; y_density: int = 300; xmp_metadata: string = ''"
 )
+all_of(encode_png_op, encode_jpeg_op).shape(sized("_ _ _ -> ()"))
 _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
-for _handle in (*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op):
-    _handle.not_differentiable()
+all_of(*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op).not_differentiable()
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _SIGNATURES = {png_decoding.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
@@ -84,13 +82,6 @@ def _crop_shape(node: Operation) -> list[RawShape]:
     return [(rows, columns, _image_shape(node)[0][2])]  # type: ignore[index]
 
 
-@encode_png_op.shape
-@encode_jpeg_op.shape
-def _contents(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 3)
-    return [()]
-
-
 # ---- reading ------------------------------------------------------------------------------------
 
 
@@ -111,9 +102,7 @@ def _format(data: bytes) -> str:
     for start, name in _SIGNATURES.items():
         if data.startswith(start):
             return name
-    raise InvalidArgumentError.of(
-        f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}"
-    )
+    refuse(f"Expected image (JPEG, PNG, GIF or BMP), got unknown format starting with {data[:16]!r}")
 
 
 @contextmanager
@@ -270,6 +259,7 @@ def _encode_jpeg(
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.image.decode_png", "tf.io.decode_png")
 def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
     """A PNG file's pixels, (rows, columns, channels) (``tf.image.decode_png``, ``tf.io.decode_png``).
 
@@ -285,6 +275,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
     return decode_png_op(contents, channels=channels or 0, dtype=dtypes.as_dtype(dtype), name=name)
 
 
+@export("tf.image.decode_jpeg", "tf.io.decode_jpeg")
 def decode_jpeg(
     contents: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
     try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
@@ -303,6 +294,7 @@ def decode_jpeg(
     )  # fmt: skip
 
 
+@export("tf.image.decode_and_crop_jpeg", "tf.io.decode_and_crop_jpeg")
 def decode_and_crop_jpeg(
     contents: Any, crop_window: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
     try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
@@ -316,17 +308,20 @@ def decode_and_crop_jpeg(
     )  # fmt: skip
 
 
+@export("tf.image.decode_bmp", "tf.io.decode_bmp")
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """A BMP file's pixels (``tf.image.decode_bmp``); see `decode_png`."""
     return decode_bmp_op(contents, channels=channels or 0, name=name)
 
 
+@export("tf.image.is_jpeg", "tf.io.is_jpeg")
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether a string starts like a JPEG file (``tf.image.is_jpeg``)."""
     with name_scope(name, "is_jpeg"):
         return equal(substr(contents, 0, 3), b"\xff\xd8\xff", name=name)
 
 
+@export("tf.image.decode_image", "tf.io.decode_image")
 def decode_image(
     contents: Any, channels: int | None = None, dtype: Any = dtypes.uint8, name: str | None = None,
     expand_animations: bool = True,
@@ -361,16 +356,19 @@ def decode_image(
         return cast(pixels, kind)  # type: ignore[no-any-return]
 
 
+@export("tf.image.decode_gif", "tf.io.decode_gif")
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """A GIF file's frames, uint8 (frame, row, column, 3) (``tf.image.decode_gif``)."""
     return decode_gif_op(contents, name=name)
 
 
+@export("tf.image.encode_png")
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
     """A PNG file of uint8 or uint16 pixels (rows, columns, channels) (``tf.image.encode_png``)."""
     return encode_png_op(convert_to_tensor(image), compression=compression, name=name)
 
 
+@export("tf.image.encode_jpeg", "tf.io.encode_jpeg")
 def encode_jpeg(
     image: Any, format: str = "", quality: int = 95, progressive: bool = False, optimize_size: bool = False,
     chroma_downsampling: bool = True, density_unit: str = "in", x_density: int = 300, y_density: int = 300,
@@ -384,6 +382,7 @@ def encode_jpeg(
     )  # fmt: skip
 
 
+@export("tf.image.extract_jpeg_shape", "tf.io.extract_jpeg_shape")
 def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
     """Rows, columns and channels of a JPEG file (``tf.image.extract_jpeg_shape``)."""
     return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast, saturate_cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros_like
@@ -23,13 +23,8 @@ from tfmini.ops.math.reduce_functions import reduce_max, reduce_mean, reduce_min
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.random.functions import random_uniform
 
-__all__ = [
-    "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation", "convert_image_dtype",
-    "grayscale_to_rgb", "hsv_to_rgb", "per_image_standardization", "random_brightness", "random_contrast",
-    "random_hue", "random_saturation", "rgb_to_grayscale", "rgb_to_hsv",
-]  # fmt: skip
 
-
+@export("tf.image.convert_image_dtype")
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Any:
     """An image of another type: floats in [0, 1], integers in [0, max] (``tf.image.convert_image_dtype``)."""
     image, target = convert_to_tensor(image, name="image"), dtypes.as_dtype(dtype)
@@ -48,6 +43,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
         return convert(image * (target.max + 0.5), target)
 
 
+@export("tf.image.per_image_standardization")
 def per_image_standardization(image: Any) -> Any:
     """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), float32.
 
@@ -72,12 +68,14 @@ def _as_floats(image: Any, adjust: Callable[[Any], Any]) -> Any:
     return convert_image_dtype(adjusted, image.dtype, saturate=True)
 
 
+@export("tf.image.adjust_brightness")
 def adjust_brightness(image: Any, delta: Any) -> Any:
     """``delta`` added to the image as floats (``tf.image.adjust_brightness``)."""
     with name_scope(None, "adjust_brightness", [image, delta]):
         return _as_floats(image, lambda floats: floats + cast(delta, dtypes.float32))
 
 
+@export("tf.image.adjust_contrast")
 def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
     """Scales the distance of each pixel from the mean of its channel (``tf.image.adjust_contrast``)."""
     with name_scope(None, "adjust_contrast", [images, contrast_factor]):
@@ -89,6 +87,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
         return _as_floats(images, adjust)
 
 
+@export("tf.image.adjust_gamma")
 def adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Any:
     """``gain * image ** gamma`` of the image as floats (``tf.image.adjust_gamma``)."""
     if isinstance(gamma, (int, float)) and gamma < 0:
@@ -97,6 +96,7 @@ def adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Any:
         return _as_floats(image, lambda floats: gain * floats**gamma)
 
 
+@export("tf.image.rgb_to_grayscale")
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
     """One channel from red, green and blue (``tf.image.rgb_to_grayscale``)."""
     with name_scope(name, "rgb_to_grayscale", [images]):
@@ -104,6 +104,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
         return _as_floats(images, lambda floats: reduce_sum(floats * weights, axis=-1, keepdims=True))
 
 
+@export("tf.image.grayscale_to_rgb")
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
     """Three equal channels (``tf.image.grayscale_to_rgb``)."""
     with name_scope(name, "grayscale_to_rgb", [images]):
@@ -111,6 +112,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
         return tile(images, [1] * (images.shape.ndims - 1) + [3])
 
 
+@export("tf.image.rgb_to_hsv")
 def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
     """Hue, saturation and value of floats in [0, 1] (``tf.image.rgb_to_hsv``)."""
     with name_scope(name, "rgb_to_hsv", [images]):
@@ -128,6 +130,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
         return stack([hue, saturation, value], axis=-1)
 
 
+@export("tf.image.hsv_to_rgb")
 def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
     """Red, green and blue of hue, saturation and value (``tf.image.hsv_to_rgb``)."""
     with name_scope(name, "hsv_to_rgb", [images]):
@@ -145,18 +148,21 @@ def _in_hsv(image: Any, change: Callable[[Any, Any, Any], list[Any]]) -> Any:
     return _as_floats(image, adjust)
 
 
+@export("tf.image.adjust_saturation")
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
     """Scales the saturation (``tf.image.adjust_saturation``)."""
     with name_scope(name, "adjust_saturation", [image]):
         return _in_hsv(image, lambda h, s, v: [h, clip_by_value(s * saturation_factor, 0.0, 1.0), v])
 
 
+@export("tf.image.adjust_hue")
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
     """Rotates the hue by ``delta``; 1 is the full circle (``tf.image.adjust_hue``)."""
     with name_scope(name, "adjust_hue", [image]):
         return _in_hsv(image, lambda h, s, v: [floormod(h + delta, 1.0), s, v])
 
 
+@export("tf.image.random_brightness")
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
     """`adjust_brightness` by a random value in ±``max_delta`` (``tf.image.random_brightness``)."""
     if max_delta < 0:
@@ -164,16 +170,19 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
     return adjust_brightness(image, random_uniform([], -max_delta, max_delta, seed=seed))
 
 
+@export("tf.image.random_contrast")
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
     """`adjust_contrast` by a random factor in [lower, upper) (``tf.image.random_contrast``)."""
     return adjust_contrast(image, random_uniform([], *_range(lower, upper), seed=seed))
 
 
+@export("tf.image.random_saturation")
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
     """`adjust_saturation` by a random factor in [lower, upper) (``tf.image.random_saturation``)."""
     return adjust_saturation(image, random_uniform([], *_range(lower, upper), seed=seed))
 
 
+@export("tf.image.random_hue")
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
     """`adjust_hue` by a random value in ±``max_delta`` (``tf.image.random_hue``)."""
     if not 0 <= max_delta <= 0.5:

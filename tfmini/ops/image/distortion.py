@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, all_of, name_scope, op, sized
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
 
@@ -35,28 +33,13 @@ sample_v2_op = op(
     " -> begin: T, size: T, bboxes: float" + _SETTINGS,
     stateful=True,
 )
+all_of(sample_op, sample_v2_op).shape(sized("_, _ _ _ -> 3, 3, 1 1 4"))
 draw_op = op("DrawBoundingBoxes(images: T, boxes: float) -> output: T; T: {float, half} = DT_FLOAT")
 draw_v2_op = op(
     "DrawBoundingBoxesV2(images: T, boxes: float, colors: float) -> output: T; T: {float, half} = DT_FLOAT"
 )
-for _handle in (sample_op, sample_v2_op, draw_op, draw_v2_op):
-    _handle.not_differentiable()
-
-
-@sample_op.shape
-@sample_v2_op.shape
-def _samples(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 3)
-    return [(3,), (3,), (1, 1, 4)]
-
-
-@draw_op.shape
-@draw_v2_op.shape
-def _drawn_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 3)
-    return [with_rank(node.inputs[0].raw_shape, 4)]
-
+all_of(draw_op, draw_v2_op).shape(sized("a b c d, _ _ _ -> a b c d"))
+all_of(sample_op, sample_v2_op, draw_op, draw_v2_op).not_differentiable()
 
 # ---- sampling -----------------------------------------------------------------------------------
 
@@ -175,8 +158,7 @@ def _check_settings(attrs: Any) -> None:
         refuse(f"Max attempts must be non-negative: {attrs['max_attempts']}")
 
 
-@sample_op.kernel_factory("CPU")
-@sample_v2_op.kernel_factory("CPU")
+@all_of(sample_op, sample_v2_op).kernel_factory("CPU")
 def _sampler(node: Any) -> Callable[..., tuple[Array, ...]]:
     attrs = node.attrs
     _check_settings(attrs)
@@ -215,8 +197,7 @@ _COLOURS = np.array(
 )  # fmt: skip
 
 
-@draw_op.kernel("CPU")
-@draw_v2_op.kernel("CPU")
+@all_of(draw_op, draw_v2_op).kernel("CPU")
 def _draw(images: Array, boxes: Array, colors: Array | None = None) -> Array:
     depth = images.shape[3]
     if len(images) != len(boxes):
@@ -254,6 +235,7 @@ def _outline(image: Array, box: Sequence[int], colour: Array) -> None:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.image.sample_distorted_bounding_box")
 def sample_distorted_bounding_box(
     image_size: Any, bounding_boxes: Any, seed: int | None = None, seed2: int | None = None,
     min_object_covered: Any = 0.1, aspect_ratio_range: Sequence[float] | None = None,
@@ -288,6 +270,7 @@ def sample_distorted_bounding_box(
         return sample_v2_op(image_size, bounding_boxes, min_object_covered, name=name, **given)
 
 
+@export("tf.image.draw_bounding_boxes")
 def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors: Any = None) -> Tensor:
     """Copies of images with the outlines of boxes (``tf.image.draw_bounding_boxes``).
 

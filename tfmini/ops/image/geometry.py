@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.layout import reverse
@@ -20,13 +20,8 @@ from tfmini.ops.math.comparison import less
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.random.functions import random_uniform
 
-__all__ = [
-    "ResizeMethod", "central_crop", "crop_to_bounding_box", "flip_left_right", "flip_up_down", "pad_to_bounding_box",
-    "random_flip_left_right", "random_flip_up_down", "resize_image_with_crop_or_pad", "resize_images", "rot90",
-    "transpose_image",
-]  # fmt: skip
 
-
+@export("tf.image.ResizeMethod")
 class ResizeMethod:
     """How `resize_images` interpolates (``tf.image.ResizeMethod``)."""
 
@@ -61,6 +56,7 @@ def _size(image: Any) -> tuple[Any, Any]:
     return rows, columns
 
 
+@export("tf.image.resize", "tf.image.resize_images")
 def resize_images(
     images: Any,
     size: Any,
@@ -109,6 +105,7 @@ def _within(images: Any, size: list[int]) -> list[int]:
     return [round(scale * length) for length in known]
 
 
+@export("tf.image.crop_to_bounding_box")
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Any:
@@ -139,6 +136,7 @@ def _check_inside(what: str, start: Any, length: Any, limit: Any) -> None:
         raise ValueError(f"{what} must be >= target + offset.")
 
 
+@export("tf.image.pad_to_bounding_box")
 def pad_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Any:
@@ -169,6 +167,7 @@ def _half_excess(a: Any, b: Any) -> Any:
     return max(a - b, 0) // 2 if isinstance(a, int) and isinstance(b, int) else maximum(a - b, 0) // 2
 
 
+@export("tf.image.resize_image_with_crop_or_pad", "tf.image.resize_with_crop_or_pad")
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Any:
     """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``)."""
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
@@ -187,6 +186,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
         return _unbatched(padded, single)
 
 
+@export("tf.image.central_crop")
 def central_crop(image: Any, central_fraction: float) -> Any:
     """The central part of an image or of each of a batch (``tf.image.central_crop``).
 
@@ -210,12 +210,14 @@ def central_crop(image: Any, central_fraction: float) -> Any:
         return _unbatched(crop_to_bounding_box(batch, *starts, *lengths), single)
 
 
+@export("tf.image.flip_left_right")
 def flip_left_right(image: Any) -> Any:
     """Each image with its columns reversed (``tf.image.flip_left_right``)."""
     image = convert_to_tensor(image, name="image")
     return reverse(image, [image.shape.ndims - 2])
 
 
+@export("tf.image.flip_up_down")
 def flip_up_down(image: Any) -> Any:
     """Each image with its rows reversed (``tf.image.flip_up_down``)."""
     image = convert_to_tensor(image, name="image")
@@ -231,16 +233,19 @@ def _randomly(image: Any, seed: int | None, flip: Any, scope: str) -> Any:
         return result
 
 
+@export("tf.image.random_flip_left_right")
 def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
     """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``)."""
     return _randomly(image, seed, flip_left_right, "random_flip_left_right")
 
 
+@export("tf.image.random_flip_up_down")
 def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
     """`flip_up_down` with probability 1/2 (``tf.image.random_flip_up_down``)."""
     return _randomly(image, seed, flip_up_down, "random_flip_up_down")
 
 
+@export("tf.image.transpose", "tf.image.transpose_image")
 def transpose_image(image: Any, name: str | None = None) -> Any:
     """Each image with its rows and columns exchanged (``tf.image.transpose_image``)."""
     image = convert_to_tensor(image, name="image")
@@ -248,6 +253,7 @@ def transpose_image(image: Any, name: str | None = None) -> Any:
     return transpose(image, order, name=name or "transpose_image")
 
 
+@export("tf.image.rot90")
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
     """Each image rotated counter-clockwise by ``k`` times 90 degrees (``tf.image.rot90``)."""
     with name_scope(name, "rot90", [image]):

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.layout import tile
@@ -21,11 +20,6 @@ from tfmini.ops.math.elementwise import add, divide, multiply, squared_differenc
 from tfmini.ops.math.reduce_functions import reduce_mean, reduce_sum
 from tfmini.ops.math.unary import abs_op, log
 from tfmini.ops.nn.convolution import depthwise_conv2d_native
-
-__all__ = [
-    "image_gradients", "psnr", "rgb_to_yiq", "rgb_to_yuv", "sobel_edges", "ssim", "total_variation", "yiq_to_rgb",
-    "yuv_to_rgb",
-]  # fmt: skip
 
 # Columns: the contributions of red, green and blue.
 _TO_YIQ = np.array([[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617], [0.114, -0.32134392, 0.31119955]])
@@ -41,21 +35,25 @@ def _recoloured(images: Any, matrix: Any) -> Tensor:
     return tensordot(images, matrix.astype(images.dtype.as_numpy_dtype), axes=[[images.shape.ndims - 1], [0]])
 
 
+@export("tf.image.rgb_to_yiq")
 def rgb_to_yiq(images: Any) -> Tensor:
     """Images in YIQ, channels last, values in [0, 1] (``tf.image.rgb_to_yiq``)."""
     return _recoloured(images, _TO_YIQ)
 
 
+@export("tf.image.yiq_to_rgb")
 def yiq_to_rgb(images: Any) -> Tensor:
     """The inverse of `rgb_to_yiq` (``tf.image.yiq_to_rgb``)."""
     return _recoloured(images, _FROM_YIQ)
 
 
+@export("tf.image.rgb_to_yuv")
 def rgb_to_yuv(images: Any) -> Tensor:
     """Images in YUV, channels last, values in [0, 1] (``tf.image.rgb_to_yuv``)."""
     return _recoloured(images, _TO_YUV)
 
 
+@export("tf.image.yuv_to_rgb")
 def yuv_to_rgb(images: Any) -> Tensor:
     """The inverse of `rgb_to_yuv` (``tf.image.yuv_to_rgb``)."""
     return _recoloured(images, _FROM_YUV)
@@ -64,6 +62,7 @@ def yuv_to_rgb(images: Any) -> Tensor:
 # ---- edges --------------------------------------------------------------------------------------
 
 
+@export("tf.image.image_gradients")
 def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     """The differences to the next row and to the next column, zero in the last (``tf.image.image_gradients``).
 
@@ -82,6 +81,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     return reshape(dy, shape_of(image)), reshape(dx, shape_of(image))
 
 
+@export("tf.image.sobel_edges")
 def sobel_edges(image: Any) -> Tensor:
     """Sobel's two edge maps, (batch, rows, columns, channels, 2) (``tf.image.sobel_edges``)."""
     image = convert_to_tensor(image)
@@ -96,6 +96,7 @@ def sobel_edges(image: Any) -> Tensor:
     return result
 
 
+@export("tf.image.total_variation")
 def total_variation(images: Any, name: str | None = None) -> Tensor:
     """The sum of the differences between neighbours, per image (``tf.image.total_variation``).
 
@@ -118,6 +119,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
 # ---- likeness -----------------------------------------------------------------------------------
 
 
+@export("tf.image.psnr")
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     """The peak signal-to-noise ratio per image, in decibels (``tf.image.psnr``).
 
@@ -137,6 +139,7 @@ def _as_floats(max_val: Any, *images: Any) -> list[Tensor]:
     return [peak, *(convert_image_dtype(convert_to_tensor(image), np.float32) for image in images)]
 
 
+@export("tf.image.ssim")
 def ssim(
     img1: Any, img2: Any, max_val: Any, filter_size: int = 11, filter_sigma: float = 1.5, k1: float = 0.01,
     k2: float = 0.03,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.windows import Array, padded, patches
 from tfmini.ops.array.constant_value import constant_value_as_shape
@@ -22,8 +22,13 @@ _ATTRS = (
     " padding: {'SAME', 'VALID'}; T: realnumbertype"
 )
 extract_op = op("ExtractImagePatches(images: T) -> patches: T; " + _ATTRS)
+extract_op.gradient(
+    lambda node, grad: [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
+)
 # TensorFlow has no op for the transpose of the extraction; it builds the gradient of sparse products.
 place_op = op("_PlaceImagePatches(sizes: int32, patches: T) -> images: T; " + _ATTRS)
+place_op.shape(lambda node: [with_rank(constant_value_as_shape(node.inputs[0]), 4)])
+place_op.gradient(lambda node, grad: [None, extract_op(grad, **_attrs(node))])
 
 
 @extract_op.shape
@@ -39,11 +44,6 @@ def _extract_shape(node: Operation) -> list[RawShape]:
             )
     depth = None if image[3] is None else image[3] * window[1] * window[2]
     return [(image[0], *Windows(node.attrs, "rates").out_sizes(image[1:3], window[1:3]), depth)]
-
-
-@place_op.shape
-def _place_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(constant_value_as_shape(node.inputs[0]), 4)]
 
 
 @extract_op.kernel_factory("CPU")
@@ -79,16 +79,7 @@ def _attrs(node: Operation) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("ksizes", "strides", "rates", "padding")}
 
 
-@extract_op.gradient
-def _extract_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
-
-
-@place_op.gradient
-def _place_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, extract_op(grad, **_attrs(node))]
-
-
+@export("tf.extract_image_patches", "tf.image.extract_image_patches")
 def extract_image_patches(
     images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
     name: str | None = None, sizes: Any = None,
@@ -110,6 +101,7 @@ def extract_image_patches(
     )  # fmt: skip
 
 
+@export("tf.image.extract_patches")
 def extract_patches(
     images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
 ) -> Tensor:

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import second_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op, second_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, with_rank
 
@@ -26,35 +24,33 @@ _TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"
 _ATTRS = "\n    align_corners: bool = False\n    half_pixel_centers: bool = False"
 
 bilinear_op = op(f"ResizeBilinear(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+bilinear_op.gradient(lambda node, grad: [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None])
 bicubic_op = op(f"ResizeBicubic(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+bicubic_op.gradient(lambda node, grad: [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None])
 nearest_op = op(f"ResizeNearestNeighbor(images: T, size: int32) -> resized_images: T\n    T: {_TYPES}{_ATTRS}")
+nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 area_op = op(
-    f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False"
+    f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False",
+    differentiable=False,
 )
 bilinear_grad_op = op(
     "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
-    shape=second_shape,
+    shape=second_shape, differentiable=False,
 )
 bicubic_grad_op = op(
     "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS,
-    shape=second_shape,
+    shape=second_shape, differentiable=False,
 )
 nearest_grad_op = op(
     "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
-    "    T: {uint8, int8, int32, half, float, double}" + _ATTRS
+    "    T: {uint8, int8, int32, half, float, double}" + _ATTRS, differentiable=False
 )
-for _handle in (area_op, bilinear_grad_op, bicubic_grad_op, nearest_grad_op):
-    _handle.not_differentiable()
 
 
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-@bilinear_op.shape
-@bicubic_op.shape
-@nearest_op.shape
-@area_op.shape
-@nearest_grad_op.shape
+@all_of(bilinear_op, bicubic_op, nearest_op, area_op, nearest_grad_op).shape
 def _resized_shape(node: Operation) -> list[RawShape]:
     images = with_rank(node.inputs[0].raw_shape, 4)
     size = constant_value(node.inputs[1])
@@ -133,12 +129,12 @@ def _area(length: int, new: int, align: bool, centers: bool) -> Any:
 
 def _check(images: Any, size: Any) -> tuple[int, int]:
     if np.ndim(images) != 4:
-        raise InvalidArgumentError.of(f"images must be 4-dimensional, got shape {list(np.shape(images))}")
+        refuse(f"images must be 4-dimensional, got shape {list(np.shape(images))}")
     if np.shape(size) != (2,):
-        raise InvalidArgumentError.of(f"shape_t must have two elements, got shape {list(np.shape(size))}")
+        refuse(f"shape_t must have two elements, got shape {list(np.shape(size))}")
     rows, columns = (int(v) for v in size)
     if rows <= 0 or columns <= 0:
-        raise InvalidArgumentError.of("output dimensions must be positive")
+        refuse("output dimensions must be positive")
     check_room((images.shape[0], rows, columns, images.shape[3]), 8)
     return rows, columns
 
@@ -146,7 +142,7 @@ def _check(images: Any, size: Any) -> tuple[int, int]:
 def _refuse_both(align: bool, centers: bool) -> None:
     """Refuses two rules for the coordinates at once."""
     if align and centers:
-        raise InvalidArgumentError.of("If half_pixel_centers is True, align_corners must be False.")
+        refuse("If half_pixel_centers is True, align_corners must be False.")
 
 
 def _weigh(images: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
@@ -227,21 +223,6 @@ def _attrs(node: Operation) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("align_corners", "half_pixel_centers")}
 
 
-@bilinear_op.gradient
-def _bilinear_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None]
-
-
-@bicubic_op.gradient
-def _bicubic_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None]
-
-
-@nearest_op.gradient
-def _nearest_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
@@ -250,6 +231,7 @@ def _resize(handle: OpHandle, images: Any, size: Any, name: str | None, **attrs:
     return handle(images, convert_to_tensor(size, dtype=dtypes.int32, name="size"), name=name, **attrs)
 
 
+@export("tf.image.resize_bilinear")
 def resize_bilinear(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
@@ -265,6 +247,7 @@ def resize_bilinear(
     )
 
 
+@export("tf.image.resize_bicubic")
 def resize_bicubic(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
@@ -274,6 +257,7 @@ def resize_bicubic(
     )
 
 
+@export("tf.image.resize_nearest_neighbor")
 def resize_nearest_neighbor(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
@@ -283,6 +267,7 @@ def resize_nearest_neighbor(
     )
 
 
+@export("tf.image.resize_area")
 def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Any:
     """`resize_bilinear` by the mean of the area that a new pixel covers (``tf.image.resize_area``)."""
     return _resize(area_op, images, size, name, align_corners=align_corners)

@@ -19,6 +19,7 @@ from tfmini.checkpoint.encoding import Array, checked_array
 from tfmini.checkpoint.reader import BundleReader, Entry, checked_entry, missing_key
 from tfmini.checkpoint.slices import FULL, Slice, encode_key
 from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
+from tfmini.ops.array.kernel_arguments import refuse
 
 _REMEDY = "It is truncated, corrupt or no checkpoint"
 
@@ -51,7 +52,7 @@ class V1Writer:
         """Adds a slice of a tensor; raises like `add`."""
         key = encode_key(name, part)
         if key in self._records:
-            raise errors.InvalidArgumentError.of(f"Adding duplicate key: {name}")
+            refuse(f"Adding duplicate key: {name}")
         meta = self._tensors.setdefault(name, protos.SavedSliceMeta(name=name))
         if not meta.slice:
             meta.type = dtype.as_datatype_enum

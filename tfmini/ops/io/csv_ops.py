@@ -9,10 +9,10 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
 from tfmini.numerics.inflation import inflate
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape
 
 decode_csv_op: OpHandle[Any] = op(
@@ -21,17 +21,12 @@ decode_csv_op: OpHandle[Any] = op(
         field_delim: string = ','
         use_quote_delim: bool = true
         na_value: string = ''
-        select_cols: list(int) = []"""
+        select_cols: list(int) = []""", differentiable=False
 )
 decode_compressed_op = op(
-    "DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''", shape=same_shape
+    "DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''", shape=same_shape,
+    differentiable=False,
 )
-decode_csv_op.not_differentiable()
-decode_compressed_op.not_differentiable()
-
-
-def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError.of(text)
 
 
 @decode_csv_op.shape
@@ -64,7 +59,7 @@ def split_fields(record: bytes, delim: bytes, quotes: bool) -> list[bytes]:
             stop = end if stop < 0 else stop
             field = record[at:stop]
             if b"\n" in field or b"\r" in field or (quotes and b'"' in field):
-                raise _invalid("Unquoted fields cannot have quotes/CRLFs inside")
+                refuse("Unquoted fields cannot have quotes/CRLFs inside")
             fields.append(field)
             at = stop + 1
     if record.endswith(delim):
@@ -82,11 +77,11 @@ def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
             at += 1
             continue
         if record[at + 1 : at + 2] != b'"':
-            raise _invalid("Quote inside a string has to be escaped by another quote")
+            refuse("Quote inside a string has to be escaped by another quote")
         out += b'"'
         at += 2
     if record[at : at + 1] != b'"' or (at != end - 1 and record[at + 1 : at + 2] != delim):
-        raise _invalid("Quoted field has to end with quote followed by delim or end")
+        refuse("Quoted field has to end with quote followed by delim or end")
     return bytes(out), at + 2
 
 
@@ -105,7 +100,7 @@ def number_of(field: bytes, dtype: DType, where: str) -> Any:
             raise ValueError(value)
     except ValueError:
         text = f"{where} is not a valid {cpp_name(dtype)}: {field.decode(errors='replace')}"
-        raise _invalid(text) from None
+        raise errors.InvalidArgumentError.of(text) from None
     return value
 
 
@@ -115,11 +110,11 @@ def _decode_csv(
     na_value: bytes, select_cols: list[int],
 ) -> tuple[Any, ...]:  # fmt: skip
     if len(field_delim) != 1:
-        raise _invalid("field_delim should be only 1 char")
+        refuse("field_delim should be only 1 char")
     defaults = [np.ravel(np.asarray(d, t.numpy)).tolist() for d, t in zip(record_defaults, OUT_TYPE)]
     for f, default in enumerate(defaults):
         if len(default) > 1:
-            raise _invalid(f"There should only be 1 default per field but field {f} has {len(default)}")
+            refuse(f"There should only be 1 default per field but field {f} has {len(default)}")
     texts = [records] if isinstance(records, bytes) else np.asarray(records, object).ravel().tolist()
     columns: list[list[Any]] = [[] for _ in OUT_TYPE]
     for i, record in enumerate(texts):
@@ -127,11 +122,11 @@ def _decode_csv(
         if select_cols:
             fields = [fields[c] for c in select_cols if c < len(fields)]
         if len(fields) != len(OUT_TYPE):
-            raise _invalid(f"Expect {len(OUT_TYPE)} fields but have {len(fields)} in record {i}")
+            refuse(f"Expect {len(OUT_TYPE)} fields but have {len(fields)} in record {i}")
         for f, (field, dtype) in enumerate(zip(fields, OUT_TYPE)):
             if not field or field == na_value:
                 if not defaults[f]:
-                    raise _invalid(f"Field {f} is required but missing in record {i}!")
+                    refuse(f"Field {f} is required but missing in record {i}!")
                 columns[f].append(defaults[f][0])
             else:
                 where = f"Field {f} in record {i}"
@@ -150,7 +145,7 @@ def _column(values: list[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
 def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
     bits = {b"": None, b"ZLIB": 15, b"GZIP": 31}
     if compression_type not in bits:
-        raise _invalid("Only ZLIB, GZIP or NONE are supported compressions")
+        refuse("Only ZLIB, GZIP or NONE are supported compressions")
     wbits = bits[compression_type]
     if wbits is None:
         return data
@@ -166,6 +161,7 @@ def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
     return out.reshape(np.shape(data))
 
 
+@export("tf.decode_csv", "tf.io.decode_csv")
 def decode_csv(
     records: Any, record_defaults: Any, field_delim: str = ",", use_quote_delim: bool = True, name: str | None = None,
     na_value: str = "", select_cols: Any = None,
@@ -202,6 +198,7 @@ def decode_csv(
     return list(found)
 
 
+@export("tf.decode_compressed", "tf.io.decode_compressed")
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
     """Decompresses strings (``tf.decode_compressed``); ``compression_type`` is ``""``, ``"ZLIB"`` or ``"GZIP"``."""
     return decode_compressed_op(bytes, compression_type=compression_type, name=name)

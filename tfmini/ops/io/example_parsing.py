@@ -15,6 +15,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, format_raw
 
 # Per type: the field of a Feature message, and the name in messages about numbers of values.
@@ -24,10 +25,6 @@ _TYPES = {field: dtype for dtype, field in _FIELDS.items()}
 _UNKNOWN = "<unknown>"
 
 Where = Callable[[str], str]  # Key -> the beginning of an error message about it.
-
-
-def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError.of(text)
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def parse_message(kind: str, serialized: bytes) -> Any:
         return getattr(protos, kind).FromString(serialized)
     except DecodeError:
         text = serialized.decode("latin-1").encode("unicode_escape").decode()
-        raise _invalid(f"Could not parse example input, value: '{text}'") from None
+        raise errors.InvalidArgumentError.of(f"Could not parse example input, value: '{text}'") from None
 
 
 def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] | None:
@@ -88,7 +85,7 @@ def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] 
         text = f"Data type: {got} but expected type: {wanted}" if dense else (
             f"Expected type: {wanted}, Actual type: {got}"
         )  # fmt: skip
-        raise _invalid(f"{where}.  Data types don't match. {text}")
+        refuse(f"{where}.  Data types don't match. {text}")
     return getattr(feature, kind).value  # type: ignore[no-any-return]
 
 
@@ -111,7 +108,7 @@ def _check_count(values: Sequence[Any], spec: Dense, where: str) -> None:
         fits = len(values) == stride
         problem = f"!= expected.  Values size: {len(values)} but output shape:"
     if not fits:
-        raise _invalid(f"{where}.  Number of {_WORDS[spec.dtype]} values {problem} {format_raw(shape)}")
+        refuse(f"{where}.  Number of {_WORDS[spec.dtype]} values {problem} {format_raw(shape)}")
 
 
 def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
@@ -133,7 +130,7 @@ def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], requir
             values = values_of(features[spec.key], spec.dtype, where(spec.key), not spec.is_variable)
         if values is None and not spec.is_variable:
             if not np.size(spec.default):
-                raise _invalid(missing)
+                refuse(missing)
             rows.append(np.asarray(spec.default, spec.dtype.numpy).reshape(tail))
             continue
         values = values or []
@@ -235,7 +232,7 @@ def feature_list_rows(lists: Any, spec: Dense, label: str, may_be_missing: bool)
     shape = tuple(d or 0 for d in spec.shape or ())
     if spec.key not in lists:
         if not may_be_missing:
-            raise _invalid(
+            refuse(
                 f"Name: {label}, Feature list '{spec.key}' is required but could not be found.  Did you mean to include"
                 " it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
             )
@@ -245,7 +242,7 @@ def feature_list_rows(lists: Any, spec: Dense, label: str, may_be_missing: bool)
     for t, feature in enumerate(features):
         values = _step_values(feature, spec, label, t)
         if len(values) != prod(shape):
-            raise _invalid(
+            refuse(
                 f"Name: {label}, Key: {spec.key}, Index: {t}.  Number of {_WORDS[spec.dtype]} values != expected."
                 f"  values size: {len(values)} but output shape: {format_raw(shape)}"
             )
@@ -263,7 +260,7 @@ def _step_values(feature: Any, spec: Dense | Sparse, label: str, step: int) -> S
     kind = feature.WhichOneof("kind")
     if kind is not None and kind != _FIELDS[spec.dtype]:
         text = " ".join(str(feature).split())
-        raise _invalid(
+        refuse(
             f"Name: {label}, Feature list: {spec.key}, Index: {step}.  Data types don't match. Expected type:"
             f" {cpp_name(spec.dtype)}  Feature is: {text}"
         )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.shapes import RawShape, format_raw
 
@@ -19,9 +20,7 @@ write_file_op: OpHandle[Operation] = op("WriteFile(filename: string, contents: s
 matching_files_op = op(
     "MatchingFiles(pattern: string) -> filenames: string", stateful=True, shape=[(None,)], copyable=True
 )
-
-for _handle in (read_file_op, write_file_op, matching_files_op):
-    _handle.not_differentiable()
+all_of(read_file_op, write_file_op, matching_files_op).not_differentiable()
 
 
 def _check_scalar(node: Operation) -> None:
@@ -46,8 +45,7 @@ def _scalar(value: Any, what: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if np.ndim(value):
-        text = f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}")
     return np.asarray(value, object).item()  # type: ignore[no-any-return]
 
 
@@ -82,16 +80,19 @@ def _matching_files(pattern: Any) -> Any:
     return out
 
 
+@export("tf.read_file", "tf.io.read_file")
 def read_file(filename: Any, name: str | None = None) -> Tensor:
     """The content of a file, a string scalar (``tf.read_file``)."""
     return read_file_op(filename, name=name)
 
 
+@export("tf.write_file", "tf.io.write_file")
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
     """Writes a file; makes its directory if needed (``tf.write_file``)."""
     return write_file_op(filename, contents, name=name)
 
 
+@export("tf.matching_files", "tf.io.matching_files")
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """The names of the files that match glob patterns, sorted: string [n] (``tf.matching_files``)."""
     return matching_files_op(pattern, name=name)

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from tfmini import dtypes
 from tfmini.dtypes import DType
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.slicing import slice as slice_of
@@ -19,12 +18,14 @@ from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape, as_shape
 
 
+@export("tf.VarLenFeature", "tf.io.VarLenFeature")
 class VarLenFeature(NamedTuple):
     """A feature with any number of values of a type; its result is a sparse tensor (``tf.VarLenFeature``)."""
 
     dtype: Any
 
 
+@export("tf.SparseFeature", "tf.io.SparseFeature")
 class SparseFeature(NamedTuple):
     """A feature whose values and positions have keys of their own; its result is sparse (``tf.SparseFeature``).
 
@@ -43,6 +44,7 @@ class SparseFeature(NamedTuple):
     already_sorted: bool = False
 
 
+@export("tf.FixedLenFeature", "tf.io.FixedLenFeature")
 class FixedLenFeature(NamedTuple):
     """A feature with values of a known shape (``tf.FixedLenFeature``); required without ``default_value``."""
 
@@ -51,6 +53,7 @@ class FixedLenFeature(NamedTuple):
     default_value: Any = None
 
 
+@export("tf.FixedLenSequenceFeature", "tf.io.FixedLenSequenceFeature")
 class FixedLenSequenceFeature(NamedTuple):
     """A feature with any number of rows of a known shape, padded in a batch (``tf.FixedLenSequenceFeature``)."""
 
@@ -179,6 +182,7 @@ def _with_sparse_features(features: dict[str, Any], tensors: dict[str, Any]) -> 
     return {key: value for key, value in found.items() if key in features}
 
 
+@export("tf.parse_example", "tf.io.parse_example")
 def parse_example(serialized: Any, features: Any, name: str | None = None, example_names: Any = None) -> Any:
     """Parses a batch of Example messages (``tf.parse_example``).
 
@@ -217,6 +221,7 @@ def _parse_batch(serialized: Any, names: Any, request: _Request, name: str | Non
         return request.result(outputs[:3], outputs[3])
 
 
+@export("tf.parse_single_example", "tf.io.parse_single_example")
 def parse_single_example(serialized: Any, features: Any, name: str | None = None, example_names: Any = None) -> Any:
     """Parses one Example message, a string scalar (``tf.parse_single_example``); see `parse_example`."""
     if not features:
@@ -284,6 +289,7 @@ def _sequence_attrs(context: _Request, sequence: _Request) -> dict[str, Any]:
     }
 
 
+@export("tf.parse_single_sequence_example", "tf.io.parse_single_sequence_example")
 def parse_single_sequence_example(
     serialized: Any, context_features: Any = None, sequence_features: Any = None, example_name: Any = None,
     name: str | None = None,
@@ -319,6 +325,7 @@ def parse_single_sequence_example(
         return context.result(outputs[:3], outputs[3]), sequence.result(outputs[4:7], outputs[7])
 
 
+@export("tf.io.parse_sequence_example")
 def parse_sequence_example(
     serialized: Any, context_features: Any = None, sequence_features: Any = None, example_names: Any = None,
     name: str | None = None,
@@ -349,16 +356,19 @@ def parse_sequence_example(
         return context.result(outputs[:3], outputs[3]), sequence.result(outputs[4:7], outputs[7]), lengths
 
 
+@export("tf.parse_tensor", "tf.io.parse_tensor")
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
     """The tensor in a serialised TensorProto (``tf.parse_tensor``)."""
     return parsing_ops.parse_tensor_op(serialized, out_type=out_type, name=name)
 
 
+@export("tf.serialize_tensor", "tf.io.serialize_tensor")
 def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     """A tensor as a serialised TensorProto (``tf.serialize_tensor``)."""
     return parsing_ops.serialize_tensor_op(tensor, name=name)
 
 
+@export("tf.decode_json_example", "tf.io.decode_json_example")
 def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
     """Example messages from their JSON form (``tf.decode_json_example``)."""
     return parsing_ops.decode_json_op(json_examples, name=name)

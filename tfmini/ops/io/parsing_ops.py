@@ -9,10 +9,9 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, string
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, op, same_shape
 from tfmini.numerics.inflation import check_inflated
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.example_parsing import (
     Dense,
     Sparse,
@@ -162,13 +161,13 @@ def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], 
     for i, (key, dtype, shape, default) in enumerate(_together(keys, types, shapes, defaults)):
         spec = Dense(key.decode(), dtype, shape, default)
         if spec.is_variable and np.size(default) != 1:
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"dense_shape[{i}] is a variable length shape: {format_raw(shape)}, therefore def_value[{i}] must"
                 f" contain a single element (the padding element).  But its shape is: {format_raw(np.shape(default))}"
             )
         if not spec.is_variable and np.size(default) and not compatible_raw(shape, np.shape(default)):
             text = f"def_value[{i}].shape() == {format_raw(np.shape(default))} is not compatible with"
-            raise errors.InvalidArgumentError.of(f"{text} dense_shapes_[{i}] == {format_raw(shape)}")
+            refuse(f"{text} dense_shapes_[{i}] == {format_raw(shape)}")
         specs.append(spec)
     return specs
 
@@ -177,7 +176,7 @@ def _together(*lists: Any) -> Iterator[tuple[Any, ...]]:
     """What `zip` yields, of lists that must be equally long."""
     if len({len(each) for each in lists}) > 1:
         counts = [len(each) for each in lists]
-        raise errors.InvalidArgumentError.of(f"The keys, types, shapes and defaults differ in number: {counts}")
+        refuse(f"The keys, types, shapes and defaults differ in number: {counts}")
     return zip(*lists)
 
 
@@ -197,8 +196,7 @@ def _parse_example(
 ) -> tuple[Any, ...]:  # fmt: skip
     texts, labels = _texts(serialized), _texts(names)
     if labels and len(labels) != len(texts):
-        text = f"Expected len(names) == len(serialized), but got: {len(labels)} vs. {len(texts)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Expected len(names) == len(serialized), but got: {len(labels)} vs. {len(texts)}")
     dense = _dense_specs([_text(k) for k in dense_keys], Tdense, dense_shapes, dense_defaults)
     sparse = _sparse_specs([_text(k) for k in sparse_keys], sparse_types)
     sparse_found, dense_found = parse_examples(texts, labels, sparse, dense)
@@ -259,7 +257,7 @@ def _check_counts(attrs: Any, *keys: list[Any]) -> None:
     counts = [attrs[f"N{name.removesuffix('_keys')}"] for name in _SEQUENCE_KEYS]
     if counts != [len(each) for each in keys]:
         found = [len(each) for each in keys]
-        raise errors.InvalidArgumentError.of(f"The node counts {counts} features, but has {found} keys")
+        refuse(f"The node counts {counts} features, but has {found} keys")
 
 
 @parse_single_sequence_op.kernel("CPU")
@@ -338,8 +336,7 @@ def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
     from tfmini.protos import DataType, TensorProto
 
     if np.ndim(serialized):
-        problem = f"Expected `serialized` to be a scalar, got shape: {format_raw(np.shape(serialized))}"
-        raise errors.InvalidArgumentError.of(problem)
+        refuse(f"Expected `serialized` to be a scalar, got shape: {format_raw(np.shape(serialized))}")
     text = _text(serialized)
     problem = f"Could not parse `serialized` as TensorProto: {text[:100]!r}"
     with errors.reading(problem, errors.InvalidArgumentError):
@@ -347,8 +344,7 @@ def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
     if proto.dtype != out_type.as_datatype_enum:
         known = proto.dtype in DataType.values() and proto.dtype
         got = cpp_name(DType(proto.dtype)) if known else "invalid"
-        mismatch = f"Type mismatch between parsed tensor ({got}) and dtype ({cpp_name(out_type)})"
-        raise errors.InvalidArgumentError.of(mismatch)
+        refuse(f"Type mismatch between parsed tensor ({got}) and dtype ({cpp_name(out_type)})")
     with errors.reading(problem, errors.InvalidArgumentError):
         value = tensor_from_proto(proto)
         check_inflated(value.nbytes, f"A serialized tensor of {len(text)} bytes")

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.checkpoint import varint
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_state import ReaderState, Record
 from tfmini.ops.io.record_files import InflatedFile, RecordReader
 
@@ -37,7 +38,7 @@ class _SerializableReader(ReaderState):
             problem = "Inconsistent work started vs. finished when restoring in"
         if problem:
             self.reset()
-            raise errors.InvalidArgumentError.of(f"{problem} {self.kind} '{self.name}'")
+            refuse(f"{problem} {self.kind} '{self.name}'")
         self.units_started, self.units_finished, self.produced, self.work = started, finished, produced, work
 
 

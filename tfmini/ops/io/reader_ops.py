@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
+from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.reader_kinds import (
     FixedLengthRecordReaderState,
     IdentityReaderState,
@@ -20,7 +21,7 @@ from tfmini.ops.io.reader_kinds import (
 )
 from tfmini.ops.io.reader_state import ReaderState
 from tfmini.ops.queues.queue_state import QueueState
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.shapes import RawShape, with_rank
 
 _SHARED = "container: string = ''; shared_name: string = ''"
@@ -29,15 +30,20 @@ _FIXED = "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_b
 
 def _reader(name: str, attrs: str, more: str = "") -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a reader op with a resource handle, and the old op with a reference."""
-    new = op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", stateful=True)
-    return new, op(f"{name}() -> reader_handle: Ref(string); {attrs}", stateful=True)
+    new = state_op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", [()])
+    return new, state_op(f"{name}() -> reader_handle: Ref(string); {attrs}", [(2,)])
 
 
-def _access(name: str, inputs: str, outputs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
+def _access(name: str, inputs: str, outputs: str, shape: ShapeRule) -> tuple[OpHandle[Any], OpHandle[Any]]:
     result = f" -> {outputs}" if outputs else ""
     old_inputs = inputs.replace("queue_handle: resource", "queue_handle: Ref(string)")
-    new = op(f"{name}V2(reader_handle: resource{inputs}){result}", stateful=True)
-    return new, op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", stateful=True)
+    new = state_op(f"{name}V2(reader_handle: resource{inputs}){result}", shape)
+    return new, state_op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", shape)
+
+
+def _scalar_state(node: Operation) -> list[RawShape]:
+    with_rank(node.inputs[1].raw_shape, 0)
+    return []
 
 
 whole_file, whole_file_v1 = _reader("WholeFileReader", _SHARED)
@@ -45,43 +51,16 @@ text_line, text_line_v1 = _reader("TextLineReader", f"skip_header_lines: int = 0
 fixed_length, fixed_length_v1 = _reader("FixedLengthRecordReader", f"{_FIXED}; {_SHARED}", "; encoding: string = ''")
 tf_record, tf_record_v1 = _reader("TFRecordReader", f"{_SHARED}; compression_type: string = ''")
 identity, identity_v1 = _reader("IdentityReader", _SHARED)
-read, read_v1 = _access("ReaderRead", ", queue_handle: resource", "key: string, value: string")
+read, read_v1 = _access("ReaderRead", ", queue_handle: resource", "key: string, value: string", [(), ()])
 read_up_to, read_up_to_v1 = _access(
-    "ReaderReadUpTo", ", queue_handle: resource, num_records: int64", "keys: string, values: string"
-)
-num_records, num_records_v1 = _access("ReaderNumRecordsProduced", "", "records_produced: int64")
-num_units, num_units_v1 = _access("ReaderNumWorkUnitsCompleted", "", "units_completed: int64")
-serialize, serialize_v1 = _access("ReaderSerializeState", "", "state: string")
-restore, restore_v1 = _access("ReaderRestoreState", ", state: string", "")
-reset, reset_v1 = _access("ReaderReset", "", "")
-
-_HANDLES = (whole_file, text_line, fixed_length, tf_record, identity)
-_OLD_HANDLES = (whole_file_v1, text_line_v1, fixed_length_v1, tf_record_v1, identity_v1)
-_SCALARS = (num_records, num_records_v1, num_units, num_units_v1, serialize, serialize_v1)
-
-
-def _give(handles: tuple[OpHandle[Any], ...], shapes: list[RawShape]) -> None:
-    function: Callable[[Operation], list[RawShape]] = lambda node: list(shapes)  # noqa: E731 - one per list of shapes
-    for handle in handles:
-        handle.not_differentiable()
-        handle.shape(function)
-
-
-_give((*_HANDLES, *_SCALARS), [()])
-_give(_OLD_HANDLES, [(2,)])
-_give((read, read_v1), [(), ()])
-_give((read_up_to, read_up_to_v1), [(None,), (None,)])
-_give((reset, reset_v1), [])
-
-
-def _restore_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 0)
-    return []
-
-
-for _handle in (restore, restore_v1):
-    _handle.not_differentiable()
-    _handle.shape(_restore_shape)
+    "ReaderReadUpTo", ", queue_handle: resource, num_records: int64", "keys: string, values: string",
+    [(None,), (None,)],
+)  # fmt: skip
+num_records, num_records_v1 = _access("ReaderNumRecordsProduced", "", "records_produced: int64", [()])
+num_units, num_units_v1 = _access("ReaderNumWorkUnitsCompleted", "", "units_completed: int64", [()])
+serialize, serialize_v1 = _access("ReaderSerializeState", "", "state: string", [()])
+restore, restore_v1 = _access("ReaderRestoreState", ", state: string", "", _scalar_state)
+reset, reset_v1 = _access("ReaderReset", "", "", [])
 
 
 # ---- the readers ----------------------------------------------------------------------------
@@ -92,35 +71,29 @@ def _state(resources: Any, node: Any, create: Callable[[str], ReaderState]) -> R
     return find_or_create(resources, attrs["container"], attrs["shared_name"], node, "reader", create)
 
 
-@whole_file.state_kernel("CPU")
-@whole_file_v1.state_kernel("CPU")
+@all_of(whole_file, whole_file_v1).state_kernel("CPU")
 def _whole_file(resources: Any, *, node: Any) -> ReaderState:
     return _state(resources, node, lambda name: WholeFileReaderState(node.name))
 
 
-@identity.state_kernel("CPU")
-@identity_v1.state_kernel("CPU")
+@all_of(identity, identity_v1).state_kernel("CPU")
 def _identity(resources: Any, *, node: Any) -> ReaderState:
     return _state(resources, node, lambda name: IdentityReaderState(node.name))
 
 
-@text_line.state_kernel("CPU")
-@text_line_v1.state_kernel("CPU")
+@all_of(text_line, text_line_v1).state_kernel("CPU")
 def _text_line(resources: Any, *, node: Any, skip_header_lines: int) -> ReaderState:
     if skip_header_lines < 0:
-        text = f"skip_header_lines must be >= 0 not {skip_header_lines}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"skip_header_lines must be >= 0 not {skip_header_lines}")
     return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
 
 
-@tf_record.state_kernel("CPU")
-@tf_record_v1.state_kernel("CPU")
+@all_of(tf_record, tf_record_v1).state_kernel("CPU")
 def _tf_record(resources: Any, *, node: Any, compression_type: bytes) -> ReaderState:
     return _state(resources, node, lambda name: TFRecordReaderState(node.name, compression_type.decode()))
 
 
-@fixed_length.state_kernel("CPU")
-@fixed_length_v1.state_kernel("CPU")
+@all_of(fixed_length, fixed_length_v1).state_kernel("CPU")
 def _fixed_length(
     resources: Any, *, node: Any, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
 ) -> ReaderState:
@@ -132,7 +105,7 @@ def _fixed_length(
     }
     for name, value in sizes.items():
         if value < 0:
-            raise errors.InvalidArgumentError.of(f"{name} must be >= 0 not {value}")
+            refuse(f"{name} must be >= 0 not {value}")
     encoding = node.attrs.get("encoding", b"").decode()
     return _state(
         resources,
@@ -171,48 +144,41 @@ class _Vectors(_Scalars):
         return self._wait.done((table[:, 0], table[:, 1]))
 
 
-@read.async_kernel("CPU")
-@read_v1.async_kernel("CPU")
+@all_of(read, read_v1).async_kernel("CPU")
 def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
     reader.read_records(_Scalars(wait), queue, 1, at_once=True)
 
 
-@read_up_to.async_kernel("CPU")
-@read_up_to_v1.async_kernel("CPU")
+@all_of(read_up_to, read_up_to_v1).async_kernel("CPU")
 def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Any) -> None:
     count = int(num_records)
     if count <= 0:
-        raise errors.InvalidArgumentError.of(f"num_records must be positive, got {count}")
+        refuse(f"num_records must be positive, got {count}")
     reader.read_records(_Vectors(wait), queue, count, at_once=True)
 
 
-@num_records.kernel("CPU")
-@num_records_v1.kernel("CPU")
+@all_of(num_records, num_records_v1).kernel("CPU")
 def _num_records(reader: ReaderState) -> Any:
     return np.int64(reader.produced)
 
 
-@num_units.kernel("CPU")
-@num_units_v1.kernel("CPU")
+@all_of(num_units, num_units_v1).kernel("CPU")
 def _num_units(reader: ReaderState) -> Any:
     return np.int64(reader.units_finished)
 
 
-@serialize.kernel("CPU")
-@serialize_v1.kernel("CPU")
+@all_of(serialize, serialize_v1).kernel("CPU")
 def _serialize(reader: ReaderState) -> Any:
     return reader.serialize()
 
 
-@restore.kernel("CPU")
-@restore_v1.kernel("CPU")
+@all_of(restore, restore_v1).kernel("CPU")
 def _restore(reader: ReaderState, state: Any) -> tuple[()]:
     reader.restore(state if isinstance(state, bytes) else state.item())
     return ()
 
 
-@reset.kernel("CPU")
-@reset_v1.kernel("CPU")
+@all_of(reset, reset_v1).kernel("CPU")
 def _reset(reader: ReaderState) -> tuple[()]:
     reader.reset()
     return ()

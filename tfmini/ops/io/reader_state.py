@@ -11,6 +11,7 @@ from typing import Any
 
 from tfmini import dtypes, errors
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
@@ -177,7 +178,7 @@ class _Read:
                 text = "Expected single component queue" if len(self.queue.dtypes) != 1 else (
                     "Expected queue with single string component"
                 )  # fmt: skip
-                raise errors.InvalidArgumentError.of(text)
+                refuse(text)
         except errors.OpError as error:
             self.fail(error)
             return

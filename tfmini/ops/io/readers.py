@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.io import reader_ops
 from tfmini.ops.io.tf_record import TFRecordOptions
 
 
+@export("tf.ReaderBase")
 class ReaderBase:
     """Turns work units, usually file names from a queue, into records (``tf.ReaderBase``).
 
@@ -64,6 +66,7 @@ def _handle_of(queue: Any) -> Any:
     return queue if isinstance(queue, Tensor) else queue.queue_ref
 
 
+@export("tf.WholeFileReader")
 class WholeFileReader(ReaderBase):
     """Returns whole files as (name, content) (``tf.WholeFileReader``)."""
 
@@ -71,6 +74,7 @@ class WholeFileReader(ReaderBase):
         super().__init__(reader_ops.whole_file(name=name), supports_serialize=True)
 
 
+@export("tf.TextLineReader")
 class TextLineReader(ReaderBase):
     """Returns lines as (file:number, line) (``tf.TextLineReader``).
 
@@ -82,6 +86,7 @@ class TextLineReader(ReaderBase):
         super().__init__(reader_ops.text_line(skip_header_lines=skip_header_lines, name=name))
 
 
+@export("tf.FixedLengthRecordReader")
 class FixedLengthRecordReader(ReaderBase):
     """Returns records of fixed length as (file:number, bytes) (``tf.FixedLengthRecordReader``).
 
@@ -103,6 +108,7 @@ class FixedLengthRecordReader(ReaderBase):
         super().__init__(handle)
 
 
+@export("tf.TFRecordReader")
 class TFRecordReader(ReaderBase):
     """Returns the records of TFRecord files as (file:offset, record) (``tf.TFRecordReader``).
 
@@ -115,6 +121,7 @@ class TFRecordReader(ReaderBase):
         super().__init__(reader_ops.tf_record(name=name, compression_type=compression))
 
 
+@export("tf.IdentityReader")
 class IdentityReader(ReaderBase):
     """Returns each work unit as key and as value (``tf.IdentityReader``)."""
 

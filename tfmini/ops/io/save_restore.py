@@ -11,9 +11,9 @@ from tfmini.checkpoint import merging, slices
 from tfmini.checkpoint.reader import BundleReader
 from tfmini.checkpoint.writer import BundleWriter
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
 from tfmini.progress import work
 from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
@@ -34,10 +34,11 @@ merge_v2_checkpoints: OpHandle[Operation] = op(
     """MergeV2Checkpoints(checkpoint_prefixes: string, destination_prefix: string)
     delete_old_dirs: bool = true""",
     stateful=True,
-    slow_io=True,
+    slow_io=True, shape=sized("_, () ->"),
 )
 sharded_filename = op("ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string")
 sharded_filespec = op("ShardedFilespec(basename: string, num_shards: int32) -> filename: string")
+all_of(sharded_filename, sharded_filespec).shape(sized("(), (), () -> ()"))
 save: OpHandle[Operation] = op(
     "Save(filename: string, tensor_names: string, data: T); T: list(type) >= 1",
     stateful=True, slow_io=True, checkpoint=True,
@@ -50,8 +51,9 @@ save_slices: OpHandle[Operation] = op(
 restore = op(
     "Restore(file_pattern: string, tensor_name: string) -> tensor: dt; dt: type; preferred_shard: int = -1",
     stateful=True,
-    slow_io=True, checkpoint=True,
+    slow_io=True, checkpoint=True, shape=sized("(), () -> *"),
 )
+restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(file_pattern, tensor_name, b"", dt=dt))
 restore_slice = op(
     """RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt
     dt: type
@@ -81,8 +83,7 @@ def _sliced_shape(spec: bytes) -> RawShape:
     return part.shape(shape)
 
 
-@save_v2.shape
-@save_slices.shape
+@all_of(save_v2, save_slices).shape
 def _save_v2_shape(node: Operation) -> list[RawShape]:
     with_rank(node.inputs[0].raw_shape, 0)
     count = len(node.inputs) - 3
@@ -108,13 +109,6 @@ def _restore_v2_shape(node: Operation) -> list[RawShape]:
     return [None] * len(types) if specs is None else [_sliced_shape(spec) for spec in specs]
 
 
-@restore.shape
-def _restore_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 0)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [None]
-
-
 @restore_slice.shape
 def _restore_slice_shape(node: Operation) -> list[RawShape]:
     for tensor in node.inputs:
@@ -123,27 +117,12 @@ def _restore_slice_shape(node: Operation) -> list[RawShape]:
     return [None if spec is None else _sliced_shape(_scalar(spec))]
 
 
-@merge_v2_checkpoints.shape
-def _merge_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return []
-
-
-@sharded_filename.shape
-@sharded_filespec.shape
-def _file_name_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 0)
-    return [()]
-
-
 # ---- kernels --------------------------------------------------------------------------------
 
 
 def _scalar(value: Any) -> bytes:
     if np.ndim(value):
-        raise errors.InvalidArgumentError.of(f"Expected a scalar string, got shape {list(np.shape(value))}")
+        refuse(f"Expected a scalar string, got shape {list(np.shape(value))}")
     return value if isinstance(value, bytes) else value.item()
 
 
@@ -151,7 +130,7 @@ def _texts(values: Any, count: int | None = None) -> list[str]:
     """The strings of a vector, which must have ``count`` of them."""
     if np.ndim(values) != 1 or count is not None and len(values) != count:
         wanted = "a vector of strings" if count is None else f"{count} strings"
-        raise errors.InvalidArgumentError.of(f"Expected {wanted}, got shape {list(np.shape(values))}")
+        refuse(f"Expected {wanted}, got shape {list(np.shape(values))}")
     return [text.decode() for text in values.tolist()]
 
 
@@ -178,7 +157,7 @@ def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor:
         return
     shape, part = _parse(spec)
     if part.shape(shape) != np.shape(tensor):
-        raise errors.InvalidArgumentError.of(
+        refuse(
             "Slice in shape_and_slice specification does not match the shape of the tensor to  save:"
             f" {spec}, tensor {name}: {list(np.shape(tensor))}"
         )
@@ -208,13 +187,13 @@ def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
     entry = reader.entry(name)
     if entry.dtype is not dtype.base_dtype:
         text = f"expected dtype {cpp_name(dtype)} does not equal original dtype {cpp_name(entry.dtype)}"
-        raise errors.InvalidArgumentError.of(f"tensor_name = {name}; {text}")
+        refuse(f"tensor_name = {name}; {text}")
     if not spec:
         value = reader.read(name)
     else:
         shape, part = _parse(spec)
         if shape != entry.shape:
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"tensor_name = {name}; shape in shape_and_slice spec {format_raw(shape)} does not match the shape"
                 f" stored in checkpoint: {format_raw(entry.shape)}"
             )
@@ -239,11 +218,6 @@ def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *,
     return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
 
 
-@restore.kernel("CPU")
-def _restore(file_pattern: Any, tensor_name: Any, *, dt: DType) -> Any:
-    return _restore_slice(file_pattern, tensor_name, b"", dt=dt)
-
-
 @merge_v2_checkpoints.kernel("CPU")
 def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs: bool) -> Any:
     merging.merge(_texts(checkpoint_prefixes), _scalar(destination_prefix).decode(), delete_old_dirs)
@@ -252,7 +226,7 @@ def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs
 def _check_scalars(**values: Any) -> None:
     for name, value in values.items():
         if np.ndim(value):
-            raise errors.InvalidArgumentError.of(f"{name} must be a scalar, got shape {list(np.shape(value))}")
+            refuse(f"{name} must be a scalar, got shape {list(np.shape(value))}")
 
 
 @sharded_filename.kernel("CPU")

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from tfmini.export import export
 from tfmini.ops.io.record_files import Path, RecordWriter, read_records
 
 
+@export("tf.io.TFRecordCompressionType", "tf.python_io.TFRecordCompressionType")
 class TFRecordCompressionType:
     """The compression of a record file (``tf.python_io.TFRecordCompressionType``)."""
 
@@ -17,6 +19,7 @@ class TFRecordCompressionType:
     GZIP = 2
 
 
+@export("tf.io.TFRecordOptions", "tf.python_io.TFRecordOptions")
 class TFRecordOptions:
     """Compression and its parameters (``tf.python_io.TFRecordOptions``).
 
@@ -77,6 +80,7 @@ class TFRecordOptions:
         raise ValueError(f'Not a valid compression_type: "{options}"')
 
 
+@export("tf.io.TFRecordWriter", "tf.python_io.TFRecordWriter")
 class TFRecordWriter:
     """Writes records to a new TFRecord file (``tf.python_io.TFRecordWriter``); a context manager.
 
@@ -122,6 +126,7 @@ class TFRecordWriter:
         self.close()
 
 
+@export("tf.io.tf_record_iterator", "tf.python_io.tf_record_iterator")
 def tf_record_iterator(path: Path, options: Any = None) -> Iterator[bytes]:
     """The records of a TFRecord file (``tf.python_io.tf_record_iterator``).
 

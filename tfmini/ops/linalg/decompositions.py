@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import eye, matrix_band_part, matrix_diag, matrix_diag_part, matrix_set_diag
@@ -23,17 +22,16 @@ from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape
 
 cholesky_op = op(f"Cholesky(input: T) -> output: T; T: {FLOATS}")
-cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}")
+cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}", differentiable=False)
 qr_op: OpHandle[Any] = op(f"Qr(input: T) -> q: T, r: T; full_matrices: bool = false; T: {FLOATS}")
 svd_op: OpHandle[Any] = op(
     f"Svd(input: T) -> s: T, u: T, v: T; compute_uv: bool = true; full_matrices: bool = false; T: {FLOATS}"
 )
 eigh_op: OpHandle[Any] = op(f"SelfAdjointEigV2(input: T) -> e: T, v: T; compute_v: bool = true; T: {FLOATS}")
 lu_op: OpHandle[Any] = op(
-    f"Lu(input: T) -> lu: T, p: output_idx_type; output_idx_type: {{int32, int64}} = DT_INT32; T: {FLOATS}"
+    f"Lu(input: T) -> lu: T, p: output_idx_type; output_idx_type: {{int32, int64}} = DT_INT32; T: {FLOATS}",
+    differentiable=False,
 )
-cholesky_grad_op.not_differentiable()
-lu_op.not_differentiable()
 
 _NO_CONVERGENCE = "The decomposition did not converge. The input might contain inf or nan."
 
@@ -45,8 +43,7 @@ def _adjoint(matrix: Tensor) -> Tensor:
 # ---- Cholesky -------------------------------------------------------------------------------
 
 
-@cholesky_op.shape
-@cholesky_grad_op.shape
+@all_of(cholesky_op, cholesky_grad_op).shape
 def _cholesky_shape(node: Operation) -> list[RawShape]:
     return [square(node.inputs[0].raw_shape)]
 
@@ -251,6 +248,7 @@ def _lu_kernel(value: Any, *, output_idx_type: dtypes.DType) -> tuple[Any, Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.cholesky", "tf.linalg.cholesky")
 def cholesky(input: Any, name: str | None = None) -> Tensor:
     """The lower triangular factor of each hermitian positive definite matrix (``tf.cholesky``).
 
@@ -260,6 +258,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
     return cholesky_op(input, name=name)
 
 
+@export("tf.cholesky_solve", "tf.linalg.cholesky_solve")
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """Solves ``A x = rhs`` given ``chol = tf.cholesky(A)`` (``tf.cholesky_solve``)."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
@@ -267,11 +266,13 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
         return matrix_triangular_solve(chol, halfway, adjoint=True, lower=True)
 
 
+@export("tf.qr", "tf.linalg.qr")
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
     """``input = q @ r`` with orthonormal columns in ``q``: (q, r) (``tf.qr``)."""
     return qr_op(input, full_matrices=full_matrices, name=name)
 
 
+@export("tf.svd", "tf.linalg.svd")
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
     """Singular values (largest first) and vectors: (s, u, v), or s alone (``tf.svd``).
 
@@ -288,16 +289,19 @@ def _real_part(values: Tensor) -> Tensor:
     return cast(values, values.dtype.real_dtype)
 
 
+@export("tf.self_adjoint_eig", "tf.linalg.eigh")
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:
     """Eigenvalues (ascending) and eigenvectors of hermitian matrices: (e, v) (``tf.self_adjoint_eig``)."""
     return eigh_op(tensor, compute_v=True, name=name)
 
 
+@export("tf.self_adjoint_eigvals", "tf.linalg.eigvalsh")
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
     """The eigenvalues of hermitian matrices, ascending (``tf.self_adjoint_eigvals``)."""
     return eigh_op(tensor, compute_v=False, name=name)[0]  # type: ignore[no-any-return]
 
 
+@export("tf.linalg.lu")
 def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> Any:
     """LU decomposition with partial pivoting: both triangles in one matrix, and the row order (``tf.linalg.lu``)."""
     return lu_op(input, output_idx_type=dtypes.as_dtype(output_idx_type), name=name)

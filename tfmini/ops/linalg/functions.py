@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import matrix_diag_part
@@ -53,6 +52,7 @@ def _checked_axis(ord: Any, axis: Any) -> tuple[Any, bool]:
     return (None if axis is None else (int(axis),)), False
 
 
+@export("tf.norm", "tf.linalg.norm")
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     keep_dims: bool | None = None,
@@ -120,6 +120,7 @@ def _matrix_axes_last(tensor: Tensor, axes: tuple[int, int]) -> tuple[Any, Any]:
     return order_tensor, invert_permutation(order_tensor)
 
 
+@export("tf.linalg.normalize")
 def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Tensor, Tensor]:
     """``tensor`` divided by its `norm`, and the norm with the reduced axes kept (``tf.linalg.normalize``)."""
     with name_scope(name, "normalize", [tensor]):
@@ -128,6 +129,7 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
         return tensor / length, length
 
 
+@export("tf.trace", "tf.linalg.trace")
 def trace(x: Any, name: str | None = None) -> Tensor:
     """The sum of each matrix's main diagonal (``tf.trace``)."""
     with name_scope(name, "Trace", [x]) as scope:
@@ -135,12 +137,14 @@ def trace(x: Any, name: str | None = None) -> Tensor:
         return reduce_sum(matrix_diag_part(x), [-1], name=scope)
 
 
+@export("tf.linalg.adjoint")
 def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     """The conjugate transpose of the last two axes (``tf.linalg.adjoint``)."""
     with name_scope(name, "adjoint", [matrix]):
         return matrix_transpose(convert_to_tensor(matrix, name="matrix"), conjugate=True)
 
 
+@export("tf.linalg.logdet")
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of hermitian positive definite matrices (``tf.linalg.logdet``)."""
     with name_scope(name, "logdet", [matrix]):
@@ -155,6 +159,7 @@ def _cutoff(s: Tensor, rows: Any, columns: Any, tolerance: Any) -> Tensor:
     return tolerance * reduce_max(s, -1, keepdims=True)  # type: ignore[no-any-return]
 
 
+@export("tf.linalg.matrix_rank")
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
     """How many singular values exceed the tolerance, int32 (``tf.linalg.matrix_rank``)."""
     with name_scope(name, "matrix_rank", [a, tol]):
@@ -172,6 +177,7 @@ def _matrix_sizes(a: Tensor) -> tuple[int, int]:
     return shape[-2], shape[-1]
 
 
+@export("tf.linalg.pinv")
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse (``tf.linalg.pinv``).
 
@@ -189,4 +195,3 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
         kept = greater(s, _cutoff(s, 0, 0, rcond))
         inverted = where_v2(kept, 1.0 / where_v2(kept, s, ones_like(s)), zeros_like(s))
         return matmul(v * array_shape.expand_dims(inverted, -2), u, adjoint_b=True)
-

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.ops.array.kernel_arguments import as_ndarray
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape, format_raw, merge_dims
 
 FLOATS = "{double, float, half, complex64, complex128}"
@@ -45,9 +45,9 @@ def check_square(value: Any) -> Any:
     """The array, refused at run time unless it holds square matrices."""
     value = as_ndarray(value)
     if value.ndim < 2:
-        raise InvalidArgumentError.of(f"Input tensor 0 must have rank >= 2, got {value.ndim}")
+        refuse(f"Input tensor 0 must have rank >= 2, got {value.ndim}")
     if value.shape[-1] != value.shape[-2]:
-        raise InvalidArgumentError.of(f"Input matrix must be square. Got shape {format_raw(value.shape)}")
+        refuse(f"Input matrix must be square. Got shape {format_raw(value.shape)}")
     return value
 
 
@@ -58,7 +58,7 @@ def iterated(function: Callable[..., Any], message: str, value: Any, **options: 
       InvalidArgumentError: as `lapack`; for elements that are not finite.
     """
     if not np.isfinite(value).all():
-        raise InvalidArgumentError.of(f"{message} The input has elements that are infinite or NaN.")
+        refuse(f"{message} The input has elements that are infinite or NaN.")
     return lapack(function, message, value, **options)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
 from tfmini.shapes import RawShape
 
@@ -16,20 +17,10 @@ Array = np.ndarray[Any, Any]
 sqrt_op = op("MatrixSquareRoot(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
 log_op = op("MatrixLogarithm(input: T) -> output: T; T: {complex64, complex128}")
 exp_op = op("MatrixExponential(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
-for _handle in (sqrt_op, log_op, exp_op):
-    _handle.not_differentiable()
-
-# Padé's approximant of degree 13 (Higham, 2005), good for norms up to 5.37.
-_PADE = (
-    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0,
-    10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0,
-)  # fmt: skip
-_PADE_LIMIT = 5.37
+all_of(sqrt_op, log_op, exp_op).not_differentiable()
 
 
-@sqrt_op.shape
-@log_op.shape
-@exp_op.shape
+@all_of(sqrt_op, log_op, exp_op).shape
 def _square(node: Operation) -> list[RawShape]:
     raw = at_least_rank(node.inputs[0].raw_shape, 2)
     if raw is not None and None not in raw[-2:] and raw[-1] != raw[-2]:
@@ -65,21 +56,11 @@ def _log(matrix: Array) -> Array:
 def _exp(matrix: Array) -> Array:
     _check(matrix)
     wide = matrix.astype(np.complex128 if np.iscomplexobj(matrix) else np.float64)
-    norms = np.abs(wide).sum(axis=-2).max(axis=-1, initial=0)
-    largest = float(np.max(norms, initial=0))
-    halvings = max(0, int(np.ceil(np.log2(largest / _PADE_LIMIT)))) if largest > _PADE_LIMIT else 0
-    a = wide / 2**halvings
-    powers = [np.broadcast_to(np.eye(a.shape[-1]), a.shape), a @ a]
-    for _ in range(5):
-        powers.append(powers[-1] @ powers[1])
-    odd = a @ sum(c * p for c, p in zip(_PADE[1::2], powers))
-    even = sum(c * p for c, p in zip(_PADE[0::2], powers))
-    result = np.linalg.solve(even - odd, even + odd)
-    for _ in range(halvings):
-        result = result @ result
-    return result.astype(matrix.dtype)
+    found: Array = import_module("scipy.linalg").expm(wide) if wide.size else wide  # scipy is slow to import
+    return found.astype(matrix.dtype)
 
 
+@export("tf.matrix_square_root", "tf.linalg.sqrtm")
 def sqrtm(input: Any, name: str | None = None) -> Tensor:
     """The square roots of matrices (``tf.linalg.sqrtm``, ``tf.matrix_square_root``).
 
@@ -89,11 +70,13 @@ def sqrtm(input: Any, name: str | None = None) -> Tensor:
     return sqrt_op(input, name=name)
 
 
+@export("tf.linalg.logm")
 def logm(input: Any, name: str | None = None) -> Tensor:
     """The logarithms of complex matrices (``tf.linalg.logm``)."""
     return log_op(input, name=name)
 
 
+@export("tf.linalg.expm")
 def expm(input: Any, name: str | None = None) -> Tensor:
     """The exponentials of matrices (``tf.linalg.expm``). tfmini has no gradient of it."""
     return exp_op(input, name=name)

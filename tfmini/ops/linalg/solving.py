@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.diagonals import eye, matrix_band_part
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.transpose import matrix_transpose
 from tfmini.ops.linalg.lapack import FLOATS, check_square, iterated, lapack, matrix_parts, square
 from tfmini.ops.math import elementwise as math_elementwise
@@ -22,10 +20,13 @@ from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape, format_raw, merge_dims, merge_raw
 
 inverse_op = op(f"MatrixInverse(input: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
+inverse_op.shape(lambda node: [square(node.inputs[0].raw_shape)])
 determinant_op = op(f"MatrixDeterminant(input: T) -> output: T; T: {FLOATS}")
+determinant_op.kernel("CPU")(lambda value: lapack(np.linalg.det, _SINGULAR, check_square(value)))
 log_determinant_op: OpHandle[Any] = op(
     f"LogMatrixDeterminant(input: T) -> sign: T, log_abs_determinant: T; T: {FLOATS}"
 )
+log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)])
 solve_op = op(f"MatrixSolve(matrix: T, rhs: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
 triangular_solve_op = op(
     "MatrixTriangularSolve(matrix: T, rhs: T) -> output: T; lower: bool = true; adjoint: bool = false;"
@@ -42,11 +43,6 @@ _SINGULAR = "Input is not invertible."
 # ---- inverse and determinant ----------------------------------------------------------------
 
 
-@inverse_op.shape
-def _inverse_shape(node: Operation) -> list[RawShape]:
-    return [square(node.inputs[0].raw_shape)]
-
-
 @inverse_op.kernel("CPU")
 def _inverse_kernel(value: Any, *, adjoint: bool) -> Any:
     value = check_square(value)
@@ -60,16 +56,10 @@ def _inverse_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [-(matrix_transpose(inner, conjugate=True) if node.attrs["adjoint"] else inner)]
 
 
-@determinant_op.shape
-@log_determinant_op.shape
+@all_of(determinant_op, log_determinant_op).shape
 def _determinant_shape(node: Operation) -> list[RawShape]:
     shape = square(node.inputs[0].raw_shape)
     return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
-
-
-@determinant_op.kernel("CPU")
-def _determinant_kernel(value: Any) -> Any:
-    return lapack(np.linalg.det, _SINGULAR, check_square(value))
 
 
 @log_determinant_op.kernel("CPU")
@@ -90,16 +80,10 @@ def _determinant_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [_as_factor(grad * node.outputs[0]) * inverse]
 
 
-@log_determinant_op.gradient
-def _log_determinant_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
-    return [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)]
-
-
 # ---- systems of equations -------------------------------------------------------------------
 
 
-@solve_op.shape
-@triangular_solve_op.shape
+@all_of(solve_op, triangular_solve_op).shape
 def _solve_shape(node: Operation) -> list[RawShape]:
     matrix, rhs = square(node.inputs[0].raw_shape), node.inputs[1].raw_shape
     parts = matrix_parts(rhs)
@@ -112,13 +96,11 @@ def _solve_shape(node: Operation) -> list[RawShape]:
 
 def _check_system(matrix: Any, rhs: Any) -> None:
     if matrix.shape[:-2] != rhs.shape[:-2]:
-        raise InvalidArgumentError.of(
-            f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
+        refuse(
+            f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}"
         )
     if matrix.shape[-2] != rhs.shape[-2]:
-        raise InvalidArgumentError.of(
-            f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
-        )
+        refuse(f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}")
 
 
 @solve_op.kernel("CPU")
@@ -222,6 +204,7 @@ def _solve_ls_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.matrix_inverse", "tf.linalg.inv")
 def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of each square matrix, or of its adjoint (``tf.matrix_inverse``).
 
@@ -231,21 +214,25 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
     return inverse_op(input, adjoint=adjoint, name=name)
 
 
+@export("tf.matrix_determinant", "tf.linalg.det")
 def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     """The determinant of each square matrix (``tf.matrix_determinant``)."""
     return determinant_op(input, name=name)
 
 
+@export("tf.linalg.slogdet")
 def slogdet(input: Any, name: str | None = None) -> Any:
     """Sign and logarithm of the absolute value of each determinant (``tf.linalg.slogdet``)."""
     return log_determinant_op(input, name=name)
 
 
+@export("tf.matrix_solve", "tf.linalg.solve")
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """``x`` with ``matrix @ x = rhs``, or with the adjoint of the matrix (``tf.matrix_solve``)."""
     return solve_op(matrix, rhs, adjoint=adjoint, name=name)
 
 
+@export("tf.matrix_triangular_solve", "tf.linalg.triangular_solve")
 def matrix_triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
@@ -253,6 +240,7 @@ def matrix_triangular_solve(
     return triangular_solve_op(matrix, rhs, lower=lower, adjoint=adjoint, name=name)
 
 
+@export("tf.matrix_solve_ls", "tf.linalg.lstsq")
 def matrix_solve_ls(
     matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
@@ -271,6 +259,7 @@ def matrix_solve_ls(
         return solve_ls_op(matrix, rhs, l2, fast=fast, name=scope)
 
 
+@export("tf.math.reciprocal_no_nan")
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """``1 / x``, and 0 where ``x`` is 0 (``tf.math.reciprocal_no_nan``)."""
     with name_scope(name, "reciprocal_no_nan", [x]) as scope:

@@ -7,20 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.export import export, export_names
+from tfmini.graph.families import Tensor, broadcast_shape, op, same_shape
+from tfmini.ops.math.broadcast import OfXAndY, named
 
 _BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
-bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_or_op = op(f"BitwiseOr(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_xor_op = op(f"BitwiseXor(x: T, y: T) -> z: T; T: {_BITS}")
-left_shift_op = op(f"LeftShift(x: T, y: T) -> z: T; T: {_BITS}")
-right_shift_op = op(f"RightShift(x: T, y: T) -> z: T; T: {_BITS}")
-invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}")
 
 
-def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
+def _binary(op_type: str, kernel: Callable[..., Any], name: str, text: str) -> OfXAndY:
+    """Declares an op on integers; returns its public function."""
+    handle = op(f"{op_type}(x: T, y: T) -> z: T; T: {_BITS}", shape=broadcast_shape, differentiable=False)
+    handle.kernel("CPU")(kernel)
+
+    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        return handle(x, y, name=name)
+
+    return named(function, name, f"``{text} (``tf.bitwise.{name}``).")
+
+
+def _shift(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Any, y: Any) -> Any:
         # In C, shifts by amounts outside of the width are undefined; TensorFlow clamps the amounts.
         last = x.dtype.type(x.dtype.itemsize * 8 - 1)
@@ -29,44 +34,20 @@ def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
     return kernel
 
 
-for _handle in (bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op):
-    _handle.shape(broadcast_shape)
-    _handle.not_differentiable()
-invert_op.shape(same_shape)
-invert_op.not_differentiable()
-bitwise_and_op.kernel("CPU")(np.bitwise_and)
-bitwise_or_op.kernel("CPU")(np.bitwise_or)
-bitwise_xor_op.kernel("CPU")(np.bitwise_xor)
+bitwise_and = _binary("BitwiseAnd", np.bitwise_and, "bitwise_and", "x & y`` of integers")
+bitwise_or = _binary("BitwiseOr", np.bitwise_or, "bitwise_or", "x | y`` of integers")
+bitwise_xor = _binary("BitwiseXor", np.bitwise_xor, "bitwise_xor", "x ^ y`` of integers")
+left_shift = _binary("LeftShift", _shift(np.left_shift), "left_shift", "x << y`` of integers")
+right_shift = _binary(
+    "RightShift", _shift(np.right_shift), "right_shift", "x >> y`` of integers, arithmetic for signed types"
+)
+export_names("tf.bitwise", "bitwise_and bitwise_or bitwise_xor left_shift right_shift")
+
+invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}", shape=same_shape, differentiable=False)
 invert_op.kernel("CPU")(np.invert)
-left_shift_op.kernel("CPU")(_shift_kernel(np.left_shift))
-right_shift_op.kernel("CPU")(_shift_kernel(np.right_shift))
 
 
-def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x & y`` of integers (``tf.bitwise.bitwise_and``)."""
-    return bitwise_and_op(x, y, name=name)
-
-
-def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x | y`` of integers (``tf.bitwise.bitwise_or``)."""
-    return bitwise_or_op(x, y, name=name)
-
-
-def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x ^ y`` of integers (``tf.bitwise.bitwise_xor``)."""
-    return bitwise_xor_op(x, y, name=name)
-
-
-def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x << y`` of integers (``tf.bitwise.left_shift``)."""
-    return left_shift_op(x, y, name=name)
-
-
-def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x >> y`` of integers, arithmetic for signed types (``tf.bitwise.right_shift``)."""
-    return right_shift_op(x, y, name=name)
-
-
+@export("tf.bitwise.invert")
 def invert(x: Any, name: str | None = None) -> Tensor:
     """``~x`` of integers (``tf.bitwise.invert``)."""
     return invert_op(x, name=name)

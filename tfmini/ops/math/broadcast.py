@@ -8,18 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.graph import raw_ops
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.graph.op_types import INTO_FROM
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.gradients.wanted import is_wanted
 from tfmini.shapes import RawShape, broadcast_raw
 
@@ -30,7 +29,10 @@ sum_op = op(
     Tidx: {int32, int64} = DT_INT32""",
     aggregates=True, work="input", raw_names={"reduction_indices": "axis"},
 )
+sum_op.kernel_factory("CPU")(lambda node: reducer(np.add, node.attrs["T"], node.attrs["keep_dims"]))
+sum_op.gradient(lambda node, grad: [spread(node, grad), None])
 
+T = TypeVar("T")
 HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
@@ -51,6 +53,25 @@ def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Ca
     return factory
 
 
+class OfX(Protocol):
+    """A public function of one tensor, made with its op by one row of a table."""
+
+    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
+
+
+class OfXAndY(Protocol):
+    """A public function of two tensors, made with its op by one row of a table."""
+
+    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
+
+
+def named(function: Callable[..., T], name: str, text: str) -> Callable[..., T]:
+    """Gives the function of a row its public name and docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
 # ---- axes of reductions ---------------------------------------------------------------------
 
 
@@ -64,11 +85,11 @@ def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
     found = found if isinstance(found, list) else [found]
     for i, axis in enumerate(found):
         if not -rank <= axis < rank:
-            raise InvalidArgumentError.of(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)")
+            refuse(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)")
         found[i] = axis + rank if axis < 0 else axis
     if len(set(found)) != len(found):
         twice = next(a for a in found if found.count(a) > 1)
-        raise InvalidArgumentError.of(f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
+        refuse(f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
     return tuple(found)
 
 
@@ -107,11 +128,6 @@ def reduced_shape(node: Operation) -> list[RawShape]:
 sum_op.shape(reduced_shape)
 
 
-@sum_op.kernel_factory("CPU")
-def _sum_factory(node: Any) -> Callable[..., Any]:
-    return reducer(np.add, node.attrs["T"], node.attrs["keep_dims"])
-
-
 def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None) -> Callable[..., Any]:
     """The kernel of a reduction by ``ufunc`` that keeps the element type.
 
@@ -137,11 +153,6 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None)
         return result.astype(numpy_dtype) if narrow else result
 
     return kernel
-
-
-@sum_op.gradient
-def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [spread(node, grad), None]
 
 
 def kept(node: Operation, value: Tensor) -> Tensor:

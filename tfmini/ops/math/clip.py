@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.export import export
+from tfmini.graph.families import IndexedSlices, Tensor, colocate_with, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
@@ -31,6 +30,7 @@ def _like(t: Any, values: Tensor) -> Any:
     return IndexedSlices(values, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else values
 
 
+@export("tf.clip_by_value")
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """``t`` with its values limited to [clip_value_min, clip_value_max] (``tf.clip_by_value``).
 
@@ -50,6 +50,7 @@ def _graph_value(t: Any) -> Any:
     return t.values if isinstance(t, IndexedSlices) else t
 
 
+@export("tf.clip_by_norm")
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
     """``t`` scaled down, if needed, so that its L2 norm over ``axes`` is at most ``clip_norm``."""
     with name_scope(name, "clip_by_norm", [_graph_value(t), clip_norm]) as scope:
@@ -66,6 +67,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         return _like(t, clipped)
 
 
+@export("tf.clip_by_average_norm")
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
     """``t`` scaled down, if needed, so that its L2 norm per element is at most ``clip_norm``."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
@@ -78,6 +80,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
         return array_identity.identity(mul_op(t, inverse), name=scope)
 
 
+@export("tf.global_norm", "tf.linalg.global_norm")
 def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
     """The L2 norm of all tensors together; None entries are skipped (``tf.global_norm``).
 
@@ -103,6 +106,7 @@ def _check_sequence(t_list: Any) -> None:
         raise TypeError("t_list should be a sequence")
 
 
+@export("tf.clip_by_global_norm")
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Any]:

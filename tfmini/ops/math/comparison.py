@@ -8,58 +8,55 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export, export_names
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import broadcast_shape, equal_shapes, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import masking as array_masking
-from tfmini.ops.math.broadcast import sum_to_operands
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
-less_op = op("Less(x: T, y: T) -> z: bool; T: realnumbertype")
-less_equal_op = op("LessEqual(x: T, y: T) -> z: bool; T: realnumbertype")
-greater_op = op("Greater(x: T, y: T) -> z: bool; T: realnumbertype")
-greater_equal_op = op("GreaterEqual(x: T, y: T) -> z: bool; T: realnumbertype")
-equal_op = op("Equal(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
-not_equal_op = op("NotEqual(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
 approximate_equal_op = op(
-    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001", shape=equal_shapes
+    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001", shape=equal_shapes,
+    differentiable=False,
 )
-logical_and_op = op("LogicalAnd(x: bool, y: bool) -> z: bool")
-logical_or_op = op("LogicalOr(x: bool, y: bool) -> z: bool")
-logical_not_op = op("LogicalNot(x: bool) -> y: bool")
+logical_not_op = op("LogicalNot(x: bool) -> y: bool", shape=same_shape, differentiable=False)
+logical_not_op.kernel("CPU")(np.logical_not)
 select_op = op(
     "Select(condition: bool, t: T, e: T) -> output: T; T: type", aggregates=True, raw_names={"t": "x", "e": "y"}
 )
 select_v2_op = op("SelectV2(condition: bool, t: T, e: T) -> output: T; T: type")
 
 
-def _attach(handle: OpHandle, ufunc: np.ufunc, sign: str) -> None:
-    handle.shape(broadcast_shape)
+def _function(handle: OpHandle, name: str, text: str) -> OfXAndY:
+    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        return handle(x, y, name=name)
+
+    return named(function, name, f"``{text} (``tf.{name}``).")
+
+
+def _row(op_type: str, ufunc: np.ufunc, sign: str, name: str, dtype: str = "T") -> tuple[OpHandle, OfXAndY]:
+    """Declares an op that numpy computes, here or as an operator in a program; returns it and its public function."""
+    types, bools = ("; T: realnumbertype", "") if dtype == "T" else ("", " of bools")
+    handle = op(f"{op_type}(x: {dtype}, y: {dtype}) -> z: bool{types}", shape=broadcast_shape, differentiable=False)
     handle.kernel("CPU")(ufunc)
     handle.inline(lambda node: f"({{0}} {sign} {{1}})")
-    handle.not_differentiable()
+    return handle, _function(handle, name, f"x {sign} y``{bools}, element-wise")
 
 
-_attach(less_op, np.less, "<")
-_attach(less_equal_op, np.less_equal, "<=")
-_attach(greater_op, np.greater, ">")
-_attach(greater_equal_op, np.greater_equal, ">=")
-_attach(logical_and_op, np.logical_and, "&")
-_attach(logical_or_op, np.logical_or, "|")
-logical_not_op.shape(same_shape)
-logical_not_op.kernel("CPU")(np.logical_not)
-logical_not_op.not_differentiable()
+less_op, less = _row("Less", np.less, "<", "less")
+less_equal_op, less_equal = _row("LessEqual", np.less_equal, "<=", "less_equal")
+greater_op, greater = _row("Greater", np.greater, ">", "greater")
+greater_equal_op, greater_equal = _row("GreaterEqual", np.greater_equal, ">=", "greater_equal")
+logical_and_op, logical_and = _row("LogicalAnd", np.logical_and, "&", "logical_and", "bool")
+logical_or_op, logical_or = _row("LogicalOr", np.logical_or, "|", "logical_or", "bool")
+export_names("tf tf.math", "less less_equal greater greater_equal logical_and logical_or equal not_equal")
 
 
 # ---- equality -------------------------------------------------------------------------------
 
 
-@equal_op.shape
-@not_equal_op.shape
 def _equality_shape(node: Operation) -> list[RawShape]:
     if node.attrs["incompatible_shape_error"]:
         return broadcast_shape(node)
@@ -101,24 +98,27 @@ def _as_objects(value: Any) -> Any:
     return cell
 
 
-equal_op.kernel_factory("CPU")(lambda node: _equality_kernel(node, np.equal, "=="))
-not_equal_op.kernel_factory("CPU")(lambda node: _equality_kernel(node, np.not_equal, "!="))
-equal_op.inline(lambda node: "({0} == {1})" if _is_plain(node) else None)
-not_equal_op.inline(lambda node: "({0} != {1})" if _is_plain(node) else None)
-equal_op.not_differentiable()
-not_equal_op.not_differentiable()
+def _equality(op_type: str, ufunc: np.ufunc, sign: str, name: str, text: str) -> tuple[OpHandle, OfXAndY]:
+    handle = op(
+        f"{op_type}(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true", shape=_equality_shape,
+        differentiable=False,
+    )
+    handle.kernel_factory("CPU")(lambda node: _equality_kernel(node, ufunc, sign))
+    handle.inline(lambda node: f"({{0}} {sign} {{1}})" if _is_plain(node) else None)
+    return handle, _function(handle, name, text)
+
+
+equal_op, equal = _equality(
+    "Equal", np.equal, "==", "equal", "x == y``, element-wise; the operator ``==`` compares identity"
+)
+not_equal_op, not_equal = _equality("NotEqual", np.not_equal, "!=", "not_equal", "x != y``, element-wise")
 
 
 @approximate_equal_op.kernel("CPU")
 def _approximate_kernel(x: Any, y: Any, *, tolerance: float) -> Any:
     if x.shape != y.shape:
-        raise InvalidArgumentError.of(
-            f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}",
-        )
+        refuse(f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}")
     return np.abs(x - y) < x.real.dtype.type(tolerance)
-
-
-approximate_equal_op.not_differentiable()
 
 
 # ---- selection ------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _select_kernel(condition: Any, t: Any, e: Any) -> Any:
     if not condition.ndim:
         return t if condition else e
     if np.shape(t) != np.shape(e) or condition.shape != t.shape and condition.shape != t.shape[:1]:
-        raise InvalidArgumentError.of(
+        refuse(
             "Inputs to operation Select must have the same size and shape. Input 0: "
             f"{format_raw(condition.shape)} != input 1: {format_raw(np.shape(t))}"
         )
@@ -194,56 +194,18 @@ class _Operands:
 # ---- public functions -----------------------------------------------------------------------
 
 
-def less(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x < y``, element-wise (``tf.less``)."""
-    return less_op(x, y, name=name)
-
-
-def less_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x <= y``, element-wise (``tf.less_equal``)."""
-    return less_equal_op(x, y, name=name)
-
-
-def greater(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x > y``, element-wise (``tf.greater``)."""
-    return greater_op(x, y, name=name)
-
-
-def greater_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x >= y``, element-wise (``tf.greater_equal``)."""
-    return greater_equal_op(x, y, name=name)
-
-
-def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x == y``, element-wise (``tf.equal``); the operator ``==`` compares identity."""
-    return equal_op(x, y, name=name)
-
-
-def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x != y``, element-wise (``tf.not_equal``)."""
-    return not_equal_op(x, y, name=name)
-
-
 def approximate_equal(x: Any, y: Any, tolerance: float = 1e-05, name: str | None = None) -> Tensor:
     """``abs(x - y) < tolerance``, element-wise; x and y have one shape."""
     return approximate_equal_op(x, y, tolerance=tolerance, name=name)
 
 
-def logical_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x & y`` of bools, element-wise (``tf.logical_and``)."""
-    return logical_and_op(x, y, name=name)
-
-
-def logical_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x | y`` of bools, element-wise (``tf.logical_or``)."""
-    return logical_or_op(x, y, name=name)
-
-
+@export("tf.logical_not", "tf.math.logical_not")
 def logical_not(x: Any, name: str | None = None) -> Tensor:
     """``~x`` of bools, element-wise (``tf.logical_not``)."""
     return logical_not_op(x, name=name)
 
 
+@export("tf.logical_xor", "tf.math.logical_xor")
 def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
     """``x ^ y`` of bools, element-wise: (x | y) & ~(x & y) (``tf.logical_xor``)."""
     return logical_and(logical_or(x, y), logical_not(logical_and(x, y)), name=name)
@@ -261,6 +223,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return _where(select_op, "Select", condition, x, y, name)
 
 
+@export("tf.where_v2")
 def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """`where` with broadcasting of all three arguments (``tf.where_v2``)."""
     return _where(select_v2_op, "SelectV2", condition, x, y, name)

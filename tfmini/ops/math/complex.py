@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, broadcast_shape, convert_to_tensor, name_scope, op, same_shape
 from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands
 from tfmini.ops.math.elementwise import div_no_nan_op, mul_op, neg_op, real_div_op
 from tfmini.ops.math.unary import abs_op
@@ -22,36 +19,33 @@ from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
 _PART = "T: {complex64, complex128} = DT_COMPLEX64; Tout: {float, double} = DT_FLOAT"
 real_op = op(f"Real(input: T) -> output: Tout; {_PART}")
+real_op.gradient(lambda node, grad: [_make(grad, array_filling.zeros_like(grad))])
 imag_op = op(f"Imag(input: T) -> output: Tout; {_PART}")
-angle_op = op(f"Angle(input: T) -> output: Tout; {_PART}")
+imag_op.gradient(lambda node, grad: [_make(array_filling.zeros_like(grad), grad)])
+angle_op = op(f"Angle(input: T) -> output: Tout; {_PART}", shape=same_shape)
+angle_op.kernel_factory("CPU")(lambda node: _part_of(node, lambda x: np.arctan2(x.imag, x.real)))
 complex_abs_op = op(f"ComplexAbs(x: T) -> y: Tout; {_PART}")
 complex_op = op(
     "Complex(real: T, imag: T) -> out: Tout"
-    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64"
+    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64", shape=broadcast_shape
 )
+complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
 
 for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):
     _handle.shape(same_shape)
     _handle.kernel_factory("CPU")(lambda node, function=_function: _part_of(node, function))
-angle_op.shape(same_shape)
-complex_op.shape(broadcast_shape)
 
 
 def _check_pair(node: Any, complex_attr: str, real_attr: str) -> None:
     """Refuses a complex type and a type of its parts that do not belong together."""
     whole, part = node.attrs[complex_attr], node.attrs[real_attr]
     if whole.real_dtype is not part:
-        raise InvalidArgumentError.of(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
+        refuse(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
 
 
 def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     _check_pair(node, "T", "Tout")
     return function
-
-
-@angle_op.kernel_factory("CPU")
-def _angle_factory(node: Any) -> Any:
-    return _part_of(node, lambda x: np.arctan2(x.imag, x.real))
 
 
 @complex_op.kernel_factory("CPU")
@@ -65,21 +59,6 @@ def _complex_factory(node: Any) -> Any:
         return result
 
     return kernel
-
-
-@real_op.gradient
-def _real_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_make(grad, array_filling.zeros_like(grad))]
-
-
-@imag_op.gradient
-def _imag_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_make(array_filling.zeros_like(grad), grad)]
-
-
-@complex_op.gradient
-def _complex_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return sum_to_operands(node, [real(grad), imag(grad)])
 
 
 @complex_abs_op.gradient
@@ -106,6 +85,7 @@ def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
     return complex_op(re, im, Tout=wide, name=name)
 
 
+@export("tf.complex", "tf.dtypes.complex")
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """``real + 1j * imag``: complex64 from float32, complex128 from float64 (``tf.complex``).
 
@@ -120,6 +100,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
         return _make(re, im, scope)
 
 
+@export("tf.real", "tf.math.real")
 def real(input: Any, name: str | None = None) -> Tensor:
     """The real part; a real tensor is returned unchanged (``tf.real``)."""
     with name_scope(name, "Real", [input]) as scope:
@@ -127,6 +108,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
         return real_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else x
 
 
+@export("tf.imag", "tf.math.imag")
 def imag(input: Any, name: str | None = None) -> Tensor:
     """The imaginary part; zeros for real tensors (``tf.imag``)."""
     with name_scope(name, "Imag", [input]) as scope:
@@ -134,6 +116,7 @@ def imag(input: Any, name: str | None = None) -> Tensor:
         return imag_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else array_filling.zeros_like(x)
 
 
+@export("tf.angle", "tf.math.angle")
 def angle(input: Any, name: str | None = None) -> Tensor:
     """The argument of a complex number in radians; zeros for real tensors (``tf.angle``)."""
     with name_scope(name, "Angle", [input]) as scope:
@@ -143,6 +126,7 @@ def angle(input: Any, name: str | None = None) -> Tensor:
         return array_filling.zeros_like(x)
 
 
+@export("tf.abs", "tf.math.abs")
 def abs(x: Any, name: str | None = None) -> Tensor:
     """The absolute value; for complex numbers, a real tensor (``tf.abs``)."""
     if type(x) is SparseTensor:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
@@ -81,6 +80,7 @@ def _normal_axes(x: Tensor, axes: Any) -> list[int]:
     return [int(a) % rank for a in np.ravel(axes)]
 
 
+@export("tf.tensordot", "tf.linalg.tensordot")
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products over chosen axes of two tensors (``tf.tensordot``).
 
@@ -178,6 +178,7 @@ def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
 # ---- einsum ---------------------------------------------------------------------------------
 
 
+@export("tf.einsum", "tf.linalg.einsum")
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
 

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, op
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.kernel_arguments import refuse

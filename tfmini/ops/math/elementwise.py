@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.gradients.wanted import is_wanted
-from tfmini.ops.math.broadcast import computed_into, sum_to_operands, widened
+from tfmini.ops.math.broadcast import OfXAndY, computed_into, named, sum_to_operands, widened
 from tfmini.ops.math.comparison import greater_equal_op, less_equal_op, select_op
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
@@ -27,67 +25,17 @@ _ALL = (
 )
 _MOD = "{int32, int64, bfloat16, half, float, double}"
 
-add_op = op(
-    "Add(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64,"
-    " complex128, string}", aggregates=True
-)
-add_v2_op = op(
-    "AddV2(x: T, y: T) -> z: T;"
-    " T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}", aggregates=True
-)
-sub_op = op(f"Sub(x: T, y: T) -> z: T; T: {_ALL}")
-mul_op = op(f"Mul(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
-div_op = op(f"Div(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
-real_div_op = op(f"RealDiv(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
-floor_div_op = op(f"FloorDiv(x: T, y: T) -> z: T; T: {_ALL}")
-truncate_div_op = op(f"TruncateDiv(x: T, y: T) -> z: T; T: {_ALL}")
-div_no_nan_op = op("DivNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
-mul_no_nan_op = op("MulNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
-mod_op = op(f"Mod(x: T, y: T) -> z: T; T: {_MOD}")
-floor_mod_op = op(f"FloorMod(x: T, y: T) -> z: T; T: {_MOD}")
-truncate_mod_op = op(f"TruncateMod(x: T, y: T) -> z: T; T: {_MOD}")
-maximum_op = op("Maximum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}", aggregates=True)
-minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}", aggregates=True)
-squared_difference_op = op(
-    "SquaredDifference(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
-)
-neg_op = op("Neg(x: T) -> y: T; T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
-conj_op = op("Conj(input: T) -> output: T; T: {complex64, complex128, variant} = DT_COMPLEX64")
-
-for _handle in (
-    add_op, add_v2_op, sub_op, mul_op, div_op, real_div_op, floor_div_op, truncate_div_op, div_no_nan_op,
-    mul_no_nan_op, mod_op, floor_mod_op, truncate_mod_op, maximum_op, minimum_op, squared_difference_op,
-):  # fmt: skip
-    _handle.shape(broadcast_shape)
-for _handle in (neg_op, conj_op):
-    _handle.shape(same_shape)
+_SUMMED = "{bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}"
+_ANALYTIC = "{bfloat16, half, float, double, complex64, complex128}"
+_ORDERED = "{bfloat16, half, float, double, int32, int64}"
+Gradient = Callable[[Operation, Tensor], list[Any]]
 
 # ---- kernels --------------------------------------------------------------------------------
-
-for _handle, _ufunc in (
-    (add_v2_op, np.add), (sub_op, np.subtract), (mul_op, np.multiply), (maximum_op, np.maximum),
-    (minimum_op, np.minimum), (neg_op, np.negative), (conj_op, np.conjugate),
-):  # fmt: skip
-    _handle.kernel("CPU")(_ufunc)
-    _handle.into(computed_into(_ufunc))
-add_op.into(computed_into(np.add))
-real_div_op.into(computed_into(np.divide))
-add_v2_op.inline(lambda node: "({0} + {1})")
-sub_op.inline(lambda node: "({0} - {1})")
-mul_op.inline(lambda node: "({0} * {1})")
-neg_op.inline(lambda node: "(-{0})")
-add_op.inline(lambda node: None if node.attrs["T"] is dtypes.string else "({0} + {1})")
-
-
-@add_op.kernel_factory("CPU")
-def _add_factory(node: Any) -> Callable[..., Any]:
-    # Python's operator concatenates bytes and object arrays of bytes.
-    return (lambda x, y: x + y) if node.attrs["T"] is dtypes.string else np.add
 
 
 def _nonzero(y: Any) -> None:
     if not np.all(y):
-        raise InvalidArgumentError.of("Integer division by zero")
+        refuse("Integer division by zero")
 
 
 def _truncated_quotient(x: Any, y: Any) -> Any:
@@ -110,7 +58,7 @@ def _floored_real(x: Any, y: Any) -> Any:
 
 
 def _floored_complex(x: Any, y: Any) -> Any:
-    raise InvalidArgumentError.of("FloorDiv is not defined for complex numbers")
+    refuse("FloorDiv is not defined for complex numbers")
 
 
 def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -125,27 +73,12 @@ def _by_kind(integers: Callable[..., Any], others: Callable[..., Any]) -> Callab
     return lambda node: integers if node.attrs["T"].is_integer else others
 
 
-div_op.kernel_factory("CPU")(_by_kind(_truncated_quotient, np.divide))
-real_div_op.kernel_factory("CPU")(_by_kind(_truncated_quotient, np.divide))
-truncate_div_op.kernel_factory("CPU")(_by_kind(_truncated_quotient, lambda x, y: np.trunc(np.divide(x, y))))
-floor_div_op.kernel_factory("CPU")(
-    lambda node: _floored_complex if node.attrs["T"].is_complex else _by_kind(_floored_quotient, _floored_real)(node)
-)
-floor_mod_op.kernel_factory("CPU")(_by_kind(_integer_remainder(np.remainder), np.remainder))
-mod_op.kernel_factory("CPU")(_by_kind(_integer_remainder(np.fmod), np.fmod))
-truncate_mod_op.kernel_factory("CPU")(_by_kind(_integer_remainder(np.fmod), np.fmod))
-real_div_op.inline(lambda node: None if node.attrs["T"].is_integer else "({0} / {1})")
-div_op.inline(lambda node: None if node.attrs["T"].is_integer else "({0} / {1})")
-
-
-@div_no_nan_op.kernel("CPU")
-def _div_no_nan_kernel(x: Any, y: Any) -> Any:
+def _div_no_nan(x: Any, y: Any) -> Any:
     zero = y.dtype.type(0)
     return np.where(y == zero, zero, np.divide(x, y))[()]
 
 
-@mul_no_nan_op.kernel("CPU")
-def _mul_no_nan_kernel(x: Any, y: Any) -> Any:
+def _mul_no_nan(x: Any, y: Any) -> Any:
     zero = y.dtype.type(0)
     return np.where(y == zero, zero, np.multiply(x, y))[()]
 
@@ -157,9 +90,6 @@ def _squared_difference(x: Any, y: Any) -> Any:
     return np.multiply(difference, difference, out=difference if difference.ndim else None)
 
 
-squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
-
-
 # ---- gradients ------------------------------------------------------------------------------
 
 
@@ -168,32 +98,6 @@ def conjugate(x: Tensor) -> Tensor:
     return conj_op(x) if x.dtype.is_complex else x
 
 
-for _handle in (mod_op, truncate_mod_op, floor_div_op, truncate_div_op):
-    _handle.not_differentiable()
-
-
-@add_op.gradient
-@add_v2_op.gradient
-def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return sum_to_operands(node, [grad, grad])
-
-
-@sub_op.gradient
-def _sub_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return sum_to_operands(node, [grad, neg_op(grad)])
-
-
-@neg_op.gradient
-def _neg_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [neg_op(grad)]
-
-
-@conj_op.gradient
-def _conj_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [conj_op(grad)]
-
-
-@mul_op.gradient
 def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, y = node.inputs
     gx = mul_op(grad, conjugate(y)) if is_wanted(node, 0) else None
@@ -201,45 +105,23 @@ def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [gx, gy])
 
 
-@div_op.gradient
-@real_div_op.gradient
-def _div_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _quotient_gradient(node, grad, raw_ops.named(node.type))
-
-
-@div_no_nan_op.gradient
-def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _quotient_gradient(node, grad, div_no_nan_op)
-
-
-def _quotient_gradient(node: Operation, grad: Tensor, divide_by: Callable[..., Tensor]) -> list[Any]:
+def _quotient_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    divide_by = raw_ops.named(node.type)
     x, y = (conjugate(t) for t in node.inputs)
     gx = divide_by(grad, y) if is_wanted(node, 0) else None
     gy = mul_op(grad, divide_by(divide_by(neg_op(x), y), y)) if is_wanted(node, 1) else None
     return sum_to_operands(node, [gx, gy])
 
 
-@mul_no_nan_op.gradient
 def _mul_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, y = node.inputs
     return sum_to_operands(node, [mul_no_nan_op(grad, y), mul_no_nan_op(x, grad)])
 
 
-@floor_mod_op.gradient
 def _floor_mod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     # x mod y = x - floor(x / y) * y
     x, y = node.inputs
     return sum_to_operands(node, [grad, mul_op(grad, neg_op(floor_div_op(x, y)))])
-
-
-@maximum_op.gradient
-def _maximum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _extreme_gradient(node, grad, greater_equal_op)
-
-
-@minimum_op.gradient
-def _minimum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _extreme_gradient(node, grad, less_equal_op)
 
 
 def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> list[Any]:
@@ -248,31 +130,139 @@ def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> li
     return sum_to_operands(node, [select_op(mask, grad, zeros), select_op(mask, zeros, grad)])
 
 
-@squared_difference_op.gradient
 def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
     two = convert_to_tensor(2, dtype=grad.dtype.base_dtype)
     gx = mul_op(mul_op(two, grad), sub_op(*node.inputs))
     return sum_to_operands(node, [gx, neg_op(gx)])
 
 
+# ---- the ops ------------------------------------------------------------------------------------
+
+
+def _declared(
+    op_type: str, types: str, gradient: Gradient | None, ufunc: np.ufunc | None, factory: Any, sign: str,
+    aggregates: bool,
+) -> OpHandle:  # fmt: skip
+    handle = op(
+        f"{op_type}(x: T, y: T) -> z: T; T: {types}", shape=broadcast_shape, differentiable=gradient is not None,
+        aggregates=aggregates,
+    )  # fmt: skip
+    if gradient is not None:
+        handle.gradient(gradient)
+    if factory is not None:
+        handle.kernel_factory("CPU")(factory)
+    elif ufunc is not None:
+        handle.kernel("CPU")(ufunc)
+    if ufunc is not None:
+        handle.into(computed_into(ufunc))
+    if sign:
+        handle.inline(lambda node: f"({{0}} {sign} {{1}})" if factory is None or factory(node) is ufunc else None)
+    return handle
+
+
+def _row(
+    op_type: str, types: str, gradient: Gradient | None, name: str, text: str, ufunc: np.ufunc | None = None,
+    factory: Any = None, sign: str = "", aggregates: bool = False,
+) -> tuple[OpHandle, OfXAndY]:  # fmt: skip
+    """Declares an op of two operands; returns it and its public function.
+
+    Args:
+      gradient: None: backpropagation ends here.
+      name, text: of the public function.
+      ufunc: computes it, also into an array that is given. Where ``factory`` makes another kernel, that one does.
+      sign: Python's operator that is the ufunc.
+      aggregates: as for `op`.
+    """
+    handle = _declared(op_type, types, gradient, ufunc, factory, sign, aggregates)
+
+    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        return handle(x, y, name=name)
+
+    return handle, named(function, name, f"{text} (``tf.{name}``).")
+
+
+def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return sum_to_operands(node, [grad, grad])
+
+
+def _add_factory(node: Any) -> Callable[..., Any]:
+    # Python's operator concatenates bytes and object arrays of bytes.
+    return (lambda x, y: x + y) if node.attrs["T"] is dtypes.string else np.add
+
+
+_DIVISION = _by_kind(_truncated_quotient, np.divide)
+_FLOOR = _by_kind(_floored_quotient, _floored_real)
+_REMAINDER = _by_kind(_integer_remainder(np.fmod), np.fmod)
+
+add_op, add = _row(
+    "Add", _SUMMED.replace("}", ", string}"), _sum_gradient, "add", "``x + y``; strings are concatenated",
+    np.add, _add_factory, "+", aggregates=True,
+)  # fmt: skip
+add_v2_op = _declared("AddV2", _SUMMED, _sum_gradient, np.add, None, "+", aggregates=True)
+sub_op, subtract = _row(
+    "Sub", _ALL, lambda node, grad: sum_to_operands(node, [grad, neg_op(grad)]), "subtract", "``x - y``",
+    np.subtract, sign="-",
+)  # fmt: skip
+mul_op, multiply = _row(
+    "Mul", _ALL, _mul_gradient, "multiply", "``x * y``, element-wise", np.multiply, sign="*", aggregates=True
+)
+div_op = _declared("Div", _ALL, _quotient_gradient, np.divide, _DIVISION, "/", aggregates=True)
+real_div_op, realdiv = _row(
+    "RealDiv", _ALL, _quotient_gradient, "realdiv", "``x / y`` for real numbers",
+    np.divide, _DIVISION, "/", aggregates=True,
+)  # fmt: skip
+floor_div_op, floor_div = _row(
+    "FloorDiv", _ALL, None, "floor_div", "``x // y``, rounded towards minus infinity; only the op itself",
+    factory=lambda node: _floored_complex if node.attrs["T"].is_complex else _FLOOR(node),
+)  # fmt: skip
+truncate_div_op, truncatediv = _row(
+    "TruncateDiv", _ALL, None, "truncatediv", "``x / y``, rounded towards zero",
+    factory=_by_kind(_truncated_quotient, lambda x, y: np.trunc(np.divide(x, y))),
+)  # fmt: skip
+floor_mod_op, floormod = _row(
+    "FloorMod", _MOD, _floor_mod_gradient, "floormod", "``x % y`` with the sign of ``y``, as in Python",
+    factory=_by_kind(_integer_remainder(np.remainder), np.remainder),
+)  # fmt: skip
+truncate_mod_op, truncatemod = _row(
+    "TruncateMod", _MOD, None, "truncatemod", "The remainder with the sign of ``x``, as in C", factory=_REMAINDER
+)
+mod_op = _declared("Mod", _MOD, None, None, _REMAINDER, "", aggregates=False)
+maximum_op, maximum = _row(
+    "Maximum", _ORDERED, lambda node, grad: _extreme_gradient(node, grad, greater_equal_op),
+    "maximum", "The larger of each pair", np.maximum, aggregates=True,
+)  # fmt: skip
+minimum_op, minimum = _row(
+    "Minimum", _ORDERED, lambda node, grad: _extreme_gradient(node, grad, less_equal_op),
+    "minimum", "The smaller of each pair", np.minimum, aggregates=True,
+)  # fmt: skip
+squared_difference_op, squared_difference = _row(
+    "SquaredDifference", _ORDERED.replace("}", ", complex64, complex128}"), _squared_difference_gradient,
+    "squared_difference", "``(x - y) ** 2``", factory=widened(_squared_difference),
+)  # fmt: skip
+export_names("tf tf.math", "add subtract multiply floormod mod maximum minimum squared_difference")
+mod = floormod
+export_names("tf", "realdiv floor_div truncatediv truncatemod")
+
+div_no_nan_op = op(f"DivNoNan(x: T, y: T) -> z: T; T: {_ANALYTIC}", shape=broadcast_shape)
+div_no_nan_op.kernel("CPU")(_div_no_nan)
+div_no_nan_op.gradient(_quotient_gradient)
+mul_no_nan_op = op(f"MulNoNan(x: T, y: T) -> z: T; T: {_ANALYTIC}", shape=broadcast_shape)
+mul_no_nan_op.kernel("CPU")(_mul_no_nan)
+mul_no_nan_op.gradient(_mul_no_nan_gradient)
+neg_op = op(f"Neg(x: T) -> y: T; T: {_SUMMED.replace('uint8, ', '')}", shape=same_shape)
+neg_op.inline(lambda node: "(-{0})")
+neg_op.gradient(lambda node, grad: [neg_op(grad)])
+conj_op = op("Conj(input: T) -> output: T; T: {complex64, complex128, variant} = DT_COMPLEX64", shape=same_shape)
+conj_op.gradient(lambda node, grad: [conj_op(grad)])
+for _handle, _ufunc in ((neg_op, np.negative), (conj_op, np.conjugate)):
+    _handle.kernel("CPU")(_ufunc)
+    _handle.into(computed_into(_ufunc))
+
+
 # ---- public functions -----------------------------------------------------------------------
 
 
-def add(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x + y``; strings are concatenated (``tf.add``)."""
-    return add_op(x, y, name=name)
-
-
-def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x - y`` (``tf.subtract``)."""
-    return sub_op(x, y, name=name)
-
-
-def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x * y``, element-wise (``tf.multiply``)."""
-    return mul_op(x, y, name=name)
-
-
+@export("tf.negative", "tf.math.negative")
 def negative(x: Any, name: str | None = None) -> Tensor:
     """``-x`` (``tf.negative``)."""
     if type(x) is SparseTensor:
@@ -280,6 +270,7 @@ def negative(x: Any, name: str | None = None) -> Tensor:
     return neg_op(x, name=name)
 
 
+@export("tf.divide", "tf.math.divide")
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python's rules: integers give floats (``tf.divide``)."""
     if name is not None:
@@ -294,6 +285,7 @@ _TRUEDIV_TYPES = dict.fromkeys((dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes
 _TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64))
 
 
+@export("tf.truediv", "tf.math.truediv")
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first (``tf.truediv``).
 
@@ -318,6 +310,7 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+@export("tf.div")
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python 2's rules: integers are divided with floor (``tf.div``)."""
     with name_scope(name, "div", [x, y]) as scope:
@@ -326,27 +319,14 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
         return (real_div_op if is_real else floor_div_op)(x, y, name=scope)
 
 
-def realdiv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` for real numbers (``tf.realdiv``)."""
-    return real_div_op(x, y, name=name)
-
-
+@export("tf.floordiv", "tf.math.floordiv")
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x // y``, rounded towards minus infinity (``tf.floordiv``)."""
     with name_scope(name, "floordiv", [x, y]) as scope:
         return floor_div_op(x, y, name=scope)
 
 
-def floor_div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x // y``, rounded towards minus infinity; only the op itself (``tf.floor_div``)."""
-    return floor_div_op(x, y, name=name)
-
-
-def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``, rounded towards zero (``tf.truncatediv``)."""
-    return truncate_div_op(x, y, name=name)
-
-
+@export("tf.div_no_nan", "tf.math.divide_no_nan")
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``y`` is 0 (``tf.div_no_nan``)."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
@@ -355,6 +335,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         return div_no_nan_op(x, y, name=scope)
 
 
+@export("tf.math.multiply_no_nan")
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN (``tf.math.multiply_no_nan``)."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
@@ -363,34 +344,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         return mul_no_nan_op(x, y, name=scope)
 
 
-def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x % y`` with the sign of ``y``, as in Python (``tf.mod``)."""
-    return floor_mod_op(x, y, name=name)
-
-
-mod = floormod
-
-
-def truncatemod(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The remainder with the sign of ``x``, as in C (``tf.truncatemod``)."""
-    return truncate_mod_op(x, y, name=name)
-
-
-def maximum(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The larger of each pair (``tf.maximum``)."""
-    return maximum_op(x, y, name=name)
-
-
-def minimum(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The smaller of each pair (``tf.minimum``)."""
-    return minimum_op(x, y, name=name)
-
-
-def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``(x - y) ** 2`` (``tf.squared_difference``)."""
-    return squared_difference_op(x, y, name=name)
-
-
+@export("tf.scalar_mul", "tf.math.scalar_mul")
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """``scalar * x`` for a tensor or `IndexedSlices` (``tf.scalar_mul``).
 
@@ -405,6 +359,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     return mul_op(scalar, x, name=name)
 
 
+@export("tf.conj", "tf.math.conj")
 def conj(x: Any, name: str | None = None) -> Tensor:
     """The complex conjugate; a real tensor is returned unchanged (``tf.conj``).
 

@@ -9,14 +9,13 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.matrix_product import dot, product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import HALVES, sum_op
 from tfmini.ops.math.elementwise import conj, conjugate
@@ -43,8 +42,7 @@ sparse_mat_mul_op = op(
 cross_op = op("Cross(a: T, b: T) -> product: T; T: realnumbertype")
 
 
-@mat_mul_op.shape
-@sparse_mat_mul_op.shape
+@all_of(mat_mul_op, sparse_mat_mul_op).shape
 def _matmul_shape(node: Operation) -> list[RawShape]:
     a, b = (with_rank(t.raw_shape, 2) for t in node.inputs)
     a = a[::-1] if node.attrs["transpose_a"] else a
@@ -56,7 +54,7 @@ def _matmul_shape(node: Operation) -> list[RawShape]:
 def _refuse_others(a: Any, b: Any) -> NoReturn:
     """Names the one of two operands that is no matrix. (A call for each product would take longer than the look.)"""
     i, value = next(operand for operand in enumerate((a, b)) if operand[1].ndim != 2)
-    raise InvalidArgumentError.of(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
+    refuse(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
 
 
 def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
@@ -233,6 +231,7 @@ def _head(sizes: Tensor) -> Tensor:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.matmul", "tf.linalg.matmul")
 def matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
     adjoint_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False, name: str | None = None,
@@ -273,6 +272,7 @@ def _batch_matmul(a: Tensor, b: Tensor, ta: bool, tb: bool, adj_a: bool, adj_b: 
     return batch_mat_mul_v2_op(a, b, adj_x=ta or adj_a, adj_y=tb or adj_b, name=scope)
 
 
+@export("tf.sparse_matmul")
 def sparse_matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
@@ -284,6 +284,7 @@ def sparse_matmul(
     )  # fmt: skip
 
 
+@export("tf.linalg.matvec")
 def matvec(
     a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
@@ -313,7 +314,7 @@ def _cross_shape(node: Operation) -> list[RawShape]:
 @cross_op.kernel("CPU")
 def _cross_kernel(a: Any, b: Any) -> Any:
     if a.shape != b.shape or a.shape[-1] != 3:
-        raise InvalidArgumentError.of("Cross-products are only defined for 3-element vectors of one shape.")
+        refuse("Cross-products are only defined for 3-element vectors of one shape.")
     return np.cross(a, b)
 
 
@@ -323,6 +324,7 @@ def _cross_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [cross_op(b, grad), cross_op(grad, a)]
 
 
+@export("tf.cross", "tf.linalg.cross")
 def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     """The cross product of 3-vectors along the last axis (``tf.cross``)."""
     return cross_op(a, b, name=name)

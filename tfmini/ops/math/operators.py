@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.ops.math import comparison as comparison
 from tfmini.ops.math import complex as math_complex
 from tfmini.ops.math import elementwise as math_elementwise

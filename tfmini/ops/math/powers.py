@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import broadcast_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, broadcast_shape, convert_to_tensor, name_scope, op
 from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import sum_to_operands, widened
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
@@ -21,26 +17,20 @@ from tfmini.ops.math.unary import log_op, square_op
 
 _LOG_TYPES = "T: {bfloat16, half, float, double, complex64, complex128}"
 pow_op = op("Pow(x: T, y: T) -> z: T; T: {bfloat16, float, half, double, int32, int64, complex64, complex128}")
+pow_op.kernel_factory("CPU")(lambda node: _integer_power if node.attrs["T"].is_integer else np.power)
 xdivy_op = op(f"Xdivy(x: T, y: T) -> z: T; {_LOG_TYPES}")
 xlogy_op = op(f"Xlogy(x: T, y: T) -> z: T; {_LOG_TYPES}")
 atan2_op = op("Atan2(y: T, x: T) -> z: T; T: {bfloat16, half, float, double}")
-next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
-
-for _handle in (pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op):
-    _handle.shape(broadcast_shape)
 atan2_op.kernel("CPU")(np.arctan2)
+next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
+all_of(pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op).shape(broadcast_shape)
 next_after_op.kernel("CPU")(np.nextafter)
 
 
 def _integer_power(x: Any, y: Any) -> Any:
     if np.any(y < 0):
-        raise InvalidArgumentError.of("Integers to negative integer powers are not allowed")
+        refuse("Integers to negative integer powers are not allowed")
     return np.power(x, y)
-
-
-@pow_op.kernel_factory("CPU")
-def _pow_factory(node: Any) -> Callable[..., Any]:
-    return _integer_power if node.attrs["T"].is_integer else np.power
 
 
 def _xdivy(x: Any, y: Any) -> Any:
@@ -102,29 +92,34 @@ def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [grad, mul_op(grad, np.zeros((), node.attrs["T"].numpy))])
 
 
+@export("tf.pow", "tf.math.pow")
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
     with name_scope(name, "Pow", [x]) as scope:
         return pow_op(x, y, name=scope)
 
 
+@export("tf.math.xdivy")
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``x`` is 0 (``tf.math.xdivy``)."""
     with name_scope(name, "xdivy", [x]):
         return xdivy_op(x, y)
 
 
+@export("tf.math.xlogy")
 def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * log(y)``, and 0 where ``x`` is 0 (``tf.math.xlogy``)."""
     with name_scope(name, "xlogy", [x]):
         return xlogy_op(x, y)
 
 
+@export("tf.atan2", "tf.math.atan2")
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """The angle of the point (x, y) in radians (``tf.atan2``)."""
     return atan2_op(y, x, name=name)
 
 
+@export("tf.math.nextafter")
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
     """The representable number next to ``x1`` in the direction of ``x2`` (``tf.math.nextafter``)."""
     return next_after_op(x1, x2, name=name)

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export, export_names
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math import reductions as math_reductions
-from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.math.broadcast import named, sum_op
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, sub_op
 from tfmini.ops.math.unary import exp_op, is_finite_op, log_op, sqrt_op
@@ -35,13 +33,12 @@ def _reduction(handle: OpHandle, function_name: str, text: str) -> Callable[...,
         axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
         return reduce(handle, input_tensor, axis, keep, name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = (
+    return named(
+        function, function_name,
         f"{text} over ``axis`` (one, several, or None for all); ``keepdims`` leaves them as size 1."
         " ``reduction_indices`` and ``keep_dims`` are older names.\n\n"
-        "    Raises:\n      ValueError: when an old and a new name are both given."
-    )
-    return function
+        "    Raises:\n      ValueError: when an old and a new name are both given.",
+    )  # fmt: skip
 
 
 def reduce(handle: OpHandle, x: Any, axis: Any, keep: bool, name: str | None) -> Tensor:
@@ -82,6 +79,7 @@ reduce_all = _reduction(math_reductions.all_op, "reduce_all", "Whether all eleme
 reduce_any = _reduction(math_reductions.any_op, "reduce_any", "Whether any element is true,")
 
 
+@export("tf.math.reduce_euclidean_norm")
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -89,6 +87,7 @@ def reduce_euclidean_norm(
     return reduce(math_reductions.euclidean_norm_op, input_tensor, axis, bool(keepdims), name)
 
 
+@export("tf.math.reduce_variance")
 def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The mean squared distance from the mean over ``axis`` (``tf.math.reduce_variance``).
 
@@ -103,12 +102,14 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
         return reduce_mean(mul_op(distance, conjugate(distance)), axis=axis, keepdims=keepdims)
 
 
+@export("tf.math.reduce_std")
 def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The standard deviation over ``axis`` (``tf.math.reduce_std``)."""
     with name_scope(name or "reduce_std"):
         return sqrt_op(reduce_variance(input_tensor, axis=axis, keepdims=keepdims))
 
 
+@export("tf.reduce_logsumexp", "tf.math.reduce_logsumexp")
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -126,6 +127,7 @@ def reduce_logsumexp(
         return add_op(result, finite, name=scope)
 
 
+@export("tf.argmax", "tf.math.argmax")
 def argmax(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
 ) -> Tensor:  # fmt: skip
@@ -133,6 +135,7 @@ def argmax(
     return _arg(math_reductions.arg_max_op, input, axis, dimension, output_type, name)
 
 
+@export("tf.argmin", "tf.math.argmin")
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
 ) -> Tensor:  # fmt: skip
@@ -148,16 +151,19 @@ def _arg(handle: OpHandle, x: Any, axis: Any, dimension: Any, output_type: Any, 
     return handle(x, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
+@export("tf.arg_max")
 def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
     """`argmax` with the arguments of its op (``tf.arg_max``)."""
     return math_reductions.arg_max_op(input, dimension, output_type=output_type, name=name)
 
 
+@export("tf.arg_min")
 def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
     """`argmin` with the arguments of its op (``tf.arg_min``)."""
     return math_reductions.arg_min_op(input, dimension, output_type=output_type, name=name)
 
 
+@export("tf.count_nonzero", "tf.math.count_nonzero")
 def count_nonzero(
     input_tensor: Any = None, axis: Any = None, keepdims: bool | None = None, dtype: Any = dtypes.int64,
     name: str | None = None, reduction_indices: Any = None, keep_dims: bool | None = None, input: Any = None,
@@ -177,6 +183,7 @@ def count_nonzero(
 # ---- bincount -------------------------------------------------------------------------------
 
 bincount_op = op("Bincount(arr: int32, size: int32, weights: T) -> bins: T; T: {int32, int64, float32, float64}")
+bincount_op.not_differentiable()
 
 
 @bincount_op.shape
@@ -188,22 +195,20 @@ def _bincount_shape(node: Operation) -> list[RawShape]:
 @bincount_op.kernel("CPU")
 def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
     if np.ndim(size) == 0 and size < 0:
-        raise InvalidArgumentError.of(f"size ({size}) must be non-negative")
+        refuse(f"size ({size}) must be non-negative")
     values, weights = np.ravel(values), np.ravel(weights)
     if np.ndim(size) or weights.size not in (0, values.size):
         shapes = f"size {list(np.shape(size))}, weights {list(weights.shape)} for {list(values.shape)} values"
-        raise InvalidArgumentError.of(f"size must be a scalar, and weights one per value or none: {shapes}")
+        refuse(f"size must be a scalar, and weights one per value or none: {shapes}")
     check_room((int(size),), 8)
     if values.size and values.min() < 0:
-        raise InvalidArgumentError.of("Input arr must be non-negative!")
+        refuse("Input arr must be non-negative!")
     inside = values < size
     counts = np.bincount(values[inside], weights[inside] if weights.size else None, int(size))
     return counts.astype(weights.dtype)
 
 
-bincount_op.not_differentiable()
-
-
+@export("tf.bincount", "tf.math.bincount")
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
 ) -> Tensor:
@@ -219,3 +224,6 @@ def bincount(
         if weights is None:
             weights = convert_to_tensor(np.zeros(0, dtypes.as_dtype(dtype).numpy))
         return bincount_op(values, size, weights)
+
+
+export_names("tf tf.math", "reduce_all reduce_any reduce_max reduce_mean reduce_min reduce_prod reduce_sum")

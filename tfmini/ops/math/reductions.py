@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import (
     kept,
     normal_axes,
@@ -36,17 +33,20 @@ _AXIS = {"reduction_indices": "axis"}
 mean_op = op(
     f"Mean(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", aggregates=True, work="input", raw_names=_AXIS
 )
+mean_op.gradient(lambda node, grad: [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None])
 prod_op = op(f"Prod(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
 max_op = op(f"Max(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+max_op.kernel_factory("CPU")(lambda node: _factory(np.maximum, _lowest)(node))
 min_op = op(f"Min(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+min_op.kernel_factory("CPU")(lambda node: _factory(np.minimum, _highest)(node))
 euclidean_norm_op = op(
     f"EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS
 )
 all_op = op(f"All(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
+all_op.not_differentiable()
 any_op = op(f"Any(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
-
-for _handle in (mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op):
-    _handle.shape(reduced_shape)
+all_of(mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op).shape(reduced_shape)
+any_op.not_differentiable()
 
 # ---- kernels --------------------------------------------------------------------------------
 
@@ -72,16 +72,6 @@ def _highest(dtype: dtypes.DType) -> Any:
 prod_op.kernel_factory("CPU")(_factory(np.multiply))
 all_op.kernel_factory("CPU")(_factory(np.logical_and))
 any_op.kernel_factory("CPU")(_factory(np.logical_or))
-
-
-@max_op.kernel_factory("CPU")
-def _max_factory(node: Any) -> Callable[..., Any]:
-    return _factory(np.maximum, _lowest)(node)
-
-
-@min_op.kernel_factory("CPU")
-def _min_factory(node: Any) -> Callable[..., Any]:
-    return _factory(np.minimum, _highest)(node)
 
 
 @mean_op.kernel_factory("CPU")
@@ -124,14 +114,6 @@ def _norm_factory(node: Any) -> Callable[..., Any]:
 
 # ---- gradients ------------------------------------------------------------------------------
 
-all_op.not_differentiable()
-any_op.not_differentiable()
-
-
-@mean_op.gradient
-def _mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(spread(node, grad), _elements_per_output(node, grad)), None]
-
 
 def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
     shape, axes = node.inputs[0].raw_shape, static_axes(node)
@@ -148,8 +130,7 @@ def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
     return ratio
 
 
-@max_op.gradient
-@min_op.gradient
+@all_of(max_op, min_op).gradient
 def _extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, axes = node.inputs
     hits = cast(equal_op(x, kept(node, node.outputs[0])), grad.dtype.base_dtype)
@@ -213,11 +194,9 @@ def _arg_factory(function: Callable[..., Any], least: float) -> Factory:
         def kernel(x: Any, dimension: Any) -> Any:
             axis = int(dimension)
             if not -x.ndim <= axis < x.ndim:
-                raise InvalidArgumentError.of(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
+                refuse(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
             if not x.shape[axis]:
-                raise InvalidArgumentError.of(
-                    f"Reduction axis {axis} is empty in shape [{','.join(map(str, x.shape))}]"
-                )
+                refuse(f"Reduction axis {axis} is empty in shape [{','.join(map(str, x.shape))}]")
             found = function(x, axis)
             if x.dtype.kind in "fV" and np.isnan(np.take_along_axis(x, np.expand_dims(found, axis), axis)).any():
                 # numpy returns the first NaN; TensorFlow continues to compare, so a NaN is never returned.
@@ -247,13 +226,10 @@ def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
 
         def kernel(x: Any, axis_value: Any) -> Any:
             if np.ndim(axis_value):
-                text = f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}"
-                raise InvalidArgumentError.of(text)
+                refuse(f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}")
             axis = int(axis_value)
             if not -x.ndim <= axis < x.ndim:
-                raise InvalidArgumentError.of(
-                    f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {axis}"
-                )
+                refuse(f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {axis}")
             lines = np.moveaxis(x, axis, -1)
             result = np.empty_like(x)
             out = np.moveaxis(result, axis, -1)
@@ -291,6 +267,7 @@ def _cumprod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [real_div_op(total, x), None]
 
 
+@export("tf.cumsum", "tf.math.cumsum")
 def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Running sums along ``axis``; ``exclusive``: without the element itself; ``reverse``: from the end."""
     with name_scope(name, "Cumsum", [x]) as scope:
@@ -298,6 +275,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
         return cumsum_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
+@export("tf.cumprod", "tf.math.cumprod")
 def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Running products along ``axis``, like `cumsum` (``tf.cumprod``)."""
     with name_scope(name, "Cumprod", [x]) as scope:

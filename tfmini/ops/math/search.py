@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -22,12 +20,15 @@ from tfmini.ops.array.transpose import transpose
 from tfmini.ops.math.clip import clip_by_value
 from tfmini.ops.math.topk import top_k
 from tfmini.ops.math.unary import floor
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape, with_rank
 
 _BOUND = "(sorted_inputs: T, values: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32"
 _IDX = "Taxis: {int32, int64} = DT_INT64; out_idx: {int32, int64} = DT_INT32"
 lower_bound_op = op("LowerBound" + _BOUND)
+lower_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("left", sequence, values, out_type))
 upper_bound_op = op("UpperBound" + _BOUND)
+all_of(lower_bound_op, upper_bound_op).shape(sized("n _, n values -> n values"))
+upper_bound_op.kernel("CPU")(lambda sequence, values, *, out_type: _bounds("right", sequence, values, out_type))
 unique_v2_op: OpHandle[Any] = op(f"UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx; T: type; {_IDX}")
 unique_counts_v2_op: OpHandle[Any] = op(
     f"UniqueWithCountsV2(x: T, axis: Taxis) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}"
@@ -46,14 +47,6 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 # ---- sorted bounds --------------------------------------------------------------------------
 
 
-@lower_bound_op.shape
-@upper_bound_op.shape
-def _bound_shape(node: Operation) -> list[RawShape]:
-    sequence, values = (with_rank(t.raw_shape, 2) for t in node.inputs)
-    merge_dims(sequence[0], values[0])
-    return [values]
-
-
 def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> Any:
     if sequence.ndim != 2 or values.ndim != 2:
         refuse(f"sorted_inputs and values must be matrices, got {list(sequence.shape)} and {list(values.shape)}")
@@ -67,21 +60,10 @@ def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> An
     return found
 
 
-@lower_bound_op.kernel("CPU")
-def _lower_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -> Any:
-    return _bounds("left", sequence, values, out_type)
-
-
-@upper_bound_op.kernel("CPU")
-def _upper_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -> Any:
-    return _bounds("right", sequence, values, out_type)
-
-
 # ---- unique ---------------------------------------------------------------------------------
 
 
-@unique_v2_op.shape
-@unique_counts_v2_op.shape
+@all_of(unique_v2_op, unique_counts_v2_op).shape
 def _unique_shape(node: Operation) -> list[RawShape]:
     x, axis = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     y: RawShape = None
@@ -178,6 +160,7 @@ def _bucketize_kernel(values: Any, *, boundaries: list[float]) -> Any:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.searchsorted")
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
@@ -204,12 +187,14 @@ def searchsorted(
         return array_shape.reshape(found, array_shape.shape(values))
 
 
+@export("tf.sort")
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """Sorts along an axis (``tf.sort``)."""
     with name_scope(name, "sort"):
         return _sorted(values, axis, direction, positions=False)
 
 
+@export("tf.argsort")
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
@@ -253,6 +238,7 @@ def _last_axis_sorted(values: Tensor, ascending: bool, positions: bool) -> Tenso
     return found[1] if positions else -found[0]  # type: ignore[no-any-return]
 
 
+@export("tf.histogram_fixed_width")
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
@@ -261,6 +247,7 @@ def histogram_fixed_width(
         return histogram_op(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=scope)
 
 
+@export("tf.histogram_fixed_width_bins")
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export, export_names
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.scatter_rows import first_positions
 from tfmini.ops.array import filling as array_filling
@@ -20,32 +18,15 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.comparison import equal_op, greater_equal_op, select_v2_op
 from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op
 from tfmini.ops.math.unary import sqrt_op
 from tfmini.shapes import RawShape, with_rank
 
 _IDS = "Tindices: {int32,int64}"
+Gradient = Callable[[Operation, Tensor], list[Any]]
 
-
-def _sorted_op(name: str, types: str) -> OpHandle:
-    return op(f"{name}(data: T, segment_ids: Tindices) -> output: T; T: {types}; {_IDS}")
-
-
-def _unsorted_op(name: str, types: str) -> OpHandle:
-    return op(
-        f"{name}(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T; T: {types}; {_IDS}"
-        "; Tnumsegments: {int32,int64} = DT_INT32", aggregates=True, distinct=True
-    )
-
-
-segment_sum_op, segment_mean_op = _sorted_op("SegmentSum", "numbertype"), _sorted_op("SegmentMean", "numbertype")
-segment_prod_op = _sorted_op("SegmentProd", "numbertype")
-segment_max_op, segment_min_op = _sorted_op("SegmentMax", "realnumbertype"), _sorted_op("SegmentMin", "realnumbertype")
-unsorted_sum_op = _unsorted_op("UnsortedSegmentSum", "numbertype")
-unsorted_prod_op = _unsorted_op("UnsortedSegmentProd", "numbertype")
-unsorted_max_op = _unsorted_op("UnsortedSegmentMax", "realnumbertype")
-unsorted_min_op = _unsorted_op("UnsortedSegmentMin", "realnumbertype")
 
 # ---- kernels --------------------------------------------------------------------------------
 
@@ -118,13 +99,6 @@ def _sorted_kernel(ufunc: np.ufunc, empty: float) -> Callable[..., Any]:
     return kernel
 
 
-segment_sum_op.kernel("CPU")(_sorted_kernel(np.add, 0))
-segment_prod_op.kernel("CPU")(_sorted_kernel(np.multiply, 1))
-segment_max_op.kernel("CPU")(_sorted_kernel(np.maximum, 0))
-segment_min_op.kernel("CPU")(_sorted_kernel(np.minimum, 0))
-
-
-@segment_mean_op.kernel("CPU")
 def _segment_mean_kernel(data: Any, ids: Any) -> Any:
     count = _check_sorted(data, ids)
     check_room((count,), 8)  # their counts, also where rows have no elements
@@ -205,19 +179,6 @@ def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     reduce_runs(ufunc, rows, ids, out)
 
 
-def _lowest(dtype: dtypes.DType) -> Any:
-    return dtype.min
-
-
-def _highest(dtype: dtypes.DType) -> Any:
-    return dtype.max
-
-
-unsorted_sum_op.kernel_factory("CPU")(_unsorted_factory(np.add, lambda dtype: 0))
-unsorted_prod_op.kernel_factory("CPU")(_unsorted_factory(np.multiply, lambda dtype: 1))
-unsorted_max_op.kernel_factory("CPU")(_unsorted_factory(np.maximum, _lowest))
-unsorted_min_op.kernel_factory("CPU")(_unsorted_factory(np.minimum, _highest))
-
 # ---- shapes ---------------------------------------------------------------------------------
 
 
@@ -237,22 +198,9 @@ def _unsorted_shape(node: Operation) -> list[RawShape]:
     return [(None if count is None else int(count), *data[len(ids) :])]
 
 
-for _handle in (segment_sum_op, segment_mean_op, segment_prod_op, segment_max_op, segment_min_op):
-    _handle.shape(_sorted_shape)
-for _handle in (unsorted_sum_op, unsorted_prod_op, unsorted_max_op, unsorted_min_op):
-    _handle.shape(_unsorted_shape)
-
 # ---- gradients ------------------------------------------------------------------------------
 
-segment_prod_op.not_differentiable()
 
-
-@segment_sum_op.gradient
-def _segment_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [array_gather.gather(grad, node.inputs[1]), None]
-
-
-@segment_mean_op.gradient
 def _segment_mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids = node.inputs
     counts = segment_sum_op(array_filling.ones_like(cast(ids, grad.dtype.base_dtype)), ids)
@@ -276,8 +224,6 @@ def _as_column(vector: Tensor, like: Tensor) -> Tensor:
     return vector
 
 
-@segment_max_op.gradient
-@segment_min_op.gradient
 def _segment_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids = node.inputs
     hits = equal_op(array_gather.gather(node.outputs[0], ids), data)
@@ -298,13 +244,6 @@ def _gather_kept(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     return select_v2_op(inside, picked, np.array(0, picked.dtype.numpy)), inside
 
 
-@unsorted_sum_op.gradient
-def _unsorted_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_gather_kept(grad, node.inputs[1])[0], None, None]
-
-
-@unsorted_max_op.gradient
-@unsorted_min_op.gradient
 def _unsorted_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids, count = node.inputs
     extremes, inside = _gather_kept(node.outputs[0], ids)
@@ -314,7 +253,6 @@ def _unsorted_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [mul_op(hits, array_gather.gather(shared, maximum_op(ids, np.array(0, ids.dtype.numpy)))), None, None]
 
 
-@unsorted_prod_op.gradient
 def _unsorted_prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     # Each element's gradient is the product of the others. That is the quotient, or, where the element is
     # the only zero of its segment, the product of the non-zero elements.
@@ -334,33 +272,75 @@ def _unsorted_prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
-def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
+def _sorted(
+    kind: str, types: str, kernel: Callable[..., Any], gradient: Gradient | None, text: str
+) -> tuple[OpHandle, Callable[..., Tensor]]:
+    """Declares ``Segment…``; returns it and its public function."""
+    handle = op(
+        f"Segment{kind}(data: T, segment_ids: Tindices) -> output: T; T: {types}; {_IDS}", shape=_sorted_shape,
+        differentiable=gradient is not None,
+    )  # fmt: skip
+    handle.kernel("CPU")(kernel)
+    if gradient is not None:
+        handle.gradient(gradient)
+
     def function(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
         return handle(data, segment_ids, name=name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = f"{text} of the rows of each segment; the vector ``segment_ids`` is sorted."
-    return function
+    text = f"{text} of the rows of each segment; the vector ``segment_ids`` is sorted."
+    return handle, named(function, f"segment_{kind.lower()}", text)
 
 
-def _public_unsorted(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
+def _unsorted(
+    kind: str, types: str, factory: Callable[[Any], Callable[..., Any]], gradient: Gradient, text: str
+) -> tuple[OpHandle, Callable[..., Tensor]]:
+    """Declares ``UnsortedSegment…``; returns it and its public function."""
+    handle = op(
+        f"UnsortedSegment{kind}(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T; T: {types};"
+        f" {_IDS}; Tnumsegments: {{int32,int64}} = DT_INT32", aggregates=True, distinct=True, shape=_unsorted_shape,
+    )  # fmt: skip
+    handle.kernel_factory("CPU")(factory)
+    handle.gradient(gradient)
+
     def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
         return handle(data, segment_ids, num_segments, name=name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = f"{text} of the elements of each segment; negative ids are dropped, order does not matter."
-    return function
+    text = f"{text} of the elements of each segment; negative ids are dropped, order does not matter."
+    return handle, named(function, f"unsorted_segment_{kind.lower()}", text)
 
 
-segment_sum = _public(segment_sum_op, "segment_sum", "The sum")
-segment_mean = _public(segment_mean_op, "segment_mean", "The mean")
-segment_prod = _public(segment_prod_op, "segment_prod", "The product")
-segment_max = _public(segment_max_op, "segment_max", "The maximum")
-segment_min = _public(segment_min_op, "segment_min", "The minimum")
-unsorted_segment_sum = _public_unsorted(unsorted_sum_op, "unsorted_segment_sum", "The sum")
-unsorted_segment_prod = _public_unsorted(unsorted_prod_op, "unsorted_segment_prod", "The product")
-unsorted_segment_max = _public_unsorted(unsorted_max_op, "unsorted_segment_max", "The maximum")
-unsorted_segment_min = _public_unsorted(unsorted_min_op, "unsorted_segment_min", "The minimum")
+def _unsorted_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [_gather_kept(grad, node.inputs[1])[0], None, None]
+
+
+segment_sum_op, segment_sum = _sorted(
+    "Sum", "numbertype", _sorted_kernel(np.add, 0),
+    lambda node, grad: [array_gather.gather(grad, node.inputs[1]), None], "The sum",
+)  # fmt: skip
+segment_mean_op, segment_mean = _sorted(
+    "Mean", "numbertype", _segment_mean_kernel, _segment_mean_gradient, "The mean"
+)
+segment_prod_op, segment_prod = _sorted("Prod", "numbertype", _sorted_kernel(np.multiply, 1), None, "The product")
+segment_max_op, segment_max = _sorted(
+    "Max", "realnumbertype", _sorted_kernel(np.maximum, 0), _segment_extreme_gradient, "The maximum"
+)
+segment_min_op, segment_min = _sorted(
+    "Min", "realnumbertype", _sorted_kernel(np.minimum, 0), _segment_extreme_gradient, "The minimum"
+)
+unsorted_sum_op, unsorted_segment_sum = _unsorted(
+    "Sum", "numbertype", _unsorted_factory(np.add, lambda dtype: 0), _unsorted_sum_gradient, "The sum"
+)
+unsorted_prod_op, unsorted_segment_prod = _unsorted(
+    "Prod", "numbertype", _unsorted_factory(np.multiply, lambda dtype: 1), _unsorted_prod_gradient, "The product"
+)
+unsorted_max_op, unsorted_segment_max = _unsorted(
+    "Max", "realnumbertype", _unsorted_factory(np.maximum, lambda dtype: dtype.min), _unsorted_extreme_gradient,
+    "The maximum",
+)  # fmt: skip
+unsorted_min_op, unsorted_segment_min = _unsorted(
+    "Min", "realnumbertype", _unsorted_factory(np.minimum, lambda dtype: dtype.max), _unsorted_extreme_gradient,
+    "The minimum",
+)  # fmt: skip
 
 
 def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
@@ -374,6 +354,7 @@ def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
     return counts
 
 
+@export("tf.unsorted_segment_mean", "tf.math.unsorted_segment_mean")
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
@@ -383,6 +364,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
         )
 
 
+@export("tf.unsorted_segment_sqrt_n", "tf.math.unsorted_segment_sqrt_n")
 def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """The sum of the elements of each segment divided by the square root of their number."""
     with name_scope(name, "UnsortedSegmentSqrtN"):
@@ -390,3 +372,10 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
         return real_div_op(
             unsorted_sum_op(data, ids, num_segments), sqrt_op(_segment_sizes(data, ids, num_segments))
         )
+
+
+export_names(
+    "tf tf.math",
+    "segment_max segment_mean segment_min segment_prod segment_sum unsorted_segment_max unsorted_segment_min "
+    "unsorted_segment_prod unsorted_segment_sum",
+)

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export_names
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.segments import check_runs, reduce_runs, unsorted_sum_op
 from tfmini.shapes import RawShape
 
@@ -50,15 +51,15 @@ def _divisors(kind: str, counts: Any) -> Any:
 def _check(ids: Any, indices: Any, rows: int, count: int | None) -> int:
     """The number of segments of the output."""
     if ids.size != indices.size:
-        raise InvalidArgumentError.of("segment_ids and indices should have same size.")
+        refuse("segment_ids and indices should have same size.")
     last = int(ids[-1]) + 1 if ids.size else 0
     if ids.size and last <= 0:
-        raise InvalidArgumentError.of("segment ids must be >= 0")
+        refuse("segment ids must be >= 0")
     if count is not None and last > count:
-        raise InvalidArgumentError.of("segment ids must be < num_segments")
+        refuse("segment ids must be < num_segments")
     bad = np.flatnonzero((indices < 0) | (indices >= rows))
     if bad.size:
-        raise InvalidArgumentError.of(f"Bad: indices[{bad[0]}] == {int(indices[bad[0]])} out of range [0, {rows})")
+        refuse(f"Bad: indices[{bad[0]}] == {int(indices[bad[0]])} out of range [0, {rows})")
     check_runs(ids, last if count is None else count)
     return last if count is None else count
 
@@ -66,13 +67,13 @@ def _check(ids: Any, indices: Any, rows: int, count: int | None) -> int:
 def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
     """Checks the arguments of the gradient ops, whose ids need not be sorted."""
     if ids.size != indices.size:
-        raise InvalidArgumentError.of("segment_ids and indices should have same size.")
+        refuse("segment_ids and indices should have same size.")
     if ids.size and int(ids[-1]) + 1 > count:
-        raise InvalidArgumentError.of("Invalid number of segments")
+        refuse("Invalid number of segments")
     for what, values, bound in (("Index", indices, rows), ("Segment id", ids, count)):
         bad = np.flatnonzero((values < 0) | (values >= bound))
         if bad.size:
-            raise InvalidArgumentError.of(f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
+            refuse(f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
 
 
 def _reduce(kind: str, data: Any, indices: Any, ids: Any, count: int | None) -> Any:
@@ -155,11 +156,16 @@ def _public(kind: str, function_name: str, text: str) -> Callable[..., Tensor]:
             return plain_ops[kind](data, indices, segment_ids, name=name)
         return counted_ops[kind](data, indices, segment_ids, num_segments, name=name)
 
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = f"{text} of the rows ``data[indices]`` of each segment; ``segment_ids`` is sorted."
-    return function
+    text = f"{text} of the rows ``data[indices]`` of each segment; ``segment_ids`` is sorted."
+    return named(function, function_name, text)
 
 
 sparse_segment_sum = _public("Sum", "sparse_segment_sum", "The sum")
 sparse_segment_mean = _public("Mean", "sparse_segment_mean", "The mean")
 sparse_segment_sqrt_n = _public("SqrtN", "sparse_segment_sqrt_n", "The sum over the square root of the number")
+
+export_names("tf", "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum")
+export_names(
+    "tf.sparse",
+    "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n segment_sum=sparse_segment_sum",
+)

@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
-from tfmini.numerics import special_integrals
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, broadcast_shape, convert_to_tensor, name_scope, op, same_shape
+from tfmini.numerics import special_functions
 from tfmini.ops.array.filling import fill, zeros_like
 from tfmini.ops.array.filling import range as arange
 from tfmini.ops.array.kernel_arguments import refuse
@@ -26,27 +23,29 @@ from tfmini.ops.random.sampling import gamma_op
 from tfmini.shapes import RawShape, broadcast_raw
 
 igamma_op = op("Igamma(a: T, x: T) -> z: T; T: {float, double}")
+igamma_op.gradient(lambda node, grad: _igamma_gradients(node, grad))
 igammac_op = op("Igammac(a: T, x: T) -> z: T; T: {float, double}")
-igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}")
-gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}")
+igammac_op.gradient(lambda node, grad: _igamma_gradients(node, -grad))
+igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}", differentiable=False)
+gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}", differentiable=False)
 betainc_op = op("Betainc(a: T, b: T, x: T) -> z: T; T: {float, double}")
-bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}")
-bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}")
+bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
+bessel_i0e_op.kernel("CPU")(special_functions.bessel_i0e)
+bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
+bessel_i1e_op.kernel("CPU")(special_functions.bessel_i1e)
 cumulative_op = op(
     "CumulativeLogsumexp(x: T, axis: Tidx) -> out: T; exclusive: bool = false; reverse: bool = false;"
     " T: {half, float, double}; Tidx: {int32, int64} = DT_INT32",
     shape=same_shape,
 )
 for _handle, _compute in (
-    (igamma_op, special_integrals.igamma),
-    (igammac_op, special_integrals.igammac),
-    (igamma_grad_op, special_integrals.igamma_grad_a),
-    (gamma_grad_op, special_integrals.random_gamma_grad),
+    (igamma_op, special_functions.igamma),
+    (igammac_op, special_functions.igammac),
+    (igamma_grad_op, special_functions.igamma_grad_a),
+    (gamma_grad_op, special_functions.random_gamma_grad),
 ):
     _handle.shape(broadcast_shape)
     _handle.kernel("CPU")(_compute)
-igamma_grad_op.not_differentiable()
-gamma_grad_op.not_differentiable()
 
 
 def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
@@ -54,16 +53,6 @@ def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
     by_a = igamma_grad_op(a, x)
     by_x = exp(-x + (a - 1.0) * log(x) - lgamma(a))
     return sum_to_operands(node, [grad * by_a, grad * by_x])
-
-
-@igamma_op.gradient
-def _igamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _igamma_gradients(node, grad)
-
-
-@igammac_op.gradient
-def _igammac_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return _igamma_gradients(node, -grad)
 
 
 @betainc_op.shape
@@ -80,7 +69,7 @@ def _betainc_kernel(a: Any, b: Any, x: Any) -> Any:
     shapes = {np.shape(v) for v in (a, b, x)} - {()}
     if len(shapes) > 1:
         refuse(f"Shapes of a, b and x are inconsistent: {[list(np.shape(v)) for v in (a, b, x)]}")
-    return special_integrals.betainc(a, b, x)
+    return special_functions.betainc(a, b, x)
 
 
 @betainc_op.gradient
@@ -92,12 +81,6 @@ def _betainc_gradient(node: Operation, grad: Tensor) -> list[Any]:
     if x.raw_shape == () and by_x.raw_shape != ():
         by_x = reduce_sum(by_x)
     return [None, None, by_x]
-
-
-bessel_i0e_op.shape(same_shape)
-bessel_i1e_op.shape(same_shape)
-bessel_i0e_op.kernel("CPU")(special_integrals.bessel_i0e)
-bessel_i1e_op.kernel("CPU")(special_integrals.bessel_i1e)
 
 
 @bessel_i0e_op.gradient
@@ -161,21 +144,25 @@ def _cumulative_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.igamma", "tf.math.igamma")
 def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised lower incomplete gamma function (``tf.igamma``)."""
     return igamma_op(a, x, name=name)
 
 
+@export("tf.igammac", "tf.math.igammac")
 def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised upper incomplete gamma function (``tf.igammac``)."""
     return igammac_op(a, x, name=name)
 
 
+@export("tf.betainc", "tf.math.betainc")
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised incomplete beta function (``tf.betainc``)."""
     return betainc_op(a, b, x, name=name)
 
 
+@export("tf.lbeta", "tf.math.lbeta")
 def lbeta(x: Any, name: str | None = None) -> Tensor:
     """The logarithm of the absolute value of the beta function along the last axis (``tf.lbeta``)."""
     with name_scope(name, "lbeta", [x]):
@@ -183,16 +170,19 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
         return reduce_sum(lgamma(x), [-1]) - lgamma(reduce_sum(x, [-1]))
 
 
+@export("tf.math.bessel_i0e")
 def bessel_i0e(x: Any, name: str | None = None) -> Tensor:
     """``exp(-|x|) I0(x)`` (``tf.math.bessel_i0e``)."""
     return bessel_i0e_op(x, name=name)
 
 
+@export("tf.math.bessel_i1e")
 def bessel_i1e(x: Any, name: str | None = None) -> Tensor:
     """``exp(-|x|) I1(x)`` (``tf.math.bessel_i1e``)."""
     return bessel_i1e_op(x, name=name)
 
 
+@export("tf.math.bessel_i0")
 def bessel_i0(x: Any, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 0 (``tf.math.bessel_i0``)."""
     with name_scope(name, "bessel_i0", [x]):
@@ -200,6 +190,7 @@ def bessel_i0(x: Any, name: str | None = None) -> Tensor:
         return exp(absolute(x)) * bessel_i0e_op(x)
 
 
+@export("tf.math.bessel_i1")
 def bessel_i1(x: Any, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 1 (``tf.math.bessel_i1``)."""
     with name_scope(name, "bessel_i1", [x]):
@@ -207,6 +198,7 @@ def bessel_i1(x: Any, name: str | None = None) -> Tensor:
         return exp(absolute(x)) * bessel_i1e_op(x)
 
 
+@export("tf.math.cumulative_logsumexp")
 def cumulative_logsumexp(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
@@ -216,6 +208,7 @@ def cumulative_logsumexp(
         return cumulative_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
+@export("tf.math.polyval")
 def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
     """A polynomial, highest power first, by Horner's rule (``tf.math.polyval``)."""
     with name_scope(name, "polyval", [x]):

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export_names
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, op
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -18,6 +17,7 @@ from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.complex import real
 from tfmini.ops.math.elementwise import floormod, multiply
 from tfmini.ops.math.reduce_functions import reduce_prod
@@ -163,9 +163,7 @@ def _complex_function(handle: Any, name: str, what: str) -> Callable[..., Tensor
     def function(input: Any, name: str | None = None) -> Tensor:
         return handle(input, name=name)  # type: ignore[no-any-return]
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{what} (``tf.{name}``), complex64 or complex128."
-    return function
+    return named(function, name, f"{what} (``tf.{name}``), complex64 or complex128.")
 
 
 fft, fft2d, fft3d = (
@@ -200,9 +198,7 @@ def _real_function(handle: Any, name: str, rank: int, inverse: bool) -> Callable
         return handle(value, convert_to_tensor(lengths, dtypes.int32), name=name)  # type: ignore[no-any-return]
 
     kind = "inverse Fourier transform to" if inverse else "Fourier transform of"
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {kind} a real signal over the last {rank} axes (``tf.signal.{name}``)."
-    return function
+    return named(function, name, f"The {kind} a real signal over the last {rank} axes (``tf.signal.{name}``).")
 
 
 rfft, rfft2d, rfft3d = (
@@ -213,3 +209,6 @@ irfft, irfft2d, irfft3d = (
     _real_function(handle, name, i, True)
     for i, (handle, name) in enumerate(zip(real_inverse_ops, ("irfft", "irfft2d", "irfft3d")), 1)
 )
+
+export_names("tf tf.signal tf.spectral", "fft fft2d fft3d ifft ifft2d ifft3d")
+export_names("tf.signal tf.spectral", "irfft irfft2d irfft3d rfft rfft2d rfft3d")

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import (
     IndexedSlices,
     convert_n_to_tensor_or_indexed_slices,
     convert_to_tensor,
     register_tensor_conversion_function,
 )
+from tfmini.graph.families import Operation, Tensor, all_of, op
 from tfmini.graph.op_types import INTO_FROM
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.segments import unsorted_sum_op
@@ -27,6 +27,7 @@ add_n_op = op(
     " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}", aggregates=True
 )
 accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numbertype; shape: shape")
+accumulate_op.shape(lambda node: [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])])
 
 
 @add_n_op.shape
@@ -40,13 +41,7 @@ def _add_n_shape(node: Operation) -> list[RawShape]:
     return [merged]
 
 
-@accumulate_op.shape
-def _accumulate_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node.attrs["shape"], _add_n_shape(node)[0])]
-
-
-@add_n_op.kernel("CPU")
-@accumulate_op.kernel("CPU")
+@all_of(add_n_op, accumulate_op).kernel("CPU")
 def _sum_kernel(values: list[Any]) -> Any:
     return _sum(values, None)
 
@@ -60,8 +55,7 @@ def _sum(values: list[Any], total: Any) -> Any:
     return total
 
 
-@add_n_op.into
-@accumulate_op.into
+@all_of(add_n_op, accumulate_op).into
 def _sum_into(node: Any) -> Callable[..., Any]:
     def run(new: Callable[..., Any], values: list[Any]) -> Any:
         first = values[0]
@@ -72,12 +66,12 @@ def _sum_into(node: Any) -> Callable[..., Any]:
     return run
 
 
-@add_n_op.gradient
-@accumulate_op.gradient
+@all_of(add_n_op, accumulate_op).gradient
 def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad] * len(node.inputs)
 
 
+@export("tf.add_n", "tf.math.add_n")
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of tensors or `IndexedSlices` of one type and shape (``tf.add_n``).
 
@@ -96,6 +90,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     return add_n_op(found, name=name)
 
 
+@export("tf.accumulate_n", "tf.math.accumulate_n")
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
     """The sum of tensors of one type and shape; ``shape`` and ``tensor_dtype`` state what is expected.
 

@@ -6,30 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op, sized
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.gather import gather
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.scatter import scatter_nd
 from tfmini.ops.array.shape import expand_dims, rank, reshape, shape, size
 from tfmini.ops.math.broadcast import sum_op
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import add, div, floordiv, multiply, subtract
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape
 
 top_k_op: OpHandle[Any] = op(
     "TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype",
     hints=("Tk", "index_type"),  # TensorFlow 2 has indices of other types
 )
 in_top_k_op = op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool; T: {int32, int64} = DT_INT32")
+in_top_k_op.not_differentiable()
 in_top_k_v1_op = op(
-    "InTopK(predictions: float, targets: T) -> precision: bool; k: int; T: {int32, int64} = DT_INT32"
+    "InTopK(predictions: float, targets: T) -> precision: bool; k: int; T: {int32, int64} = DT_INT32",
+    differentiable=False,
 )
+all_of(in_top_k_op, in_top_k_v1_op).shape(sized("n _, n -> n"))
 nth_element_op = op("NthElement(input: T, n: int32) -> values: T; reverse: bool = false; T: realnumbertype")
 
 
@@ -47,14 +49,6 @@ def _top_k_shape(node: Operation) -> list[RawShape]:
         raise ValueError(f"input must have last dimension >= k = {int(k)} but is {static[-1]}")
     result = static[:-1] + (None if k is None else int(k),)
     return [result, result]
-
-
-@in_top_k_op.shape
-@in_top_k_v1_op.shape
-def _in_top_k_shape(node: Operation) -> list[RawShape]:
-    predictions = with_rank(node.inputs[0].raw_shape, 2)
-    targets = with_rank(node.inputs[1].raw_shape, 1)
-    return [(merge_dims(predictions[0], targets[0]),)]
 
 
 @nth_element_op.shape
@@ -78,11 +72,11 @@ def _nth_shape(node: Operation) -> list[RawShape]:
 def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
     count = int(k)
     if count < 0:
-        raise InvalidArgumentError.of(f"Need k >= 0, got {count}")
+        refuse(f"Need k >= 0, got {count}")
     if values.ndim < 1:
-        raise InvalidArgumentError.of("input must be >= 1-D, got shape []")
+        refuse("input must be >= 1-D, got shape []")
     if values.shape[-1] < count:
-        raise InvalidArgumentError.of(f"input must have at least k columns. Had {values.shape[-1]}, needed {count}")
+        refuse(f"input must have at least k columns. Had {values.shape[-1]}, needed {count}")
     if count == 1:
         best = values.argmax(axis=-1)[..., None]
     else:
@@ -96,11 +90,9 @@ def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
     """Whether fewer than ``k`` classes have higher scores than the target; false where the scores are not finite."""
     if predictions.ndim != 2 or targets.ndim != 1:
         shapes = f"{list(predictions.shape)} and {list(targets.shape)}"
-        raise InvalidArgumentError.of(f"predictions must be 2-dimensional and targets 1-dimensional, got {shapes}")
+        refuse(f"predictions must be 2-dimensional and targets 1-dimensional, got {shapes}")
     if predictions.shape[0] != targets.shape[0]:
-        raise InvalidArgumentError.of(
-            f"First dimension of predictions {predictions.shape[0]} must match length of targets {targets.shape[0]}",
-        )
+        refuse(f"First dimension of predictions {predictions.shape[0]} must match length of targets {targets.shape[0]}")
     classes = predictions.shape[1]
     valid = (targets >= 0) & (targets < classes)
     score = predictions[np.arange(targets.shape[0]), np.where(valid, targets, 0)][:, None]
@@ -128,7 +120,7 @@ def _nth_factory(node: Any) -> Any:
     def nth(values: Array, n: Any) -> Array:
         position, width = int(n), values.shape[-1]
         if not 0 <= position < width:
-            raise InvalidArgumentError.of(f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")
+            refuse(f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")
         if reverse:
             position = width - 1 - position
         return np.partition(values, position, axis=-1)[..., position]
@@ -149,10 +141,6 @@ def _top_k_gradient(node: Operation, grad: Tensor, _: Tensor | None) -> list[Any
     return [reshape(flat, sizes), None]
 
 
-in_top_k_op.not_differentiable()
-in_top_k_v1_op.not_differentiable()
-
-
 @nth_element_op.gradient
 def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
     """The gradient is shared by all elements that equal the selected one."""
@@ -162,17 +150,20 @@ def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [multiply(shares, chosen), None]
 
 
+@export("tf.math.top_k", "tf.nn.top_k")
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
     """Values and int32 indices of the ``k`` largest elements of each row (``tf.nn.top_k``, ``tf.math.top_k``)."""
     return top_k_op(input, k, sorted=sorted, name=name)
 
 
+@export("tf.math.in_top_k", "tf.nn.in_top_k")
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``)."""
     with name_scope(name, "in_top_k") as scope:
         return in_top_k_op(predictions, targets, k, name=scope)
 
 
+@export("tf.contrib.nn.nth_element")
 def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
     """The ``n``-th smallest (or largest) element of each row."""
     return nth_element_op(input, n, reverse=reverse, name=name)

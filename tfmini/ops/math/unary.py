@@ -10,78 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import broadcast_shape, same_shape
 from tfmini.numerics import special_functions
-from tfmini.ops.math.broadcast import sum_to_operands, widened
+from tfmini.ops.math.broadcast import OfX, named, sum_to_operands, widened
 from tfmini.ops.math.elementwise import add_op, conjugate, mul_op, neg_op, real_div_op, sub_op
 from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
 _FLOATS = "{bfloat16, half, float, double}"
 _ANALYTIC = "{bfloat16, half, float, double, complex64, complex128}"
 _SIGNED = "{bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}"
-
-
-def _unary(name: str, types: str, output: str = "T") -> OpHandle:
-    handle = op(f"{name}(x: T) -> y: {output}; T: {types}")
-    handle.shape(same_shape)
-    return handle
-
-
-def _grad_op(name: str) -> OpHandle:
-    handle = op(f"{name}(y: T, dy: T) -> z: T; T: {_ANALYTIC}")
-    handle.shape(broadcast_shape)
-    return handle
-
-
-abs_op = _unary("Abs", "{bfloat16, half, float, double, int8, int16, int32, int64}")
-sign_op = _unary("Sign", "{bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
-square_op = _unary(
-    "Square",
-    "{bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}",
-)
-sqrt_op, sqrt_grad_op = _unary("Sqrt", _ANALYTIC), _grad_op("SqrtGrad")
-rsqrt_op, rsqrt_grad_op = _unary("Rsqrt", _ANALYTIC), _grad_op("RsqrtGrad")
-reciprocal_op, reciprocal_grad_op = _unary("Reciprocal", _SIGNED), _grad_op("ReciprocalGrad")
-inv_op, inv_grad_op = _unary("Inv", _SIGNED), _grad_op("InvGrad")
-sigmoid_op, sigmoid_grad_op = _unary("Sigmoid", _ANALYTIC), _grad_op("SigmoidGrad")
-tanh_op, tanh_grad_op = _unary("Tanh", _ANALYTIC), _grad_op("TanhGrad")
-exp_op, expm1_op = _unary("Exp", _ANALYTIC), _unary("Expm1", _ANALYTIC)
-log_op, log1p_op = _unary("Log", _ANALYTIC), _unary("Log1p", _ANALYTIC)
-sin_op, cos_op, tan_op = _unary("Sin", _ANALYTIC), _unary("Cos", _ANALYTIC), _unary("Tan", _ANALYTIC)
-asin_op, acos_op, atan_op = _unary("Asin", _ANALYTIC), _unary("Acos", _ANALYTIC), _unary("Atan", _ANALYTIC)
-sinh_op, cosh_op = _unary("Sinh", _ANALYTIC), _unary("Cosh", _ANALYTIC)
-asinh_op, acosh_op, atanh_op = _unary("Asinh", _ANALYTIC), _unary("Acosh", _ANALYTIC), _unary("Atanh", _ANALYTIC)
-floor_op, ceil_op, rint_op = _unary("Floor", _FLOATS), _unary("Ceil", _FLOATS), _unary("Rint", _FLOATS)
-round_op = _unary("Round", _SIGNED)
-erf_op, erfc_op = _unary("Erf", _FLOATS), _unary("Erfc", _FLOATS)
-lgamma_op, digamma_op = _unary("Lgamma", _FLOATS), _unary("Digamma", _FLOATS)
-is_nan_op, is_inf_op = _unary("IsNan", _FLOATS, "bool"), _unary("IsInf", _FLOATS, "bool")
-is_finite_op = _unary("IsFinite", _FLOATS, "bool")
-zeta_op = op("Zeta(x: T, q: T) -> z: T; T: {float, double}")
-polygamma_op = op("Polygamma(a: T, x: T) -> z: T; T: {float, double}")
+_SQUARED = _SIGNED.replace("}", ", uint8, uint16, uint32, uint64}")
+Gradient = Callable[[Operation, Tensor], list[Any]]
 
 # ---- kernels --------------------------------------------------------------------------------
-
-for _handle, _ufunc in (
-    (abs_op, np.absolute), (square_op, np.square), (sqrt_op, np.sqrt), (exp_op, np.exp), (expm1_op, np.expm1),
-    (log_op, np.log), (sin_op, np.sin), (cos_op, np.cos), (tan_op, np.tan),
-    (asin_op, np.arcsin), (acos_op, np.arccos), (atan_op, np.arctan), (sinh_op, np.sinh), (cosh_op, np.cosh),
-    (asinh_op, np.arcsinh), (acosh_op, np.arccosh), (atanh_op, np.arctanh), (tanh_op, np.tanh),
-    (floor_op, np.floor), (ceil_op, np.ceil), (rint_op, np.rint), (is_nan_op, np.isnan), (is_inf_op, np.isinf),
-    (is_finite_op, np.isfinite),
-):  # fmt: skip
-    _handle.kernel("CPU")(_ufunc)
-
-
-
-@log1p_op.kernel_factory("CPU")
-def _log1p_factory(node: Any) -> Callable[..., Any]:
-    return _complex_log1p if node.attrs["T"].is_complex else np.log1p
 
 
 def _complex_log1p(x: Any) -> Any:
@@ -90,17 +34,6 @@ def _complex_log1p(x: Any) -> Any:
     return (size + 1j * np.arctan2(x.imag, 1 + x.real)).astype(x.dtype)
 
 
-erf_op.kernel("CPU")(special_functions.erf)
-erfc_op.kernel("CPU")(special_functions.erfc)
-lgamma_op.kernel("CPU")(special_functions.lgamma)
-digamma_op.kernel("CPU")(special_functions.digamma)
-zeta_op.shape(broadcast_shape)
-zeta_op.kernel("CPU")(special_functions.zeta)
-polygamma_op.shape(broadcast_shape)
-polygamma_op.kernel("CPU")(special_functions.polygamma)
-
-
-@sign_op.kernel_factory("CPU")
 def _sign_factory(node: Any) -> Callable[..., Any]:
     if not node.attrs["T"].is_complex:
         return np.sign
@@ -110,17 +43,6 @@ def _sign_factory(node: Any) -> Callable[..., Any]:
         return np.where(size == 0, x, x / np.where(size == 0, size.dtype.type(1), size))[()]
 
     return complex_sign
-
-
-@round_op.kernel_factory("CPU")
-def _round_factory(node: Any) -> Callable[..., Any]:
-    return (lambda x: x) if node.attrs["T"].is_integer else np.rint
-
-
-@reciprocal_op.kernel_factory("CPU")
-@inv_op.kernel_factory("CPU")
-def _reciprocal_factory(node: Any) -> Callable[..., Any]:
-    return np.reciprocal
 
 
 def _rsqrt(x: Any) -> Any:
@@ -172,19 +94,7 @@ def _reciprocal_grad(y: Any, dy: Any) -> Any:
     return -dy * y * y
 
 
-rsqrt_op.kernel_factory("CPU")(widened(_rsqrt))
-sigmoid_op.kernel_factory("CPU")(widened(_sigmoid))
-sigmoid_grad_op.kernel_factory("CPU")(widened(_sigmoid_grad))
-tanh_grad_op.kernel_factory("CPU")(widened(_tanh_grad))
-sqrt_grad_op.kernel_factory("CPU")(widened(_sqrt_grad))
-rsqrt_grad_op.kernel_factory("CPU")(widened(_rsqrt_grad))
-reciprocal_grad_op.kernel_factory("CPU")(widened(_reciprocal_grad))
-inv_grad_op.kernel_factory("CPU")(widened(_reciprocal_grad))
-
 # ---- gradients ------------------------------------------------------------------------------
-
-for _handle in (floor_op, ceil_op, rint_op, round_op, is_nan_op, is_inf_op, is_finite_op):
-    _handle.not_differentiable()
 
 
 def _number(value: float, like: Tensor) -> Tensor:
@@ -208,58 +118,156 @@ def _bell(factor: float, x: Tensor) -> Tensor:
     return mul_op(_number(factor * 2.0 / np.sqrt(np.pi), x), exp_op(neg_op(square_op(x))))
 
 
-def _derive(handle: OpHandle, derivative: Callable[[Tensor], Tensor]) -> None:
-    """Registers ``grad * conj(derivative(x))``."""
-    handle.gradient(lambda node, grad: [mul_op(grad, derivative(conjugate(node.inputs[0])))])
+def _times(derivative: Callable[[Tensor], Tensor]) -> Gradient:
+    """Returns the gradient ``grad * conj(derivative(x))``."""
+    return lambda node, grad: [mul_op(grad, derivative(conjugate(node.inputs[0])))]
 
 
-def _derive_quotient(handle: OpHandle, divisor: Callable[[Tensor], Tensor]) -> None:
-    """Registers ``grad / conj(divisor(x))``."""
-    handle.gradient(lambda node, grad: [real_div_op(grad, divisor(conjugate(node.inputs[0])))])
+def _over(divisor: Callable[[Tensor], Tensor]) -> Gradient:
+    """Returns the gradient ``grad / conj(divisor(x))``."""
+    return lambda node, grad: [real_div_op(grad, divisor(conjugate(node.inputs[0])))]
 
 
-_derive(square_op, lambda x: _scaled(2.0, x))
-_derive(expm1_op, exp_op)
-_derive(sin_op, cos_op)
-_derive(cos_op, lambda x: neg_op(sin_op(x)))
-_derive(sinh_op, cosh_op)
-_derive(cosh_op, sinh_op)
-_derive(erf_op, lambda x: _bell(1.0, x))
-_derive(erfc_op, lambda x: _bell(-1.0, x))
-_derive(lgamma_op, digamma_op)
-_derive(digamma_op, lambda x: polygamma_op(_number(1, x), x))
-_derive_quotient(log_op, lambda x: x)
-_derive_quotient(log1p_op, lambda x: add_op(_number(1, x), x))
-_derive_quotient(tan_op, lambda x: square_op(cos_op(x)))
-_derive_quotient(asin_op, lambda x: sqrt_op(_one_minus_square(x)))
-_derive_quotient(acos_op, lambda x: neg_op(sqrt_op(_one_minus_square(x))))
-_derive_quotient(atan_op, _one_plus_square)
-_derive_quotient(atanh_op, _one_minus_square)
+def _fused(grad_op: OpHandle, conjugates: bool = False) -> Gradient:
+    """Returns the gradient that the fused op ``grad_op(y, dy)`` computes from the output."""
+    return lambda node, grad: [grad_op(conjugate(node.outputs[0]) if conjugates else node.outputs[0], grad)]
 
 
-@abs_op.gradient
-def _abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [mul_op(grad, sign_op(node.inputs[0]))]
+# ---- the ops --------------------------------------------------------------------------------
 
 
-@sign_op.gradient
-def _sign_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [raw_ops.ZerosLike(node.inputs[0])]
+def _declared(op_type: str, types: str, kernel: Any, gradient: Gradient | None, output: str, factory: bool) -> OpHandle:
+    handle = op(f"{op_type}(x: T) -> y: {output}; T: {types}", shape=same_shape, differentiable=gradient is not None)
+    (handle.kernel_factory("CPU") if factory else handle.kernel("CPU"))(kernel)
+    if gradient is not None:
+        handle.gradient(gradient)
+    return handle
 
 
-@exp_op.gradient
-def _exp_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [mul_op(grad, conjugate(node.outputs[0]))]
+def _row(
+    op_type: str, types: str, kernel: Any, gradient: Gradient | None, name: str, text: str, output: str = "T",
+    factory: bool = False,
+) -> tuple[OpHandle, OfX]:  # fmt: skip
+    """Declares an op; returns it and its public function, which takes sparse tensors as well.
+
+    Args:
+      kernel: a function of an array, or the ``factory`` of one.
+      gradient: None: backpropagation ends here.
+      text: says what it returns.
+    """
+    handle = _declared(op_type, types, kernel, gradient, output, factory)
+
+    def function(x: Any, name: str | None = None) -> Tensor:
+        if type(x) is SparseTensor:
+            return on_values(function, x, name)  # type: ignore[return-value]
+        return handle(x, name=name)
+
+    return handle, named(function, name, f"{text}, element-wise.")
 
 
-@asinh_op.gradient
-def _asinh_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))]
+def _grad_op(op_type: str, kernel: Callable[..., Any]) -> OpHandle:
+    handle = op(f"{op_type}(y: T, dy: T) -> z: T; T: {_ANALYTIC}", shape=broadcast_shape)
+    handle.kernel_factory("CPU")(widened(kernel))
+    return handle
 
 
-@acosh_op.gradient
-def _acosh_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))]
+sqrt_grad_op = _grad_op("SqrtGrad", _sqrt_grad)
+rsqrt_grad_op = _grad_op("RsqrtGrad", _rsqrt_grad)
+reciprocal_grad_op, inv_grad_op = _grad_op("ReciprocalGrad", _reciprocal_grad), _grad_op("InvGrad", _reciprocal_grad)
+sigmoid_grad_op, tanh_grad_op = _grad_op("SigmoidGrad", _sigmoid_grad), _grad_op("TanhGrad", _tanh_grad)
+abs_op = _declared(
+    "Abs", "{bfloat16, half, float, double, int8, int16, int32, int64}", np.absolute, _times(lambda x: sign_op(x)),
+    "T", False,
+)
+inv_op = _declared("Inv", _SIGNED, np.reciprocal, _fused(inv_grad_op), "T", False)
+round_op = _declared(
+    "Round", _SIGNED, lambda node: (lambda x: x) if node.attrs["T"].is_integer else np.rint, None, "T", True
+)
+
+sign_op, sign = _row(
+    "Sign", _SIGNED, _sign_factory, lambda node, grad: [raw_ops.ZerosLike(node.inputs[0])],
+    "sign", "-1, 0 or 1; x / |x| for complex x", factory=True,
+)  # fmt: skip
+square_op, square = _row("Square", _SQUARED, np.square, _times(lambda x: _scaled(2.0, x)), "square", "x ** 2")
+sqrt_op, sqrt = _row("Sqrt", _ANALYTIC, np.sqrt, _fused(sqrt_grad_op), "sqrt", "The square root")
+rsqrt_op, rsqrt = _row(
+    "Rsqrt", _ANALYTIC, widened(_rsqrt), _fused(rsqrt_grad_op), "rsqrt", "1 / sqrt(x)", factory=True
+)
+reciprocal_op, reciprocal = _row(
+    "Reciprocal", _SIGNED, np.reciprocal, _fused(reciprocal_grad_op), "reciprocal", "1 / x"
+)
+exp_op, exp = _row(
+    "Exp", _ANALYTIC, np.exp, lambda node, grad: [mul_op(grad, conjugate(node.outputs[0]))], "exp", "e ** x"
+)
+expm1_op, expm1 = _row("Expm1", _ANALYTIC, np.expm1, _times(exp_op), "expm1", "e ** x - 1, accurate near 0")
+log_op, log = _row("Log", _ANALYTIC, np.log, _over(lambda x: x), "log", "The natural logarithm")
+log1p_op, log1p = _row(
+    "Log1p", _ANALYTIC, lambda node: _complex_log1p if node.attrs["T"].is_complex else np.log1p,
+    _over(lambda x: add_op(_number(1, x), x)), "log1p", "log(1 + x), accurate near 0", factory=True,
+)  # fmt: skip
+cos_op, cos = _row("Cos", _ANALYTIC, np.cos, _times(lambda x: neg_op(sin_op(x))), "cos", "The cosine of radians")
+sin_op, sin = _row("Sin", _ANALYTIC, np.sin, _times(cos_op), "sin", "The sine of radians")
+tan_op, tan = _row("Tan", _ANALYTIC, np.tan, _over(lambda x: square_op(cos_op(x))), "tan", "The tangent of radians")
+asin_op, asin = _row(
+    "Asin", _ANALYTIC, np.arcsin, _over(lambda x: sqrt_op(_one_minus_square(x))), "asin", "The arc sine"
+)
+acos_op, acos = _row(
+    "Acos", _ANALYTIC, np.arccos, _over(lambda x: neg_op(sqrt_op(_one_minus_square(x)))), "acos", "The arc cosine"
+)
+atan_op, atan = _row("Atan", _ANALYTIC, np.arctan, _over(_one_plus_square), "atan", "The arc tangent")
+cosh_op, cosh = _row(
+    "Cosh", _ANALYTIC, np.cosh, _times(lambda x: sinh_op(x)), "cosh", "The hyperbolic cosine"
+)
+sinh_op, sinh = _row("Sinh", _ANALYTIC, np.sinh, _times(cosh_op), "sinh", "The hyperbolic sine")
+asinh_op, asinh = _row(
+    "Asinh", _ANALYTIC, np.arcsinh, lambda node, grad: [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))],
+    "asinh", "The inverse hyperbolic sine",
+)  # fmt: skip
+acosh_op, acosh = _row(
+    "Acosh", _ANALYTIC, np.arccosh, lambda node, grad: [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))],
+    "acosh", "The inverse hyperbolic cosine",
+)  # fmt: skip
+atanh_op, atanh = _row(
+    "Atanh", _ANALYTIC, np.arctanh, _over(_one_minus_square), "atanh", "The inverse hyperbolic tangent"
+)
+tanh_op, tanh = _row(
+    "Tanh", _ANALYTIC, np.tanh, _fused(tanh_grad_op, conjugates=True), "tanh", "The hyperbolic tangent"
+)
+sigmoid_op, sigmoid = _row(
+    "Sigmoid", _ANALYTIC, widened(_sigmoid), _fused(sigmoid_grad_op, conjugates=True), "sigmoid", "1 / (1 + exp(-x))",
+    factory=True,
+)  # fmt: skip
+floor_op, floor = _row("Floor", _FLOATS, np.floor, None, "floor", "The largest whole number not above x")
+ceil_op, ceil = _row("Ceil", _FLOATS, np.ceil, None, "ceil", "The smallest whole number not below x")
+rint_op, rint = _row("Rint", _FLOATS, np.rint, None, "rint", "The nearest whole number, halves to even")
+is_nan_op, is_nan = _row("IsNan", _FLOATS, np.isnan, None, "is_nan", "Whether x is NaN", "bool")
+is_inf_op, is_inf = _row("IsInf", _FLOATS, np.isinf, None, "is_inf", "Whether x is infinite", "bool")
+is_finite_op, is_finite = _row(
+    "IsFinite", _FLOATS, np.isfinite, None, "is_finite", "Whether x is neither infinite nor NaN", "bool"
+)
+erf_op, erf = _row(
+    "Erf", _FLOATS, special_functions.erf, _times(lambda x: _bell(1.0, x)), "erf", "The error function"
+)
+erfc_op, erfc = _row("Erfc", _FLOATS, special_functions.erfc, _times(lambda x: _bell(-1.0, x)), "erfc", "1 - erf(x)")
+digamma_op, digamma = _row(
+    "Digamma", _FLOATS, special_functions.digamma, _times(lambda x: polygamma_op(_number(1, x), x)),
+    "digamma", "The derivative of lgamma",
+)  # fmt: skip
+lgamma_op, lgamma = _row(
+    "Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log |gamma(x)|"
+)
+export_names("tf tf.debugging tf.math", "is_finite is_inf is_nan")
+export_names(
+    "tf tf.math",
+    "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor lgamma log log1p reciprocal "
+    "rint rsqrt sign sin sinh sqrt square tan",
+)
+export_names("tf tf.math tf.nn", "sigmoid tanh")
+
+zeta_op = op("Zeta(x: T, q: T) -> z: T; T: {float, double}", shape=broadcast_shape)
+zeta_op.kernel("CPU")(special_functions.zeta)
+polygamma_op = op("Polygamma(a: T, x: T) -> z: T; T: {float, double}", shape=broadcast_shape)
+polygamma_op.kernel("CPU")(special_functions.polygamma)
 
 
 @polygamma_op.gradient
@@ -273,21 +281,6 @@ def _zeta_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, q = node.inputs
     slope = mul_op(neg_op(x), zeta_op(add_op(x, _number(1, x)), q))
     return [None, sum_to_operands(node, [None, mul_op(grad, slope)])[1]]
-
-
-def _by_grad_op(handle: OpHandle, grad_op: OpHandle, conjugates: bool = False) -> None:
-    """Registers the gradient that the fused op ``grad_op(y, dy)`` computes from the output."""
-    handle.gradient(
-        lambda node, grad: [grad_op(conjugate(node.outputs[0]) if conjugates else node.outputs[0], grad)]
-    )
-
-
-_by_grad_op(sqrt_op, sqrt_grad_op)
-_by_grad_op(rsqrt_op, rsqrt_grad_op)
-_by_grad_op(reciprocal_op, reciprocal_grad_op)
-_by_grad_op(inv_op, inv_grad_op)
-_by_grad_op(sigmoid_op, sigmoid_grad_op, conjugates=True)
-_by_grad_op(tanh_op, tanh_grad_op, conjugates=True)
 
 
 @sigmoid_grad_op.gradient
@@ -326,62 +319,14 @@ def _reciprocal_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 reciprocal_grad_op.gradient(_reciprocal_grad_gradient)
 inv_grad_op.gradient(_reciprocal_grad_gradient)
 
-# ---- public functions -----------------------------------------------------------------------
-
-
-def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
-    """A public function ``f(x, name=None)`` around one op."""
-
-    def function(x: Any, name: str | None = None) -> Tensor:
-        if type(x) is SparseTensor:
-            return on_values(function, x, name)  # type: ignore[return-value]
-        return handle(x, name=name)
-
-    function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = f"{text}, element-wise."
-    return function
-
-
-square = _public(square_op, "square", "x ** 2")
-sqrt = _public(sqrt_op, "sqrt", "The square root")
-rsqrt = _public(rsqrt_op, "rsqrt", "1 / sqrt(x)")
-reciprocal = _public(reciprocal_op, "reciprocal", "1 / x")
-exp = _public(exp_op, "exp", "e ** x")
-expm1 = _public(expm1_op, "expm1", "e ** x - 1, accurate near 0")
-log = _public(log_op, "log", "The natural logarithm")
-log1p = _public(log1p_op, "log1p", "log(1 + x), accurate near 0")
-sin = _public(sin_op, "sin", "The sine of radians")
-cos = _public(cos_op, "cos", "The cosine of radians")
-tan = _public(tan_op, "tan", "The tangent of radians")
-asin = _public(asin_op, "asin", "The arc sine")
-acos = _public(acos_op, "acos", "The arc cosine")
-atan = _public(atan_op, "atan", "The arc tangent")
-sinh = _public(sinh_op, "sinh", "The hyperbolic sine")
-cosh = _public(cosh_op, "cosh", "The hyperbolic cosine")
-asinh = _public(asinh_op, "asinh", "The inverse hyperbolic sine")
-acosh = _public(acosh_op, "acosh", "The inverse hyperbolic cosine")
-atanh = _public(atanh_op, "atanh", "The inverse hyperbolic tangent")
-tanh = _public(tanh_op, "tanh", "The hyperbolic tangent")
-sigmoid = _public(sigmoid_op, "sigmoid", "1 / (1 + exp(-x))")
-sign = _public(sign_op, "sign", "-1, 0 or 1; x / |x| for complex x")
-floor = _public(floor_op, "floor", "The largest whole number not above x")
-ceil = _public(ceil_op, "ceil", "The smallest whole number not below x")
-rint = _public(rint_op, "rint", "The nearest whole number, halves to even")
-erf = _public(erf_op, "erf", "The error function")
-erfc = _public(erfc_op, "erfc", "1 - erf(x)")
-lgamma = _public(lgamma_op, "lgamma", "log |gamma(x)|")
-digamma = _public(digamma_op, "digamma", "The derivative of lgamma")
-is_nan = _public(is_nan_op, "is_nan", "Whether x is NaN")
-is_inf = _public(is_inf_op, "is_inf", "Whether x is infinite")
-is_finite = _public(is_finite_op, "is_finite", "Whether x is neither infinite nor NaN")
-
-
+@export("tf.round", "tf.math.round")
 def round(x: Any, name: str | None = None) -> Tensor:
     """The nearest integer, halves to even; integers are returned unchanged (``tf.round``)."""
     x = convert_to_tensor(x, name="x")
     return x if x.dtype.is_integer else round_op(x, name=name)
 
 
+@export("tf.log_sigmoid", "tf.math.log_sigmoid")
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
@@ -389,11 +334,13 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
         return neg_op(raw_ops.Softplus(neg_op(x)), name=scope)
 
 
+@export("tf.zeta", "tf.math.zeta")
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function (``tf.zeta``)."""
     return zeta_op(x, q, name=name)
 
 
+@export("tf.polygamma", "tf.math.polygamma")
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
     return polygamma_op(a, x, name=name)

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.graph.shape_functions import equal_shapes, same_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import zeros_like
@@ -26,40 +24,36 @@ _SCALE = 1.0507009873554804934193349852946
 _SCALE_ALPHA = 1.7580993408473768599402175208123
 
 relu_op = op("Relu(features: T) -> activations: T; T: realnumbertype")
+relu_op.kernel("CPU")(lambda x: np.maximum(x, x.dtype.type(0)))
 relu6_op = op("Relu6(features: T) -> activations: T; T: realnumbertype")
+relu6_op.kernel("CPU")(lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)))
 elu_op = op("Elu(features: T) -> activations: T; " + _FLOATS)
 selu_op = op("Selu(features: T) -> activations: T; " + _FLOATS)
 leaky_relu_op = op("LeakyRelu(features: T) -> activations: T; " + _ALPHA)
+leaky_relu_op.gradient(lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])])
 softplus_op = op("Softplus(features: T) -> activations: T; " + _FLOATS)
 softsign_op = op("Softsign(features: T) -> activations: T; " + _FLOATS)
+all_of(relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op).shape(same_shape)
 
 relu_grad_op = op("ReluGrad(gradients: T, features: T) -> backprops: T; T: realnumbertype")
 relu6_grad_op = op("Relu6Grad(gradients: T, features: T) -> backprops: T; T: realnumbertype")
+relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
 elu_grad_op = op("EluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 selu_grad_op = op("SeluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 leaky_relu_grad_op = op("LeakyReluGrad(gradients: T, features: T) -> backprops: T; " + _ALPHA)
+leaky_relu_grad_op.gradient(
+    lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
+)
 softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
-softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
+softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=False)
 
 
-for _handle in (relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op):
-    _handle.shape(same_shape)
 for _handle in (
     relu_grad_op, relu6_grad_op, elu_grad_op, selu_grad_op, leaky_relu_grad_op, softplus_grad_op, softsign_grad_op,
 ):  # fmt: skip
     _handle.shape(equal_shapes)
 
 # ---- kernels ------------------------------------------------------------------------------------
-
-
-@relu_op.kernel("CPU")
-def _relu(x: Any) -> Any:
-    return np.maximum(x, x.dtype.type(0))
-
-
-@relu6_op.kernel("CPU")
-def _relu6(x: Any) -> Any:
-    return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
 
 
 def _elu(x: Any) -> Any:
@@ -181,12 +175,6 @@ elu_op.gradient(_from_output(elu_grad_op))
 selu_op.gradient(_from_output(selu_grad_op))
 softplus_op.gradient(_from_input(softplus_grad_op))
 softsign_op.gradient(_from_input(softsign_grad_op))
-softsign_grad_op.not_differentiable()
-
-
-@leaky_relu_op.gradient
-def _leaky_relu_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])]
 
 
 def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
@@ -195,12 +183,6 @@ def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[An
 
 
 relu_grad_op.gradient(_rectifier_second(relu_grad_op))
-relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
-
-
-@leaky_relu_grad_op.gradient
-def _leaky_relu_second(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
 
 
 def _below_zero(values: Tensor, where: Tensor) -> Tensor:
@@ -231,27 +213,32 @@ def _softplus_second(node: Operation, grad: Tensor) -> list[Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.nn.relu")
 def relu(features: Any, name: str | None = None) -> Tensor:
     """``max(features, 0)`` (``tf.nn.relu``)."""
     return relu_op(features, name=name)
 
 
+@export("tf.nn.relu6")
 def relu6(features: Any, name: str | None = None) -> Tensor:
     """``min(max(features, 0), 6)`` (``tf.nn.relu6``)."""
     with name_scope(name, "Relu6", [features]) as scope:
         return relu6_op(convert_to_tensor(features, name="features"), name=scope)
 
 
+@export("tf.nn.elu")
 def elu(features: Any, name: str | None = None) -> Tensor:
     """``exp(x) - 1`` below 0 and x above (``tf.nn.elu``)."""
     return elu_op(features, name=name)
 
 
+@export("tf.nn.selu")
 def selu(features: Any, name: str | None = None) -> Tensor:
     """The self-normalising `elu` (``tf.nn.selu``)."""
     return selu_op(features, name=name)
 
 
+@export("tf.nn.leaky_relu")
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """``max(x, alpha * x)``; integers are converted to float32 (``tf.nn.leaky_relu``)."""
     with name_scope(name, "LeakyRelu", [features, alpha]) as scope:
@@ -261,16 +248,19 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
         return leaky_relu_op(features, alpha=alpha, name=scope)
 
 
+@export("tf.math.softplus", "tf.nn.softplus")
 def softplus(features: Any, name: str | None = None) -> Tensor:
     """``log(exp(x) + 1)`` (``tf.nn.softplus``)."""
     return softplus_op(features, name=name)
 
 
+@export("tf.math.softsign", "tf.nn.softsign")
 def softsign(features: Any, name: str | None = None) -> Tensor:
     """``x / (abs(x) + 1)`` (``tf.nn.softsign``)."""
     return softsign_op(features, name=name)
 
 
+@export("tf.nn.crelu")
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
     """The positive and the negative part of ``features``, concatenated along ``axis`` (``tf.nn.crelu``)."""
     with name_scope(name, "CRelu", [features]) as scope:

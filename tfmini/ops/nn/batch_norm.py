@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.kernel_arguments import refuse
@@ -187,6 +186,7 @@ for _forward, _backward in _VERSIONS:
     _backward.not_differentiable()
 
 
+@export("tf.nn.fused_batch_norm")
 def fused_batch_norm(
     x: Any, scale: Any, offset: Any, mean: Any = None, variance: Any = None, epsilon: float = 0.001,
     data_format: str = "NHWC", is_training: bool = True, name: str | None = None,

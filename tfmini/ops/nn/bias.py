@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.matrix_product import column_sums
 from tfmini.numerics.windows import Array
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import multiply
 from tfmini.ops.math.matmul import matmul
@@ -24,17 +23,19 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 _FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
 
 bias_add_op = op("BiasAdd(value: T, bias: T) -> output: T; " + _FORMAT)
+bias_add_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])])
 bias_add_v1_op = op("BiasAddV1(value: T, bias: T) -> output: T; T: numbertype")
+bias_add_v1_op.gradient(lambda node, grad: [grad, bias_add_grad_op(grad)])
 bias_add_grad_op = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
 l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}", shape=[()])
+l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 
 
 def _channel_axis(node: Any) -> int:
     return 1 if node.attrs.get("data_format") == b"NCHW" else -1
 
 
-@bias_add_op.shape
-@bias_add_v1_op.shape
+@all_of(bias_add_op, bias_add_v1_op).shape
 def _bias_shape(node: Operation) -> list[RawShape]:
     value = node.inputs[0].raw_shape
     bias = with_rank(node.inputs[1].raw_shape, 1)
@@ -91,7 +92,7 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
 
     def sum_channels(grad: Array) -> Any:
         if grad.ndim < 2:
-            raise InvalidArgumentError.of(f"Input tensor must be at least 2D: {list(grad.shape)}")
+            refuse(f"Input tensor must be at least 2D: {list(grad.shape)}")
         if first:
             axes = (0, *range(2, grad.ndim))
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
@@ -118,16 +119,6 @@ def _l2_factory(node: Any) -> Callable[..., Any]:
 # ---- gradients ----------------------------------------------------------------------------------
 
 
-@bias_add_op.gradient
-def _bias_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])]
-
-
-@bias_add_v1_op.gradient
-def _bias_v1_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad, bias_add_grad_op(grad)]
-
-
 @bias_add_grad_op.gradient
 def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value = node.inputs[0]
@@ -135,14 +126,10 @@ def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
 
 
-@l2_loss_op.gradient
-def _l2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [multiply(node.inputs[0], grad)]
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.nn.bias_add")
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Adds a vector to the channels of ``value`` (``tf.nn.bias_add``).
 
@@ -160,11 +147,13 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         return bias_add_op(value, bias, data_format=layout, name=scope)
 
 
+@export("tf.nn.l2_loss")
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``)."""
     return l2_loss_op(t, name=name)
 
 
+@export("tf.nn.xw_plus_b")
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """``matmul(x, weights) + biases`` (``tf.nn.xw_plus_b``)."""
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
@@ -172,6 +161,7 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ten
         return bias_add(product, convert_to_tensor(biases, name="biases"), name=scope)
 
 
+@export("tf.nn.relu_layer")
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """``relu(matmul(x, weights) + biases)`` (``tf.nn.relu_layer``)."""
     with name_scope(name, "relu_layer", [x, weights, biases]) as scope:

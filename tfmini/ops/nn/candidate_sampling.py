@@ -15,9 +15,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import naming_file
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.functions import seed_attrs
@@ -30,28 +29,22 @@ _SIGNATURE = (
 )
 _SEEDS = "seed: int = 0; seed2: int = 0"
 _RANGE = _SIGNATURE + "range_max: int >= 1; "
-uniform_op = op("UniformCandidateSampler" + _RANGE + _SEEDS, stateful=True)
-log_uniform_op = op("LogUniformCandidateSampler" + _RANGE + _SEEDS, stateful=True)
-learned_op = op("LearnedUnigramCandidateSampler" + _RANGE + _SEEDS, stateful=True)
-all_op = op("AllCandidateSampler" + _SIGNATURE + _SEEDS, stateful=True)
+uniform_op = op("UniformCandidateSampler" + _RANGE + _SEEDS, stateful=True, differentiable=False)
+log_uniform_op = op("LogUniformCandidateSampler" + _RANGE + _SEEDS, stateful=True, differentiable=False)
+learned_op = op("LearnedUnigramCandidateSampler" + _RANGE + _SEEDS, stateful=True, differentiable=False)
+all_op = op("AllCandidateSampler" + _SIGNATURE + _SEEDS, stateful=True, differentiable=False)
 fixed_op = op(
     "FixedUnigramCandidateSampler" + _RANGE + "vocab_file: string = ''; distortion: float = 1.0;"
     " num_reserved_ids: int = 0; num_shards: int >= 1 = 1; shard: int >= 0 = 0; unigrams: list(float) = []; " + _SEEDS,
-    stateful=True,
+    stateful=True, differentiable=False,
 )  # fmt: skip
 hits_op: OpHandle[Any] = op(
     "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)"
-    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}"
+    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}", differentiable=False
 )
-for _handle in (uniform_op, log_uniform_op, learned_op, all_op, fixed_op, hits_op):
-    _handle.not_differentiable()
 
 
-@uniform_op.shape
-@log_uniform_op.shape
-@learned_op.shape
-@fixed_op.shape
-@all_op.shape
+@all_of(uniform_op, log_uniform_op, learned_op, fixed_op, all_op).shape
 def _sampler_shape(node: Operation) -> list[RawShape]:
     if node.attrs["num_sampled"] < 1:
         raise ValueError("num_sampled must be >= 1")
@@ -231,6 +224,7 @@ def _hits_kernel(true_classes: Any, sampled: Any, *, num_true: int) -> tuple[Any
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.nn.uniform_candidate_sampler", "tf.random.uniform_candidate_sampler")
 def uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -255,6 +249,7 @@ def uniform_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.log_uniform_candidate_sampler", "tf.random.log_uniform_candidate_sampler")
 def log_uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -266,6 +261,7 @@ def log_uniform_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.learned_unigram_candidate_sampler", "tf.random.learned_unigram_candidate_sampler")
 def learned_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -277,6 +273,7 @@ def learned_unigram_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.fixed_unigram_candidate_sampler", "tf.random.fixed_unigram_candidate_sampler")
 def fixed_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
     distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (),
@@ -297,6 +294,7 @@ def fixed_unigram_candidate_sampler(
     )  # fmt: skip
 
 
+@export("tf.nn.all_candidate_sampler", "tf.random.all_candidate_sampler")
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
 ) -> Any:
@@ -306,6 +304,7 @@ def all_candidate_sampler(
     )
 
 
+@export("tf.nn.compute_accidental_hits")
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> Any:

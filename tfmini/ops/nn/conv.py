@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError, UnimplementedError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.errors import UnimplementedError
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
 from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape, shape_n
 from tfmini.ops.nn.window_attrs import Windows, check_lengths
 from tfmini.shapes import RawShape, with_rank
@@ -81,8 +81,7 @@ def _shapes_of(node: Operation) -> tuple[Windows, tuple[Any, ...], tuple[Any, ..
     return windows, tuple(image[axis] for axis in windows.positions), filters
 
 
-@conv2d_op.shape
-@conv3d_op.shape
+@all_of(conv2d_op, conv3d_op).shape
 def _conv_shape(node: Operation) -> list[RawShape]:
     windows, image, filters = _shapes_of(node)
     depth, wanted = image[-1], filters[-2]
@@ -103,9 +102,7 @@ def _depthwise_shape(node: Operation) -> list[RawShape]:
     return [arranged((image[0], *pixels, count), windows.data_format)]
 
 
-@backprop_input_op.shape
-@depthwise_backprop_input_op.shape
-@conv3d_input_op.shape
+@all_of(backprop_input_op, depthwise_backprop_input_op, conv3d_input_op).shape
 def _input_sizes_shape(node: Operation) -> list[RawShape]:
     windows = _windows_of(node)
     sizes, rank = constant_value_as_shape(node.inputs[0]), len(windows.positions)
@@ -116,9 +113,7 @@ def _input_sizes_shape(node: Operation) -> list[RawShape]:
     return [with_rank(sizes, rank)]
 
 
-@backprop_filter_op.shape
-@depthwise_backprop_filter_op.shape
-@conv3d_filter_op.shape
+@all_of(backprop_filter_op, depthwise_backprop_filter_op, conv3d_filter_op).shape
 def _filter_sizes_shape(node: Operation) -> list[RawShape]:
     return [with_rank(constant_value_as_shape(node.inputs[1]), len(_windows_of(node).positions))]
 
@@ -143,7 +138,7 @@ def _check_rank(windows: Windows, **shapes: Sequence[int]) -> None:
     rank = len(windows.positions)
     for name, found in shapes.items():
         if len(found) != rank:
-            raise InvalidArgumentError.of(f"{name} must be {rank}-dimensional: {list(found)}")
+            refuse(f"{name} must be {rank}-dimensional: {list(found)}")
 
 
 def _check_depth(image: Sequence[int], filters: Sequence[int]) -> None:
@@ -153,26 +148,22 @@ def _check_depth(image: Sequence[int], filters: Sequence[int]) -> None:
         return
     if wanted and depth % wanted == 0:
         raise UnimplementedError.of("Generic conv implementation does not support grouped convolutions for now.")
-    raise InvalidArgumentError.of(f"input depth must be evenly divisible by filter depth: {depth} vs {wanted}")
+    refuse(f"input depth must be evenly divisible by filter depth: {depth} vs {wanted}")
 
 
 def _check_depthwise(image: Sequence[int], filters: Sequence[int]) -> None:
     if image[-1] != filters[-2]:
-        raise InvalidArgumentError.of(f"input and filter must have the same depth: {image[-1]} vs {filters[-2]}")
+        refuse(f"input and filter must have the same depth: {image[-1]} vs {filters[-2]}")
 
 
 def _check_grad(grad: Sequence[int], batch: int, axes: Axes, depth: int) -> None:
     """Compares the gradient's whole shape with that of the convolution's result: kernels rely on it."""
     if grad[-1] != depth:
-        raise InvalidArgumentError.of(
-            f"filter and out_backprop must have the same out_depth: {depth} vs {grad[-1]}"
-        )
+        refuse(f"filter and out_backprop must have the same out_depth: {depth} vs {grad[-1]}")
     wanted = (batch, *axes.out)
     if tuple(grad[:-1]) != wanted:
         actual, computed = ("x".join(map(str, sizes)) for sizes in (grad[:-1], wanted))
-        raise InvalidArgumentError.of(
-            f"Size of out_backprop doesn't match computed: actual = {actual}, computed = {computed}"
-        )
+        refuse(f"Size of out_backprop doesn't match computed: actual = {actual}, computed = {computed}")
 
 
 class _Form(NamedTuple):
@@ -229,7 +220,7 @@ def _image_shape(windows: Windows, sizes: Array, filters: Array, grad: Array) ->
     if len(values) == 2 and rank == 4:
         return (grad.shape[0], *values, filters.shape[-2])
     if len(values) != rank:
-        raise InvalidArgumentError.of(
+        refuse(
             f"Conv{rank - 2}DBackpropInput: input_sizes must have {'2 or ' if rank == 4 else ''}{rank} values,"
             f" but got {len(values)}"
         )
@@ -238,7 +229,7 @@ def _image_shape(windows: Windows, sizes: Array, filters: Array, grad: Array) ->
 
 def _sizes(name: str, values: Array) -> tuple[int, ...]:
     if values.ndim != 1 or (values < 0).any():
-        raise InvalidArgumentError.of(f"{name} must be a vector of sizes, got {values.tolist()!r:.80}")
+        refuse(f"{name} must be a vector of sizes, got {values.tolist()!r:.80}")
     check_room(found := tuple(values.tolist()), 4)
     return found
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.deprecated_arguments import either
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.nn import conv as nn_conv
 from tfmini.ops.nn.arguments import padding_attrs, spatial_sequence
@@ -15,6 +14,7 @@ from tfmini.ops.nn.arguments import padding_attrs, spatial_sequence
 _ONES = (1, 1, 1, 1)
 
 
+@export("tf.nn.conv2d")
 def conv2d(
     input: Any, filter: Any = None, strides: Any = None, padding: Any = None, use_cudnn_on_gpu: bool = True,
     data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None, filters: Any = None,
@@ -45,6 +45,7 @@ def conv2d(
     )
 
 
+@export("tf.nn.conv2d_backprop_filter")
 def conv2d_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, use_cudnn_on_gpu: bool = True,
     data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
@@ -56,6 +57,7 @@ def conv2d_backprop_filter(
     )  # fmt: skip
 
 
+@export("tf.nn.conv2d_backprop_input")
 def conv2d_backprop_input(
     input_sizes: Any, filter: Any = None, out_backprop: Any = None, strides: Any = None, padding: Any = None,
     use_cudnn_on_gpu: bool = True, data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
@@ -69,6 +71,7 @@ def conv2d_backprop_input(
     )  # fmt: skip
 
 
+@export("tf.nn.conv2d_transpose")
 def conv2d_transpose(
     value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: Any = "SAME",
     data_format: str = "NHWC", name: str | None = None, input: Any = None, filters: Any = None,
@@ -92,11 +95,13 @@ def conv2d_transpose(
         )  # fmt: skip
 
 
+@export("tf.nn.atrous_conv2d")
 def atrous_conv2d(value: Any, filters: Any, rate: int, padding: str, name: str | None = None) -> Tensor:
     """`conv2d` with holes of ``rate - 1`` elements between those of the filter (``tf.nn.atrous_conv2d``)."""
     return conv2d(value, filters, _ONES, padding, dilations=[1, rate, rate, 1], name=name)
 
 
+@export("tf.nn.conv1d")
 def conv1d(
     value: Any = None, filters: Any = None, stride: Any = None, padding: Any = None,
     use_cudnn_on_gpu: bool | None = None, data_format: str | None = None, name: str | None = None,
@@ -128,6 +133,7 @@ def conv1d(
         return squeeze(result, [axis])
 
 
+@export("tf.nn.depthwise_conv2d_native")
 def depthwise_conv2d_native(
     input: Any, filter: Any, strides: Any, padding: Any, data_format: str = "NHWC", dilations: Any = _ONES,
     name: str | None = None,
@@ -143,6 +149,7 @@ def depthwise_conv2d_native(
     )  # fmt: skip
 
 
+@export("tf.nn.depthwise_conv2d_backprop_input", "tf.nn.depthwise_conv2d_native_backprop_input")
 def depthwise_conv2d_backprop_input(
     input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = _ONES, name: str | None = None,
@@ -154,6 +161,7 @@ def depthwise_conv2d_backprop_input(
     )  # fmt: skip
 
 
+@export("tf.nn.depthwise_conv2d_backprop_filter", "tf.nn.depthwise_conv2d_native_backprop_filter")
 def depthwise_conv2d_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = _ONES, name: str | None = None,
@@ -165,6 +173,7 @@ def depthwise_conv2d_backprop_filter(
     )  # fmt: skip
 
 
+@export("tf.nn.depthwise_conv2d")
 def depthwise_conv2d(
     input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,
     data_format: str | None = None, dilations: Any = None,
@@ -184,6 +193,7 @@ def depthwise_conv2d(
         )
 
 
+@export("tf.nn.separable_conv2d")
 def separable_conv2d(
     input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any, rate: Any = None,
     name: str | None = None, data_format: str | None = None, dilations: Any = None,
@@ -210,6 +220,7 @@ def separable_conv2d(
 # ---- three spatial dimensions -----------------------------------------------------------------------
 
 
+@export("tf.nn.conv3d")
 def conv3d(
     input: Any, filter: Any = None, strides: Any = None, padding: Any = None, data_format: str = "NDHWC",
     dilations: Any = (1, 1, 1, 1, 1), name: str | None = None, filters: Any = None,
@@ -227,6 +238,7 @@ def conv3d(
     )  # fmt: skip
 
 
+@export("tf.nn.conv3d_backprop_filter", "tf.nn.conv3d_backprop_filter_v2")
 def conv3d_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NDHWC",
     dilations: Any = (1, 1, 1, 1, 1), name: str | None = None,
@@ -238,6 +250,7 @@ def conv3d_backprop_filter(
     )  # fmt: skip
 
 
+@export("tf.nn.conv3d_transpose")
 def conv3d_transpose(
     value: Any, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: str = "SAME",
     data_format: str = "NDHWC", name: str | None = None, input: Any = None, filters: Any = None,

@@ -7,16 +7,15 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.identity import stop_gradient
 from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import rank, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice_
@@ -31,11 +30,13 @@ from tfmini.shapes import compatible_raw
 _NARROW = (dtypes.float16, dtypes.bfloat16)
 
 
+@export("tf.math.softmax", "tf.nn.softmax")
 def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """``exp(logits) / sum(exp(logits))`` along ``axis``, by default the last (``tf.nn.softmax``)."""
     return _along(softmax_op, logits, either("axis", axis, "dim", dim), name)
 
 
+@export("tf.math.log_softmax", "tf.nn.log_softmax")
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """``logits - log(sum(exp(logits)))`` along ``axis``, by default the last (``tf.nn.log_softmax``)."""
     return _along(log_softmax_op, logits, either("axis", axis, "dim", dim), name)
@@ -53,7 +54,7 @@ def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
     if axis is None or axis == -1 or (shape is not None and axis == len(shape) - 1):
         return handle(logits, name=name)  # type: ignore[no-any-return]
     if shape is not None and not -len(shape) <= axis < len(shape):
-        raise InvalidArgumentError.of(
+        refuse(
             f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
             f" dimensions in the input. Received: dim={axis}"
         )
@@ -80,6 +81,7 @@ def _swap_with_last(tensor: Tensor, axis: Any) -> tuple[Tensor, Any]:
     return transpose(tensor, order), order
 
 
+@export("tf.nn.softmax_cross_entropy_with_logits_v2")
 def softmax_cross_entropy_with_logits_v2(
     labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Tensor:
@@ -141,6 +143,7 @@ def _flat(tensor: Tensor) -> Tensor:
     return reshape(tensor, concat([[-1], last], 0))
 
 
+@export("tf.nn.softmax_cross_entropy_with_logits")
 def softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None,
     axis: int | None = None,
@@ -165,6 +168,7 @@ def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
         raise ValueError("Both labels and logits must be provided.")
 
 
+@export("tf.nn.sparse_softmax_cross_entropy_with_logits")
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
@@ -217,6 +221,7 @@ def _same_shapes(labels: Tensor, logits: Tensor, first: str = "logits", second: 
         raise ValueError(f"{first} and {second} must have the same shape ({logits.shape} vs {labels.shape})")
 
 
+@export("tf.nn.sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
@@ -237,6 +242,7 @@ def sigmoid_cross_entropy_with_logits(
         return add(subtract(above, multiply(logits, labels)), log1p(exp(minus_size)), name=scope)
 
 
+@export("tf.nn.weighted_cross_entropy_with_logits")
 def weighted_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None, targets: Any = None
 ) -> Tensor:
@@ -253,6 +259,7 @@ def weighted_cross_entropy_with_logits(
         return add(multiply(subtract(one, labels), logits), multiply(weight, tail), name=scope)
 
 
+@export("tf.nn.log_poisson_loss")
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:

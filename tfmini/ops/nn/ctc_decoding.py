@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import FailedPreconditionError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank
@@ -19,25 +19,19 @@ Prefix = tuple[int, ...]
 _T = "T: {float32, float64} = DT_FLOAT"
 greedy_op: OpHandle[Any] = op(
     "CTCGreedyDecoder(inputs: T, sequence_length: int32) -> decoded_indices: int64, decoded_values: int64,"
-    f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}"
+    f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}", differentiable=False
 )
+greedy_op.shape(lambda node: [(None, 2), (None,), (2,), (_batch(node), 1)])
 beam_search_op: OpHandle[Any] = op(
     "CTCBeamSearchDecoder(inputs: T, sequence_length: int32) -> decoded_indices: top_paths * int64,"
     " decoded_values: top_paths * int64, decoded_shape: top_paths * int64, log_probability: T;"
-    f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}"
+    f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}", differentiable=False
 )
-greedy_op.not_differentiable()
-beam_search_op.not_differentiable()
 
 
 def _batch(node: Operation) -> int | None:
     scores, lengths = (t.raw_shape for t in node.inputs)
     return merge_raw((with_rank(scores, 3)[1],), with_rank(lengths, 1))[0]  # type: ignore[index]
-
-
-@greedy_op.shape
-def _greedy_shape(node: Operation) -> list[RawShape]:
-    return [(None, 2), (None,), (2,), (_batch(node), 1)]
 
 
 @beam_search_op.shape
@@ -148,6 +142,7 @@ def _step(
     return found, np.where(stays, stay_blank[kept], -np.inf), np.where(stays, stay_label[kept], scored[best])
 
 
+@export("tf.nn.ctc_greedy_decoder")
 def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool = True) -> tuple[list[Any], Tensor]:
     """The best class of each time step (``tf.nn.ctc_greedy_decoder``).
 
@@ -163,6 +158,7 @@ def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool =
     return [SparseTensor(indices, values, size)], probability
 
 
+@export("tf.nn.ctc_beam_search_decoder")
 def ctc_beam_search_decoder(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
 ) -> tuple[list[Any], Tensor]:
@@ -184,6 +180,7 @@ def ctc_beam_search_decoder(
     return [SparseTensor(i, v, s) for i, v, s in zip(indices, values, sizes)], probability
 
 
+@export("tf.nn.ctc_beam_search_decoder_v2")
 def ctc_beam_search_decoder_v2(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
 ) -> tuple[list[Any], Tensor]:

@@ -6,10 +6,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.ctc_alignment import Array, negative_log_likelihood, states_of
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import ones_like
@@ -40,8 +38,7 @@ ctc_loss_op = op("CTCLoss" + _INPUTS.format("T") + _ATTRS + "; T: {float32, floa
 ctc_loss_v2_op = op("CTCLossV2" + _INPUTS.format("float32") + _ATTRS)
 
 
-@ctc_loss_op.shape
-@ctc_loss_v2_op.shape
+@all_of(ctc_loss_op, ctc_loss_v2_op).shape
 def _shape(node: Operation) -> list[RawShape]:
     scores, indices, values, lengths = (t.raw_shape for t in node.inputs)
     time, batch, classes = with_rank(scores, 3)
@@ -131,8 +128,7 @@ def _losses(
     return loss, grad
 
 
-@ctc_loss_op.gradient
-@ctc_loss_v2_op.gradient
+@all_of(ctc_loss_op, ctc_loss_v2_op).gradient
 def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
     own = prevent_gradient(
         node.outputs[1],
@@ -142,6 +138,7 @@ def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
     return [expand_dims(expand_dims(grad, 0), -1) * own, None, None, None]
 
 
+@export("tf.nn.ctc_loss")
 def ctc_loss(
     labels: Any, inputs: Any = None, sequence_length: Any = None, preprocess_collapse_repeated: bool = False,
     ctc_merge_repeated: bool = True, ignore_longer_outputs_than_inputs: bool = False, time_major: bool = True,
@@ -174,6 +171,7 @@ def ctc_loss(
     return loss  # type: ignore[no-any-return]
 
 
+@export("tf.nn.ctc_loss_v2")
 def ctc_loss_v2(
     labels: Any, logits: Any, label_length: Any, logit_length: Any, logits_time_major: bool = True, unique: Any = None,
     blank_index: int | None = None, name: str | None = None,
@@ -221,6 +219,7 @@ def _sparse_v2(labels: SparseTensor, scores: Tensor, lengths: Any, blank: int, c
     return ctc_loss(labels, scores, lengths)
 
 
+@export("tf.nn.ctc_unique_labels")
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The distinct labels of each row, and each label's position among them (``tf.nn.ctc_unique_labels``).
 
@@ -243,6 +242,7 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
         return found[0], found[1]
 
 
+@export("tf.nn.collapse_repeated")
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Labels without repetitions of neighbours (``tf.nn.collapse_repeated``).
 

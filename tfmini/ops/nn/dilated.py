@@ -9,9 +9,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.blocks import batch_to_space_nd, space_to_batch_nd
 from tfmini.ops.array.constant import constant
@@ -24,6 +23,7 @@ from tfmini.ops.nn import pooling as nn_pooling
 from tfmini.shapes import TensorShape
 
 
+@export("tf.required_space_to_batch_paddings")
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Any, Any]:
@@ -67,6 +67,7 @@ def _paddings(sizes: Any, blocks: Any, base: Any, *, join: Callable[..., Any]) -
     return join([start, end + extra], axis=1), join([start * 0, extra], axis=1)
 
 
+@export("tf.nn.with_space_to_batch")
 def with_space_to_batch(
     input: Any, dilation_rate: Any, padding: str, op: Any, filter_shape: Any = None, spatial_dims: Any = None,
     data_format: str | None = None,
@@ -196,6 +197,7 @@ def _whole(values: list[int], channels_first: bool) -> list[int]:
     return [1, 1, *values] if channels_first else [1, *values, 1]
 
 
+@export("tf.nn.convolution")
 def convolution(
     input: Any, filter: Any = None, padding: Any = None, strides: Any = None, dilation_rate: Any = None,
     name: str | None = None, data_format: str | None = None, filters: Any = None, dilations: Any = None,
@@ -258,6 +260,7 @@ def _convolve(
 # ---- pooling --------------------------------------------------------------------------------
 
 
+@export("tf.nn.pool")
 def pool(
     input: Any, window_shape: Any, pooling_type: str, padding: Any, dilation_rate: Any = None, strides: Any = None,
     name: str | None = None, data_format: str | None = None, dilations: Any = None,
@@ -321,6 +324,7 @@ def _of_rank(input: Any, one: Any, two: Any, three: Any) -> Any:
     return (one, two, three)[rank - 3]
 
 
+@export("tf.nn.max_pool_v2")
 def max_pool_v2(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
@@ -330,6 +334,7 @@ def max_pool_v2(
     return function(input, ksize, strides, padding, layout, name)  # type: ignore[no-any-return]
 
 
+@export("tf.nn.avg_pool_v2")
 def avg_pool_v2(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
@@ -359,6 +364,7 @@ def with_axis(values: Any, first: bool) -> list[int]:
     return [1, 1, 1, *values] if first else [1, 1, *values, 1]
 
 
+@export("tf.nn.max_pool1d")
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NWC", name: str | None = None
 ) -> Tensor:
@@ -367,6 +373,7 @@ def max_pool1d(
         return _pool1d(nn_pooling.max_pool, scope, input, ksize, strides, padding, data_format)
 
 
+@export("tf.nn.avg_pool1d")
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NWC", name: str | None = None
 ) -> Tensor:

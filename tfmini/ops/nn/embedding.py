@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.families import Tensor, colocate_with, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import range as number_range
@@ -32,6 +31,7 @@ from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.shapes import merge_raw
 
 
+@export("tf.nn.embedding_lookup")
 def embedding_lookup(
     params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, validate_indices: bool = True,
     max_norm: float | None = None,
@@ -149,6 +149,7 @@ def _clipped(rows: Tensor, ids: Tensor, max_norm: float | None) -> Tensor:
     return clip_by_norm(rows, max_norm, axes=number_range(rank(ids), rank(rows)))  # type: ignore[no-any-return]
 
 
+@export("tf.nn.embedding_lookup_sparse")
 def embedding_lookup_sparse(
     params: Any, sp_ids: SparseTensor, sp_weights: SparseTensor | None, partition_strategy: str = "mod",
     name: str | None = None, combiner: str | None = None, max_norm: float | None = None,
@@ -193,6 +194,7 @@ def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name:
     return div_no_nan(total, sqrt(segment_sum_op(power(column, 2), lines)), name=name)
 
 
+@export("tf.nn.safe_embedding_lookup_sparse", "tf.contrib.layers.safe_embedding_lookup_sparse")
 def safe_embedding_lookup_sparse(
     embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
     combiner: str = "mean", default_id: int | None = None, name: str | None = None, partition_strategy: str = "div",
@@ -247,6 +249,7 @@ def _matrices(
     return sparse_retain(ids, valid), sparse_retain(weights, valid)
 
 
+@export("tf.compat.v2.nn.safe_embedding_lookup_sparse")
 def safe_embedding_lookup_sparse_v2(
     embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
     combiner: str = "mean", default_id: int | None = None, max_norm: float | None = None, name: str | None = None,

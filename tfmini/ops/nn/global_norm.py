@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.nn.batch_norm import Array
 from tfmini.ops.nn.normalization import batch_normalization
@@ -20,9 +20,8 @@ norm_op = op(
 )
 norm_grad_op = op(
     "BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T)"
-    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS
+    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS, differentiable=False
 )
-norm_grad_op.not_differentiable()
 
 
 def _depth(node: Operation, vectors: Any) -> int | None:
@@ -89,6 +88,7 @@ def _norm_gradient(node: Operation, grad: Tensor) -> Any:
     return list(norm_grad_op(t, m, v, gamma, grad, **attrs))
 
 
+@export("tf.nn.batch_norm_with_global_normalization")
 def batch_norm_with_global_normalization(
     t: Any = None, m: Any = None, v: Any = None, beta: Any = None, gamma: Any = None, variance_epsilon: Any = None,
     scale_after_normalization: Any = None, name: str | None = None, input: Any = None, mean: Any = None,

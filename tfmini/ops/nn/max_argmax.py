@@ -10,8 +10,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.numerics.windows import Array, padded
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.nn.window_attrs import Windows, check_lengths
@@ -24,11 +24,20 @@ _ATTRS = (
 argmax_op: OpHandle[Any] = op(
     "MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax" + _ATTRS + " = DT_INT64; T: realnumbertype"
 )
+argmax_op.gradient(lambda node, grad, _: [argmax_grad_op(node.inputs[0], grad, node.outputs[1], **_attrs(node))])
 argmax_grad_op = op(
     "MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
 )
+argmax_grad_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
+argmax_grad_op.gradient(
+    lambda node, grad: [None, argmax_grad_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
+)
 argmax_grad_grad_op = op(
     "MaxPoolGradGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
+)
+argmax_grad_grad_op.shape(lambda node: [with_rank(node.inputs[2].raw_shape, 4)])
+argmax_grad_grad_op.gradient(
+    lambda node, grad: [None, argmax_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
 )
 
 
@@ -40,16 +49,6 @@ def _argmax_shape(node: Operation) -> list[RawShape]:
     if any(values[axis] != 1 for values in (ksize, strides) for axis in (0, 3)):
         raise ValueError("Pooling is not yet supported on the batch or depth dimension.")
     return [(image[0], *Windows(node.attrs).out_sizes(image[1:3], ksize[1:3]), image[3])] * 2
-
-
-@argmax_grad_op.shape
-def _argmax_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 4)]
-
-
-@argmax_grad_grad_op.shape
-def _argmax_grad_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[2].raw_shape, 4)]
 
 
 @argmax_op.kernel_factory("CPU")
@@ -119,21 +118,7 @@ def _attrs(node: Operation) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("ksize", "strides", "padding", "include_batch_in_index")}
 
 
-@argmax_op.gradient
-def _argmax_gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
-    return [argmax_grad_op(node.inputs[0], grad, node.outputs[1], **_attrs(node))]
-
-
-@argmax_grad_op.gradient
-def _argmax_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, argmax_grad_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
-
-
-@argmax_grad_grad_op.gradient
-def _argmax_grad_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, argmax_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
-
-
+@export("tf.nn.max_pool_with_argmax")
 def max_pool_with_argmax(
     input: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", Targmax: Any = None,
     name: str | None = None, output_dtype: Any = None, include_batch_in_index: bool = False,

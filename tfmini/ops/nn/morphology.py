@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.deprecated_arguments import either
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape, second_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape, second_shape
 from tfmini.numerics.windows import Array, Axes, padded
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import reverse
@@ -22,13 +20,13 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 _ATTRS = "; T: realnumbertype; strides: list(int) >= 4; rates: list(int) >= 4; padding: {'SAME', 'VALID'}"
 dilation_op = op("Dilation2D(input: T, filter: T) -> output: T" + _ATTRS)
 dilation_input_op = op(
-    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _ATTRS, shape=same_shape
+    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _ATTRS, shape=same_shape,
+    differentiable=False,
 )
 dilation_filter_op = op(
-    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _ATTRS, shape=second_shape
+    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _ATTRS, shape=second_shape,
+    differentiable=False,
 )
-dilation_input_op.not_differentiable()
-dilation_filter_op.not_differentiable()
 
 
 @dilation_op.shape
@@ -123,6 +121,7 @@ def _dilation_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [dilation_input_op(*node.inputs, grad, **attrs), dilation_filter_op(*node.inputs, grad, **attrs)]
 
 
+@export("tf.nn.dilation2d")
 def dilation2d(
     input: Any, filter: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
     name: str | None = None, filters: Any = None, dilations: Any = None,
@@ -141,6 +140,7 @@ def dilation2d(
     )  # fmt: skip
 
 
+@export("tf.nn.erosion2d")
 def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
     """The minimum of pixel minus kernel over each window (``tf.nn.erosion2d``); see `dilation2d`."""
     with name_scope(name, "erosion2d", [value, kernel]) as scope:

@@ -10,10 +10,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.deprecated_arguments import either
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -42,13 +40,9 @@ _LRN_ATTRS = (
     "depth_radius: int = 5; bias: float = 1.0; alpha: float = 1.0; beta: float = 0.5;"
     " T: {half, bfloat16, float} = DT_FLOAT"
 )
-lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS)
+lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS, shape=lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 lrn_grad_op = op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> output: T; " + _LRN_ATTRS)
-
-
-@lrn_op.shape
-def _lrn_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 4)]
+lrn_grad_op.not_differentiable()
 
 
 @lrn_grad_op.shape
@@ -95,9 +89,7 @@ def _lrn_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [lrn_grad_op(grad, node.inputs[0], node.outputs[0], **attrs)]
 
 
-lrn_grad_op.not_differentiable()
-
-
+@export("tf.nn.local_response_normalization", "tf.nn.lrn")
 def local_response_normalization(
     input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -110,6 +102,7 @@ def local_response_normalization(
 # ---- moments ------------------------------------------------------------------------------------
 
 
+@export("tf.nn.moments")
 def moments(
     x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
     keepdims: bool | None = None,
@@ -128,6 +121,7 @@ def moments(
         return mean, variance
 
 
+@export("tf.nn.sufficient_statistics")
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None,
     keepdims: bool | None = None,
@@ -150,6 +144,7 @@ def sufficient_statistics(
         return counts, mean_ss, reduce_sum(squares, axes, keepdims=keep, name="var_ss"), shift
 
 
+@export("tf.nn.weighted_moments")
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
     keepdims: bool | None = None,
@@ -171,6 +166,7 @@ def weighted_moments(
         return (cast(mean, dtypes.float16), cast(variance, dtypes.float16)) if narrow else (mean, variance)
 
 
+@export("tf.nn.normalize_moments")
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -185,6 +181,7 @@ def normalize_moments(
         return mean, subtract(multiply(variance_ss, divisor), square(shifted), name="variance")
 
 
+@export("tf.nn.batch_normalization")
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
 ) -> Tensor:
@@ -200,6 +197,7 @@ def batch_normalization(
         return add(multiply(x, cast(inverse, x.dtype)), cast(shift, x.dtype))
 
 
+@export("tf.linalg.l2_normalize", "tf.math.l2_normalize", "tf.nn.l2_normalize")
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
 ) -> Tensor:
@@ -211,6 +209,7 @@ def l2_normalize(
         return multiply(x, rsqrt(maximum(total, epsilon)), name=scope)
 
 
+@export("tf.math.zero_fraction", "tf.nn.zero_fraction")
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """The share of zeros in ``value``, a float32 scalar; NaN when it is empty (``tf.nn.zero_fraction``)."""
     with name_scope(name, "zero_fraction", [value]):
@@ -221,6 +220,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
         return identity(truediv(zeros, cast(count, dtypes.float32)), name="fraction")
 
 
+@export("tf.nn.swish")
 def swish(features: Any) -> Tensor:
     """``x * sigmoid(x)`` (``tf.nn.swish``)."""
     with name_scope(None, "swish", [features]):
@@ -231,6 +231,7 @@ def swish(features: Any) -> Tensor:
 # ---- dropout ------------------------------------------------------------------------------------
 
 
+@export("tf.nn.dropout")
 def dropout(
     x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None, name: str | None = None,
     rate: Any = None,

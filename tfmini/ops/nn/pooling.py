@@ -9,9 +9,8 @@ import numpy as np
 
 from tfmini.deprecated_arguments import either
 from tfmini.errors import InvalidArgumentError, UnimplementedError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics import onednn_pooling
 from tfmini.numerics import pooling as kernels
@@ -27,6 +26,7 @@ from tfmini.numerics.windows import (
     padded,
 )
 from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.nn.activation import where_else_zero
@@ -48,6 +48,9 @@ max_pool_op = op(
     "; T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT; "
     + _SIZES + _EXPLICIT + _FORMAT.replace("'NCHW'}", "'NCHW', 'NCHW_VECT_C'}")
 )  # fmt: skip
+max_pool_op.gradient(
+    lambda node, grad: [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
+)
 max_pool_grad_op = op(f"MaxPoolGrad{_GRAD}{_SIZES}{_EXPLICIT}{_FORMAT}T: realnumbertype = DT_FLOAT")
 max_pool_grad_grad_op = op(f"MaxPoolGradGrad{_GRAD}{_SIZES}{_PADDING}{_FORMAT}T: realnumbertype")
 avg_pool_op = op(f"AvgPool(value: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}")
@@ -55,10 +58,13 @@ avg_pool_grad_op = op(
     f"AvgPoolGrad(orig_input_shape: int32, grad: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}"
 )
 max_pool3d_op = op(f"MaxPool3D(input: T) -> output: T; {_VOLUME}T: {_HALVES_AND_FLOAT}")
+all_of(max_pool_op, max_pool3d_op).kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
+max_pool3d_op.gradient(lambda node, grad: [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))])
 max_pool3d_grad_op = op(
     f"MaxPool3DGrad(orig_input: TInput, orig_output: TInput, grad: T) -> output: T; {_VOLUME}"
     f"T: {_HALVES_AND_FLOAT} = DT_FLOAT; TInput: {_HALVES_AND_FLOAT} = DT_FLOAT"
 )
+all_of(max_pool_grad_op, max_pool3d_grad_op).kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
 max_pool3d_grad_grad_op = op(f"MaxPool3DGradGrad{_GRAD}{_VOLUME}T: realnumbertype")
 avg_pool3d_op = op(f"AvgPool3D(input: T) -> output: T; {_VOLUME}{_FLOATS}")
 avg_pool3d_grad_op = op(f"AvgPool3DGrad(orig_input_shape: int32, grad: T) -> output: T; {_VOLUME}{_FLOATS}")
@@ -67,10 +73,7 @@ avg_pool3d_grad_op = op(f"AvgPool3DGrad(orig_input_shape: int32, grad: T) -> out
 # ---- shapes -------------------------------------------------------------------------------------
 
 
-@max_pool_op.shape
-@avg_pool_op.shape
-@max_pool3d_op.shape
-@avg_pool3d_op.shape
+@all_of(max_pool_op, avg_pool_op, max_pool3d_op, avg_pool3d_op).shape
 def _pool_shape(node: Operation) -> list[RawShape]:
     return [pooled_shape(node, node.attrs)]
 
@@ -96,20 +99,17 @@ def pooled_shape(node: Operation, attrs: Mapping[str, Any]) -> RawShape:
     return arranged((image[0], *sizes), data_format)
 
 
-@max_pool_grad_op.shape
-@max_pool3d_grad_op.shape
+@all_of(max_pool_grad_op, max_pool3d_grad_op).shape
 def _max_pool_grad_shape(node: Operation) -> list[RawShape]:
     return [with_rank(node.inputs[0].raw_shape, len(node.attrs["ksize"]))]
 
 
-@max_pool_grad_grad_op.shape
-@max_pool3d_grad_grad_op.shape
+@all_of(max_pool_grad_grad_op, max_pool3d_grad_grad_op).shape
 def _max_pool_grad_grad_shape(node: Operation) -> list[RawShape]:
     return [merge_raw(node.inputs[1].raw_shape, _pool_shape(node)[0])]
 
 
-@avg_pool_grad_op.shape
-@avg_pool3d_grad_op.shape
+@all_of(avg_pool_grad_op, avg_pool3d_grad_op).shape
 def _avg_pool_grad_shape(node: Operation) -> list[RawShape]:
     return [with_rank(constant_value_as_shape(node.inputs[0]), len(node.attrs["ksize"]))]
 
@@ -133,7 +133,7 @@ def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], Axes]:
 
     def place(shape: tuple[int, ...]) -> Axes:
         if len(shape) != rank:
-            raise InvalidArgumentError.of(f"tensor_in must be {rank}-dimensional: {list(shape)}")
+            refuse(f"tensor_in must be {rank}-dimensional: {list(shape)}")
         return windows.axes(shape[1:-1], ksize)
 
     return place
@@ -156,7 +156,7 @@ def _channels_last(layout: bytes, *values: Array) -> list[Array]:
     rank = len(layout_axes(layout))
     for value in values:
         if value.ndim != rank:
-            raise InvalidArgumentError.of(f"The tensors must be {rank}-dimensional, but got {list(value.shape)}")
+            refuse(f"The tensors must be {rank}-dimensional, but got {list(value.shape)}")
     return [channels_last(value, layout) for value in values]
 
 
@@ -287,16 +287,11 @@ def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, A
     return max_pool_grad_grad
 
 
-for _handle in (max_pool_op, max_pool3d_op):
-    _handle.kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
-for _handle in (max_pool_grad_op, max_pool3d_grad_op):
-    _handle.kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
 for _handle in (max_pool_grad_grad_op, max_pool3d_grad_grad_op):
     _handle.kernel_factory("CPU")(lambda node: max_pool_grad_grad_of(node.attrs))
 
 
-@avg_pool_op.kernel_factory("CPU")
-@avg_pool3d_op.kernel_factory("CPU")
+@all_of(avg_pool_op, avg_pool3d_op).kernel_factory("CPU")
 def _avg_pool_factory(node: Any) -> Callable[..., Array]:
     _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
@@ -312,8 +307,7 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
     return avg_pool
 
 
-@avg_pool_grad_op.kernel_factory("CPU")
-@avg_pool3d_grad_op.kernel_factory("CPU")
+@all_of(avg_pool_grad_op, avg_pool3d_grad_op).kernel_factory("CPU")
 def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
     _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
@@ -321,7 +315,7 @@ def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
 
     def avg_pool_grad(sizes: Array, grad: Array) -> Array:
         if sizes.shape != (len(layout_axes(layout)),):
-            raise InvalidArgumentError.of(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
+            refuse(f"orig_input_shape must be {len(layout_axes(layout))} sizes")
         image = tuple(int(sizes[axis]) for axis in layout_axes(layout))
         check_room(image, np.dtype(wide).itemsize)
         (grad,) = _channels_last(layout, grad)
@@ -344,16 +338,6 @@ def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
 
 def _attrs(node: Operation, *names: str) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("ksize", "strides", "padding", "data_format", *names)}
-
-
-@max_pool_op.gradient
-def _max_pool_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
-
-
-@max_pool3d_op.gradient
-def _max_pool3d_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))]
 
 
 def _derive_from(handle: OpHandle, other: OpHandle) -> None:
@@ -389,6 +373,7 @@ _derive_average(avg_pool3d_op, avg_pool3d_grad_op)
 # ---- public functions ---------------------------------------------------------------------------
 
 
+@export("tf.nn.max_pool")
 def max_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
     input: Any = None,
@@ -406,6 +391,7 @@ def max_pool(
                      padding_attrs(padding))  # fmt: skip
 
 
+@export("tf.nn.max_pool2d")
 def max_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -414,6 +400,7 @@ def max_pool2d(
         return _pool(max_pool_op, input, ksize, strides, data_format, scope, padding_attrs(padding))
 
 
+@export("tf.nn.avg_pool", "tf.nn.avg_pool2d")
 def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", name: str | None = None,
     input: Any = None,
@@ -424,6 +411,7 @@ def avg_pool(
                      {"padding": padding})  # fmt: skip
 
 
+@export("tf.nn.max_pool3d")
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -432,6 +420,7 @@ def max_pool3d(
         return _pool(max_pool3d_op, input, ksize, strides, data_format or "NDHWC", scope, {"padding": padding})
 
 
+@export("tf.nn.avg_pool3d")
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
 ) -> Tensor:

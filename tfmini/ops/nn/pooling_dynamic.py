@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, op
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -21,8 +20,13 @@ max_pool_v2_op = op(
     "; T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT"
     "; padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
 )
+max_pool_v2_op.kernel_factory("CPU")(
+    lambda node: lambda image, ksize, strides: max_pool_of(_sized(node.attrs, ksize, strides))(image)
+)
 max_pool_grad_v2_op = op("MaxPoolGradV2" + _GRAD + _ATTRS + " = DT_FLOAT")
+max_pool_grad_v2_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 max_pool_grad_grad_v2_op = op("MaxPoolGradGradV2" + _GRAD + _ATTRS)
+max_pool_grad_grad_v2_op.shape(lambda node: [merge_raw(with_rank(node.inputs[1].raw_shape, 4), None)])
 
 
 @max_pool_v2_op.shape
@@ -35,27 +39,12 @@ def _shape(node: Operation) -> list[RawShape]:
     return [pooled_shape(node, attrs)]
 
 
-@max_pool_grad_v2_op.shape
-def _grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 4)]
-
-
-@max_pool_grad_grad_v2_op.shape
-def _grad_grad_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(with_rank(node.inputs[1].raw_shape, 4), None)]
-
-
 def _sized(attrs: Mapping[str, Any], ksize: Array, strides: Array) -> dict[str, Any]:
     """The attrs of the op with fixed window and strides."""
     for name, sizes in (("ksize", ksize), ("strides", strides)):
         if sizes.shape != (4,):
             refuse(f"Sliding window {name} field must specify 4 dimensions")
     return {**attrs, "ksize": ksize.tolist(), "strides": strides.tolist()}
-
-
-@max_pool_v2_op.kernel_factory("CPU")
-def _kernel(node: Any) -> Callable[..., Array]:
-    return lambda image, ksize, strides: max_pool_of(_sized(node.attrs, ksize, strides))(image)
 
 
 @max_pool_grad_v2_op.kernel_factory("CPU")

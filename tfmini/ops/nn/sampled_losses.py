@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import ones_like, zeros_like
@@ -74,6 +73,7 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
     return cast(found, like.dtype.base_dtype)
 
 
+@export("tf.nn.nce_loss")
 def nce_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
     sampled_values: Any = None, remove_accidental_hits: bool = False, partition_strategy: str = "mod",
@@ -102,6 +102,7 @@ def nce_loss(
     return reduce_sum(losses, -1)
 
 
+@export("tf.nn.sampled_softmax_loss")
 def sampled_softmax_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
     sampled_values: Any = None, remove_accidental_hits: bool = True, partition_strategy: str = "mod",

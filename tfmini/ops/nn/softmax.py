@@ -7,31 +7,31 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, Tensor, all_of, op, sized
 from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import add, multiply, negative, subtract
 from tfmini.ops.math.reductions import sum_op
 from tfmini.ops.math.unary import exp
-from tfmini.shapes import RawShape, broadcast_raw, merge_dims, with_rank
+from tfmini.shapes import RawShape, broadcast_raw, with_rank
 
 _T = "T: {half, bfloat16, float, double}"
 
 softmax_op = op("Softmax(logits: T) -> softmax: T; " + _T)
 log_softmax_op = op("LogSoftmax(logits: T) -> logsoftmax: T; " + _T)
+log_softmax_op.gradient(lambda node, grad: [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))])
 softmax_xent_op = op("SoftmaxCrossEntropyWithLogits(features: T, labels: T) -> loss: T, backprop: T; " + _T)
 sparse_xent_op = op(
     "SparseSoftmaxCrossEntropyWithLogits(features: T, labels: Tlabels) -> loss: T, backprop: T; "
     + _T
-    + "; Tlabels: {int32, int64} = DT_INT64"
+    + "; Tlabels: {int32, int64} = DT_INT64", shape=sized("n classes, n -> n, n classes")
 )
 
 
-@softmax_op.shape
-@log_softmax_op.shape
+@all_of(softmax_op, log_softmax_op).shape
 def _softmax_shape(node: Operation) -> list[RawShape]:
     shape = node.inputs[0].raw_shape
     if shape == ():
@@ -43,14 +43,6 @@ def _softmax_shape(node: Operation) -> list[RawShape]:
 def _xent_shape(node: Operation) -> list[RawShape]:
     shape = with_rank(broadcast_raw(node.inputs[0].raw_shape, node.inputs[1].raw_shape), 2)
     return [shape[:1], shape]
-
-
-@sparse_xent_op.shape
-def _sparse_xent_shape(node: Operation) -> list[RawShape]:
-    features = with_rank(node.inputs[0].raw_shape, 2)
-    labels = with_rank(node.inputs[1].raw_shape, 1)
-    batch = merge_dims(features[0], labels[0])
-    return [(batch,), (batch, features[1])]
 
 
 # ---- kernels ------------------------------------------------------------------------------------
@@ -126,7 +118,7 @@ def _xent_factory(node: Any) -> Any:
         if logits.shape != labels.shape:
             logits, labels = _broadcast(logits, labels)
         if logits.ndim != 2:
-            raise InvalidArgumentError.of(f"logits must be 2-dimensional, but have shape {_bracketed(logits)}")
+            refuse(f"logits must be 2-dimensional, but have shape {_bracketed(logits)}")
         if not logits.size:
             return np.zeros(logits.shape[:1], node.attrs["T"].numpy), np.zeros(logits.shape, node.attrs["T"].numpy)
         found = _xent(logits, labels)
@@ -151,10 +143,10 @@ def _bracketed(array: Array) -> str:
 
 def _check_labels(logits: Array, labels: Array) -> None:
     if np.ndim(labels) != 1:
-        raise InvalidArgumentError.of(f"labels must be 1-D, but got shape {list(np.shape(labels))}")
+        refuse(f"labels must be 1-D, but got shape {list(np.shape(labels))}")
     classes = logits.shape[1]
     if logits.shape[0] != labels.shape[0]:
-        raise InvalidArgumentError.of(
+        refuse(
             "logits and labels must have the same first dimension, "
             f"got logits shape {_bracketed(logits)} and labels shape {_bracketed(labels)}"
         )
@@ -163,7 +155,7 @@ def _check_labels(logits: Array, labels: Array) -> None:
     if labels.min() < 0 or labels.max() >= classes:
         wrong = next(v for v in labels.tolist() if not 0 <= v < classes)
         values = " ".join(map(str, labels.tolist()))
-        raise InvalidArgumentError.of(
+        refuse(
             f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
             f"Label values: {values}"
         )
@@ -204,11 +196,6 @@ def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [multiply(subtract(grad, _last_sum(multiply(grad, softmax))), softmax)]
 
 
-@log_softmax_op.gradient
-def _log_softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))]
-
-
 def _is_zero(grad: Tensor | None) -> bool:
     if grad is None or grad.op.type in ("ZerosLike", "Zeros"):
         return True
@@ -240,5 +227,3 @@ def _xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | N
 @sparse_xent_op.gradient
 def _sparse_xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> list[Any]:
     return [_logits_gradient(node, grad_loss, grad_backprop), None]
-
-

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.joining import concat
@@ -16,6 +15,7 @@ from tfmini.ops.nn import convolution as nn_convolution
 from tfmini.ops.nn.dilated import with_axis
 
 
+@export("tf.nn.conv1d_transpose")
 def conv1d_transpose(
     input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str = "NWC",
     dilations: Any = None, name: str | None = None,
@@ -43,6 +43,7 @@ def conv1d_transpose(
         return array_shape.squeeze(found, [axis], name=scope)
 
 
+@export("tf.nn.conv_transpose")
 def conv_transpose(
     input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str | None = None,
     dilations: Any = None, name: str | None = None,
@@ -61,6 +62,7 @@ def conv_transpose(
         )
 
 
+@export("tf.nn.atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
     value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
 ) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.numerics.windows import Axes, explicit_pair, layout_axes, output_size, window_axis
+from tfmini.ops.array.kernel_arguments import refuse
 
 _SINGULAR = {"strides": "stride", "dilations": "dilation"}
 
@@ -29,7 +30,7 @@ def _check(positions: Sequence[int], lists: Mapping[str, Sequence[int] | None]) 
     """Refuses lists of attrs that no window can have, for a client that has not checked them."""
     for name, values in lists.items():
         if values is not None and (len(values) != len(positions) or min(values) < 1):
-            raise InvalidArgumentError.of(f"{name} must be {len(positions)} positive numbers, but got: {list(values)}")
+            refuse(f"{name} must be {len(positions)} positive numbers, but got: {list(values)}")
 
 
 class Windows:
@@ -52,7 +53,7 @@ class Windows:
         holes, explicit = attrs.get(dilations), attrs.get("explicit_paddings") or ()
         _check(self.positions, {"strides": attrs["strides"], "ksize": attrs.get("ksize"), dilations: holes})
         if self.padding == b"EXPLICIT" and (len(explicit) != 2 * len(self.positions) or min(explicit) < 0):
-            raise InvalidArgumentError.of(
+            refuse(
                 f"explicit_paddings attribute must contain {2 * len(self.positions)} values, none negative, with"
                 f" EXPLICIT padding, but got: {list(explicit)}"
             )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.op_types import ShapeRule
+from tfmini.graph.registry import OpHandle, all_of
 from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.shapes import RawShape, format_raw
 
 _ATTRS = """dtype: numbertype
@@ -23,79 +24,48 @@ _ATTRS = """dtype: numbertype
     shared_name: string = ''
     reduction_type: {'MEAN', 'SUM'} = 'MEAN'"""
 
-accumulator = op(
-    f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", stateful=True, shape=[(2,)], on_ps=True
-)
-accumulator_v1 = op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True, shape=[(2,)])
-sparse_accumulator = op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True, shape=[(2,)])
-apply_gradient: OpHandle[Operation] = op(
-    "ResourceAccumulatorApplyGradient(handle: resource, local_step: int64, gradient: dtype); dtype: numbertype",
-    stateful=True,
-    shape=[],
-    accumulator="apply",
-    keeps=True,
-)
-apply_gradient_v1: OpHandle[Operation] = op(
-    "AccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient: dtype); dtype: numbertype",
-    stateful=True,
-    shape=[],
-    accumulator="apply",
-    keeps=True,
-)
-num_accumulated = op(
-    "ResourceAccumulatorNumAccumulated(handle: resource) -> num_accumulated: int32", stateful=True, shape=[()]
-)
-num_accumulated_v1 = op(
-    "AccumulatorNumAccumulated(handle: Ref(string)) -> num_accumulated: int32", stateful=True, shape=[()]
-)
-set_global_step: OpHandle[Operation] = op(
-    "ResourceAccumulatorSetGlobalStep(handle: resource, new_global_step: int64)", stateful=True, shape=[]
-)
-set_global_step_v1: OpHandle[Operation] = op(
-    "AccumulatorSetGlobalStep(handle: Ref(string), new_global_step: int64)", stateful=True, shape=[]
-)
-take_gradient = op(
-    "ResourceAccumulatorTakeGradient(handle: resource, num_required: int32) -> average: dtype; dtype: numbertype",
-    stateful=True,
-    shape=unknown_shapes,
-    accumulator="take",
-)
-take_gradient_v1 = op(
-    "AccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> average: dtype; dtype: numbertype",
-    stateful=True,
-    shape=unknown_shapes,
-    accumulator="take",
-)
-sparse_apply_gradient: OpHandle[Operation] = op(
-    """SparseAccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient_indices: int64, gradient_values: dtype, gradient_shape: int64)
-        dtype: numbertype
-        has_known_shape: bool""",  # noqa: E501 - a declaration is one line
-    stateful=True,
-    shape=[],
-    accumulator="apply",
-    keeps=True,
-)
-sparse_take_gradient: OpHandle[Any] = op(
-    """SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> indices: int64, values: dtype, shape: int64
-        dtype: numbertype""",  # noqa: E501
-    stateful=True,
-    shape=unknown_shapes,
-    accumulator="take",
-)
-# Not in TensorFlow: a graph has them only if the program asks for the ledger.
-ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True, shape=[()])
-ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True, shape=[()])
-# Not in TensorFlow either: the recovery of a synchronous run has them in a graph of its own.
-renew: OpHandle[Operation] = op("_AccumulatorRenew(handle: resource, step: int64)", stateful=True, shape=[])
-renew_v1: OpHandle[Operation] = op("_AccumulatorRenewV1(handle: Ref(string), step: int64)", stateful=True, shape=[])
-step_of = op("_AccumulatorStep(handle: resource) -> step: int64", stateful=True, shape=[()])
-step_of_v1 = op("_AccumulatorStepV1(handle: Ref(string)) -> step: int64", stateful=True, shape=[()])
 
-for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
-                ledger, ledger_v1, num_accumulated_v1, renew, renew_v1, step_of, step_of_v1,
-                set_global_step, set_global_step_v1, take_gradient,
-                take_gradient_v1, sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
-    _handle.not_differentiable()
+def _access(
+    name: str, inputs: str, output: str, shape: ShapeRule, attrs: str = "", old: str = "", **traits: Unpack[Traits]
+) -> tuple[OpHandle[Any], OpHandle[Any]]:
+    """Declares an op on an accumulator by handle and, as ``old``, by reference."""
+    rest = f"{inputs}){output}{attrs}"
+    new = state_op(f"{name}(handle: resource{rest}", shape, **traits)
+    return new, state_op(f"{old or name.replace('Resource', '')}(handle: Ref(string){rest}", shape, **traits)
+
+
+accumulator = state_op(f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", [(2,)], on_ps=True)
+accumulator_v1 = state_op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+sparse_accumulator = state_op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+apply_gradient, apply_gradient_v1 = _access(
+    "ResourceAccumulatorApplyGradient", ", local_step: int64, gradient: dtype", "", [], "; dtype: numbertype",
+    accumulator="apply", keeps=True,
+)  # fmt: skip
+num_accumulated, num_accumulated_v1 = _access(
+    "ResourceAccumulatorNumAccumulated", "", " -> num_accumulated: int32", [()]
+)
+set_global_step, set_global_step_v1 = _access(
+    "ResourceAccumulatorSetGlobalStep", ", new_global_step: int64", "", []
+)
+take_gradient, take_gradient_v1 = _access(
+    "ResourceAccumulatorTakeGradient", ", num_required: int32", " -> average: dtype", unknown_shapes,
+    "; dtype: numbertype", accumulator="take",
+)  # fmt: skip
+sparse_apply_gradient = state_op(
+    "SparseAccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient_indices: int64,"
+    " gradient_values: dtype, gradient_shape: int64); dtype: numbertype; has_known_shape: bool",
+    [], accumulator="apply", keeps=True,
+)  # fmt: skip
+sparse_take_gradient = state_op(
+    "SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32)"
+    " -> indices: int64, values: dtype, shape: int64; dtype: numbertype",
+    unknown_shapes, accumulator="take",
+)  # fmt: skip
+# Not in TensorFlow: a graph has them only if the program asks for the ledger.
+ledger, ledger_v1 = _access("_AccumulatorLedger", "", " -> ledger: string", [()], old="_AccumulatorLedgerV1")
+# Not in TensorFlow either: the recovery of a synchronous run has them in a graph of its own.
+renew, renew_v1 = _access("_AccumulatorRenew", ", step: int64", "", [], old="_AccumulatorRenewV1")
+step_of, step_of_v1 = _access("_AccumulatorStep", "", " -> step: int64", [()], old="_AccumulatorStepV1")
 
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -107,7 +77,7 @@ def _state_of(state: type[AccumulatorState], kind: str) -> Callable[..., Accumul
         reduction_type: bytes,
     ) -> AccumulatorState:  # fmt: skip
         if not (dtype.is_floating or dtype.is_complex):
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}} with"
                 f" dtype={dtype.name}: an accumulator averages floating-point gradients. Cast them, to float32 say."
             )
@@ -129,7 +99,7 @@ sparse_accumulator.state_kernel("CPU")(_state_of(SparseAccumulatorState, "sparse
 
 def _check_dtype(state: AccumulatorState, dtype: DType) -> None:
     if state.dtype is not dtype:
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Signature mismatch, have gradients of type {cpp_name(dtype)}, expected {cpp_name(state.dtype)}"
             f" (accumulator '{state.name}')"
         )
@@ -137,13 +107,11 @@ def _check_dtype(state: AccumulatorState, dtype: DType) -> None:
 
 def _scalar_step(local_step: Any) -> int:
     if np.ndim(local_step):
-        text = f"Argument local_step must be scalar, but had bad shape {format_raw(np.shape(local_step))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Argument local_step must be scalar, but had bad shape {format_raw(np.shape(local_step))}")
     return int(local_step)
 
 
-@apply_gradient.kernel("CPU")
-@apply_gradient_v1.kernel("CPU")
+@all_of(apply_gradient, apply_gradient_v1).kernel("CPU")
 def _apply(
     state: AccumulatorState, local_step: Any, gradient: Any, *, dtype: DType, node: Any, resources: Any
 ) -> tuple[()]:
@@ -171,8 +139,7 @@ def _apply_sparse(
     return ()
 
 
-@ledger.kernel("CPU")
-@ledger_v1.kernel("CPU")
+@all_of(ledger, ledger_v1).kernel("CPU")
 def _read_ledger(state: AccumulatorState) -> bytes:
     import json  # Imported here to save some ms in `import tfmini`.
 
@@ -181,35 +148,29 @@ def _read_ledger(state: AccumulatorState) -> bytes:
     return json.dumps(plain).encode()
 
 
-@num_accumulated.kernel("CPU")
-@num_accumulated_v1.kernel("CPU")
+@all_of(num_accumulated, num_accumulated_v1).kernel("CPU")
 def _count(state: AccumulatorState) -> Any:
     return np.int32(state.count)
 
 
-@set_global_step.kernel("CPU")
-@set_global_step_v1.kernel("CPU")
+@all_of(set_global_step, set_global_step_v1).kernel("CPU")
 def _set_step(state: AccumulatorState, new_global_step: Any) -> tuple[()]:
     state.set_step(int(new_global_step))
     return ()
 
 
-@take_gradient.async_kernel("CPU")
-@take_gradient_v1.async_kernel("CPU")
-@sparse_take_gradient.async_kernel("CPU")
+@all_of(take_gradient, take_gradient_v1, sparse_take_gradient).async_kernel("CPU")
 def _take(wait: Wait, state: AccumulatorState, num_required: Any, *, dtype: DType, resources: Any) -> None:
     _check_dtype(state, dtype)
     state.take_when(wait, int(num_required), resources)
 
 
-@renew.kernel("CPU")
-@renew_v1.kernel("CPU")
+@all_of(renew, renew_v1).kernel("CPU")
 def _renew(state: AccumulatorState, step: Any) -> tuple[()]:
     state.renew(int(step))
     return ()
 
 
-@step_of.kernel("CPU")
-@step_of_v1.kernel("CPU")
+@all_of(step_of, step_of_v1).kernel("CPU")
 def _step_of(state: AccumulatorState) -> Any:
     return np.int64(state.step)

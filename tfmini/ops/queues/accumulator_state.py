@@ -16,6 +16,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own
 from tfmini.ops.queues.accumulator_ledger import AccumulatorLedger
 from tfmini.ops.queues.users import Users, outdated_error
@@ -133,8 +134,7 @@ class AccumulatorState(WaitingState):
         """Answers with the reduction of the gradients once there are ``required``."""
         self.users.check(session, self.name)
         if required <= 0:
-            text = f"Argument num_required must be positive, but was {required}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Argument num_required must be positive, but was {required}")
         self.submit(self.takers, TakeGradient(wait, self, required))
 
     def take(self) -> Any:
@@ -251,13 +251,11 @@ class SparseAccumulatorState(AccumulatorState):
     def _check(self, gradient: Any) -> None:
         indices, values, shape = gradient
         if np.ndim(indices) != 1:
-            text = f"Input indices should be vector but received shape: {format_raw(np.shape(indices))}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Input indices should be vector but received shape: {format_raw(np.shape(indices))}")
         if not np.ndim(values):
-            raise errors.InvalidArgumentError.of("Values cannot be 0-dimensional.")
+            refuse("Values cannot be 0-dimensional.")
         if len(values) != len(indices):
-            text = f"Expected {len(indices)} non-empty input values, got {len(values)}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Expected {len(indices)} non-empty input values, got {len(values)}")
         if shape is not None:
             self._check_dense_shape(shape)
         self._check_rows(indices)

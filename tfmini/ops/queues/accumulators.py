@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.export import export
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, convert_to_tensor
 from tfmini.ops.array.casting import cast
 from tfmini.ops.queues import accumulator_ops
 from tfmini.shapes import TensorShape
 
 
+@export("tf.ConditionalAccumulatorBase")
 class ConditionalAccumulatorBase:
     """Collects gradients and returns their mean when there are enough (``tf.ConditionalAccumulatorBase``).
 
@@ -59,6 +60,7 @@ def _as_int64(value: Any) -> Tensor:
     return cast(convert_to_tensor(value), dtypes.int64)
 
 
+@export("tf.ConditionalAccumulator")
 class ConditionalAccumulator(ConditionalAccumulatorBase):
     """Collects dense gradients (``tf.ConditionalAccumulator``).
 
@@ -96,6 +98,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return out
 
 
+@export("tf.SparseConditionalAccumulator", "tf.sparse.SparseConditionalAccumulator")
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     """Collects indexed slices (``tf.SparseConditionalAccumulator``); arguments like `ConditionalAccumulator`.
 

@@ -9,48 +9,42 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own
 from tfmini.ops.queues.component_arguments import as_shape_list, as_type_list
 from tfmini.ops.queues.queue_state import PriorityQueueState
-from tfmini.ops.shared_state import find_or_create, handle_value
+from tfmini.ops.shared_state import find_or_create, handle_value, state_op
 from tfmini.shapes import RawShape, TensorShape, format_raw, unknown_shape
 
-barrier_op = op(
+barrier_op = state_op(
     """Barrier() -> handle: Ref(string)
         component_types: list(type) >= 1
         shapes: list(shape) >= 0 = []
         capacity: int = -1
         container: string = ''
         shared_name: string = ''""",
-    stateful=True,
-    shape=[(2,)],
+    [(2,)],
 )
-insert_many_op: OpHandle[Operation] = op(
-    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", stateful=True,
-    keeps=True, shape=[],
+insert_many_op = state_op(
+    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", [], keeps=True
 )
-take_many_op: OpHandle[Any] = op(
+take_many_op = state_op(
     """BarrierTakeMany(handle: Ref(string), num_elements: int32) -> indices: int64, keys: string, values: component_types
         component_types: list(type) >= 1
         allow_small_batch: bool = false
         wait_for_incomplete: bool = false
         timeout_ms: int = -1""",  # noqa: E501 - a declaration is one line
-    stateful=True,
-    shape=unknown_shapes,
+    unknown_shapes,
 )
-close_op: OpHandle[Operation] = op(
-    "BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", stateful=True, shape=[]
-)
-ready_size_op = op("BarrierReadySize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
-incomplete_size_op = op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
-
-for _handle in (barrier_op, insert_many_op, take_many_op, close_op, ready_size_op, incomplete_size_op):
-    _handle.not_differentiable()
+close_op = state_op("BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", [])
+ready_size_op = state_op("BarrierReadySize(handle: Ref(string)) -> size: int32", [()])
+ready_size_op.kernel("CPU")(lambda state: np.int32(state.ready.size()))
+incomplete_size_op = state_op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", [()])
+incomplete_size_op.kernel("CPU")(lambda state: np.int32(len(state.incomplete)))
 
 
 class BarrierState:
@@ -79,8 +73,7 @@ class BarrierState:
           CancelledError: for new keys after closing.
         """
         if len(keys) and not np.size(values):
-            text = f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}")
         values = own(values)
         complete: list[tuple[Any, ...]] = []
         with self._lock:
@@ -111,8 +104,7 @@ class BarrierState:
                 )
             parts = self.incomplete[key] = [np.int64(self._next)] + [None] * len(self.dtypes)
         if parts[1 + component] is not None:
-            text = f"Key {key.decode()} already has a value for component {component} in barrier {self.name}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Key {key.decode()} already has a value for component {component} in barrier {self.name}")
         parts[1 + component] = value
         if all(part is not None for part in parts):
             del self.incomplete[key]
@@ -181,10 +173,10 @@ def _state(
     shapes: list[RawShape], capacity: int,
 ) -> BarrierState:  # fmt: skip
     if len(shapes) != len(component_types):
-        raise errors.InvalidArgumentError.of("All of the component shapes must be specified")
+        refuse("All of the component shapes must be specified")
     if capacity != -1:
         text = "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."  # noqa: E501
-        raise errors.InvalidArgumentError.of(text)
+        refuse(text)
 
     def create(name: str) -> BarrierState:
         return BarrierState(name, component_types, shapes)
@@ -197,7 +189,7 @@ def _state(
     for what, (has, wanted) in sides_of.items():
         if has != wanted:
             sides = [", ".join(has), ", ".join(wanted)]
-            raise errors.InvalidArgumentError.of(
+            refuse(
                 f"Shared barrier '{state.name}' has component {what} {sides[0]} but requested component {what} were"
                 f" {sides[1]}"
             )
@@ -207,12 +199,10 @@ def _state(
 @insert_many_op.kernel("CPU")
 def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, component_index: int) -> tuple[()]:
     if component_index >= len(state.dtypes):
-        text = f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})")
     if T is not state.dtypes[component_index]:
         expected = cpp_name(state.dtypes[component_index])
-        text = f"Signature mismatch, have: string_ref,string,{cpp_name(T)}-> expected: string_ref,string,{expected}->"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Signature mismatch, have: string_ref,string,{cpp_name(T)}-> expected: string_ref,string,{expected}->")
     state.insert_many(component_index, keys, values)
     return ()
 
@@ -222,10 +212,10 @@ def _take_many(
     wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool, component_types: list[DType]
 ) -> None:
     if np.ndim(num_elements):
-        raise errors.InvalidArgumentError.of("num_elements must be a scalar.")
+        refuse("num_elements must be a scalar.")
     if list(state.dtypes) != list(component_types):
         have, wanted = (", ".join(map(cpp_name, types)) for types in (state.dtypes, component_types))
-        raise errors.InvalidArgumentError.of(f"The barrier '{state.name}' has components {have}, not {wanted}")
+        refuse(f"The barrier '{state.name}' has components {have}, not {wanted}")
     state.take_many(wait, int(num_elements), allow_small_batch)
 
 
@@ -235,16 +225,7 @@ def _close(state: BarrierState, *, cancel_pending_enqueues: bool) -> tuple[()]:
     return ()
 
 
-@ready_size_op.kernel("CPU")
-def _ready_size(state: BarrierState) -> Any:
-    return np.int32(state.ready.size())
-
-
-@incomplete_size_op.kernel("CPU")
-def _incomplete_size(state: BarrierState) -> Any:
-    return np.int32(len(state.incomplete))
-
-
+@export("tf.Barrier")
 class Barrier:
     """A map whose values are completed component by component (``data_flow_ops.Barrier``).
 

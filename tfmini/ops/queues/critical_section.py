@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, get_default_graph
 from tfmini.graph.scoping import add_to_collection, colocate_with, control_dependencies, get_collection, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group
@@ -34,6 +34,7 @@ def _identity(value: Any) -> Any:
     return group(value) if isinstance(value, Operation) else identity(value)
 
 
+@export("tf.CriticalSection")
 class CriticalSection:
     """A mutex around parts of the graph (``tf.CriticalSection``).
 

@@ -10,19 +10,13 @@ from __future__ import annotations
 from _thread import start_new_thread
 from typing import Any
 
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
+from tfmini.ops.shared_state import state_op
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
-mutex_op = op(
-    "MutexV2() -> resource: resource; container: string = ''; shared_name: string = ''", stateful=True, shape=[()]
-)
-mutex_lock_op = op("MutexLock(mutex: resource) -> mutex_lock: variant", stateful=True, shape=[()])
-consume_lock_op: OpHandle[Operation] = op("ConsumeMutexLock(mutex_lock: variant)", stateful=True, shape=[])
-
-for _handle in (mutex_op, mutex_lock_op, consume_lock_op):
-    _handle.not_differentiable()
+mutex_op = state_op("MutexV2() -> resource: resource; container: string = ''; shared_name: string = ''", [()])
+mutex_lock_op = state_op("MutexLock(mutex: resource) -> mutex_lock: variant", [()])
+consume_lock_op = state_op("ConsumeMutexLock(mutex_lock: variant)", [])
 
 
 class LockToken:

@@ -9,11 +9,11 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.op_types import ShapeRule
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import (
     UNBOUNDED,
     PaddingQueueState,
@@ -21,7 +21,7 @@ from tfmini.ops.queues.queue_state import (
     QueueState,
     ShuffleQueueState,
 )
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 _QUEUE = """component_types: list(type) >= 1
@@ -46,9 +46,8 @@ _PRIORITY = """component_types: list(type) >= 0 = []
 
 def _queue(name: str, attrs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a queue op with a resource handle, and the old op with a reference."""
-    new = op(f"{name}V2() -> handle: resource\n{attrs}", stateful=True, shape=[()])
-    old = op(f"{name}() -> handle: Ref(string)\n{attrs}", stateful=True, shape=[(2,)])
-    return new, old
+    new = state_op(f"{name}V2() -> handle: resource\n{attrs}", [()])
+    return new, state_op(f"{name}() -> handle: Ref(string)\n{attrs}", [(2,)])
 
 
 def _access(
@@ -56,9 +55,8 @@ def _access(
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on a queue, for each kind of handle."""
     result, rule = (f" -> {outputs}", shape or unknown_shapes) if outputs else ("", [])
-    new = op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", stateful=True, shape=rule, **traits)
-    old = op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", stateful=True, shape=rule, **traits)
-    return new, old
+    new = state_op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", rule, **traits)
+    return new, state_op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", rule, **traits)
 
 
 # An attr of an enqueue of many elements that counts only if there was none since the queue was made or renewed.
@@ -72,7 +70,8 @@ fifo_queue, fifo_queue_v1 = _queue("FIFOQueue", _QUEUE)
 padding_fifo_queue, padding_fifo_queue_v1 = _queue("PaddingFIFOQueue", _QUEUE)
 random_shuffle_queue, random_shuffle_queue_v1 = _queue("RandomShuffleQueue", _SHUFFLE)
 priority_queue, priority_queue_v1 = _queue("PriorityQueue", _PRIORITY)
-fake_queue = op("FakeQueue(resource: resource) -> handle: Ref(string)", stateful=True, shape=[(2,)])
+fake_queue = state_op("FakeQueue(resource: resource) -> handle: Ref(string)", [(2,)])
+fake_queue.kernel("CPU")(lambda resource: resource)
 _ADDS: Traits = {"queue": "enqueue", "keeps": True}
 enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES, **_ADDS)
 enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES, **_ADDS)
@@ -83,35 +82,20 @@ close, close_v1 = _access("QueueClose", "", "", "cancel_pending_enqueues: bool =
 size, size_v1 = _access("QueueSize", "", "size: int32", shape=[()])
 is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool", shape=[()])
 # Not in TensorFlow: reopens a queue on a server that a finished run has closed.
-queue_reopen: OpHandle[Operation] = op("_QueueReopen(handle: resource)", stateful=True, shape=[])
+queue_reopen = state_op("_QueueReopen(handle: resource)", [])
 # Empties it as well, for a model with other values.
-queue_renew: OpHandle[Operation] = op("_QueueRenew(handle: resource)", stateful=True, shape=[])
+queue_renew = state_op("_QueueRenew(handle: resource)", [])
 # Names who fills it: see `QueueState.begin_run`.
-queue_begin_run: OpHandle[Operation] = op("_QueueBeginRun(handle: resource)\nchief: string", stateful=True, shape=[])
+queue_begin_run = state_op("_QueueBeginRun(handle: resource)\nchief: string", [])
 # Close it, and say why: see `QueueState.end_run` and `QueueState.fail_run`.
-queue_end_run: OpHandle[Operation] = op("_QueueEndRun(handle: resource)\nreason: string", stateful=True, shape=[])
-queue_fail_run: OpHandle[Operation] = op(
-    "_QueueFailRun(handle: resource)\nworker: string; reason: string; spare: int >= 0 = 0", stateful=True, shape=[]
-)
-
-_NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
-_OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
-_WITHOUT_OUTPUT = (
-    enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen, queue_renew,
-    queue_begin_run, queue_end_run, queue_fail_run,
-)  # fmt: skip
-_SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
-_BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
-
-for _handle in (*_OLD, *_WITHOUT_OUTPUT, *_SCALAR, *_BATCHES, dequeue, dequeue_v1):
-    _handle.not_differentiable()
+queue_end_run = state_op("_QueueEndRun(handle: resource)\nreason: string", [])
+queue_fail_run = state_op("_QueueFailRun(handle: resource)\nworker: string; reason: string; spare: int >= 0 = 0", [])
 
 
 # ---- the queues -----------------------------------------------------------------------------
 
 
-@fifo_queue.state_kernel("CPU")
-@fifo_queue_v1.state_kernel("CPU")
+@all_of(fifo_queue, fifo_queue_v1).state_kernel("CPU")
 def _fifo(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
@@ -119,32 +103,29 @@ def _fifo(
     return _found(resources, container, shared_name, node, QueueState, capacity, component_types, shapes)
 
 
-@padding_fifo_queue.state_kernel("CPU")
-@padding_fifo_queue_v1.state_kernel("CPU")
+@all_of(padding_fifo_queue, padding_fifo_queue_v1).state_kernel("CPU")
 def _padding(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     if len(component_types) != len(shapes):
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Shapes must be provided for all components, but received {len(component_types)} dtypes and"
             f" {len(shapes)} shapes."
         )
     return _found(resources, container, shared_name, node, PaddingQueueState, capacity, component_types, shapes)
 
 
-@random_shuffle_queue.state_kernel("CPU")
-@random_shuffle_queue_v1.state_kernel("CPU")
+@all_of(random_shuffle_queue, random_shuffle_queue_v1).state_kernel("CPU")
 def _shuffle(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int, min_after_dequeue: int, seed: int, seed2: int,
 ) -> QueueState:  # fmt: skip
     limit = UNBOUNDED if capacity < 0 else capacity
     if min_after_dequeue < 0:
-        raise errors.InvalidArgumentError.of(f"min_after_dequeue {min_after_dequeue} must be >= 0")
+        refuse(f"min_after_dequeue {min_after_dequeue} must be >= 0")
     if min_after_dequeue >= limit:
-        text = f"min_after_dequeue {min_after_dequeue} must be < capacity {limit}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"min_after_dequeue {min_after_dequeue} must be < capacity {limit}")
     queue = _found(
         resources, container, shared_name, node, ShuffleQueueState, capacity, component_types, shapes,
         min_after_dequeue, (seed, seed2),
@@ -156,8 +137,7 @@ def _shuffle(
     return queue
 
 
-@priority_queue.state_kernel("CPU")
-@priority_queue_v1.state_kernel("CPU")
+@all_of(priority_queue, priority_queue_v1).state_kernel("CPU")
 def _priority(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
@@ -165,11 +145,6 @@ def _priority(
     types = [int64, *component_types]
     all_shapes: list[RawShape] = [(), *shapes] if shapes or not component_types else []
     return _found(resources, container, shared_name, node, PriorityQueueState, capacity, types, all_shapes)
-
-
-@fake_queue.kernel("CPU")
-def _fake(resource: QueueState) -> QueueState:
-    return resource
 
 
 def _found(
@@ -186,7 +161,7 @@ def _found(
     )
     queue.users.add(resources)
     if type(queue) is not kind:
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Shared queue '{queue.name}' has type '{queue.kind}' that does not match type of Node '{node.name}':"
             f" {node.op}"
         )
@@ -227,13 +202,10 @@ def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str
         head = "resource" + more
         sides = [f"{head},{','.join(map(cpp_name, t))}->" if arrow == "in" else f"{head}->{','.join(map(cpp_name, t))}"
                  for t in (have, queue.dtypes)]  # fmt: skip
-        raise errors.InvalidArgumentError.of(
-            f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')"
-        )
+        refuse(f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')")
 
 
-@enqueue.async_kernel("CPU")
-@enqueue_v1.async_kernel("CPU")
+@all_of(enqueue, enqueue_v1).async_kernel("CPU")
 def _enqueue(
     wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], resources: Any
 ) -> None:  # fmt: skip
@@ -244,8 +216,7 @@ def _enqueue(
     queue.enqueue(wait, components)
 
 
-@enqueue_many.async_kernel("CPU")
-@enqueue_many_v1.async_kernel("CPU")
+@all_of(enqueue_many, enqueue_many_v1).async_kernel("CPU")
 def _enqueue_many(
     wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Any, resources: Any
 ) -> None:  # fmt: skip
@@ -257,8 +228,7 @@ def _enqueue_many(
     queue.enqueue_many(wait, components)
 
 
-@dequeue.async_kernel("CPU")
-@dequeue_v1.async_kernel("CPU")
+@all_of(dequeue, dequeue_v1).async_kernel("CPU")
 def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], resources: Any) -> None:
     if component_types != queue.dtypes:
         _check_signature(queue, component_types, "out")
@@ -267,16 +237,14 @@ def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], res
     queue.dequeue(wait)
 
 
-@dequeue_many.async_kernel("CPU")
-@dequeue_many_v1.async_kernel("CPU")
+@all_of(dequeue_many, dequeue_many_v1).async_kernel("CPU")
 def _dequeue_many(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
     count = _count(n, "DequeueManyOp")
     _check_signature(queue, component_types, "out", ",int32")
     queue.dequeue_many(wait, count, False)
 
 
-@dequeue_up_to.async_kernel("CPU")
-@dequeue_up_to_v1.async_kernel("CPU")
+@all_of(dequeue_up_to, dequeue_up_to_v1).async_kernel("CPU")
 def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
     count = _count(n, "DequeueUpToOp")
     _check_signature(queue, component_types, "out", ",int32")
@@ -286,24 +254,21 @@ def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: li
 def _count(n: Any, name: str) -> int:
     count = int(n)
     if count < 0:
-        raise errors.InvalidArgumentError.of(f"{name} requested {count} < 0 elements")
+        refuse(f"{name} requested {count} < 0 elements")
     return count
 
 
-@close.async_kernel("CPU")
-@close_v1.async_kernel("CPU")
+@all_of(close, close_v1).async_kernel("CPU")
 def _close(wait: Wait, queue: QueueState, *, cancel_pending_enqueues: bool) -> None:
     queue.close(wait, cancel_pending_enqueues)
 
 
-@size.kernel("CPU")
-@size_v1.kernel("CPU")
+@all_of(size, size_v1).kernel("CPU")
 def _size(queue: QueueState) -> Any:
     return np.int32(queue.size())
 
 
-@is_closed.kernel("CPU")
-@is_closed_v1.kernel("CPU")
+@all_of(is_closed, is_closed_v1).kernel("CPU")
 def _is_closed(queue: QueueState) -> Any:
     return np.bool_(queue.is_closed)
 

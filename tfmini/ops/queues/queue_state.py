@@ -20,6 +20,7 @@ from tfmini import errors
 from tfmini.dtypes import DType, string
 from tfmini.graph.waiting import Wait
 from tfmini.numerics.philox import PhiloxGenerator
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own_all
 from tfmini.ops.queues.users import Users, outdated_error
 from tfmini.ops.waiting_line import MOVED, OVER, STUCK, Attempt, WaitingState
@@ -258,7 +259,7 @@ class QueueState(WaitingState):
     def dequeue_many(self, wait: Wait, count: int, allow_fewer: bool) -> None:
         """Takes ``count`` elements as one batch; with ``allow_fewer``, the remaining ones after closing."""
         if not self.shapes:
-            raise errors.InvalidArgumentError.of(self.needs_shapes_text.format(self.kind))
+            refuse(self.needs_shapes_text.format(self.kind))
         if not count:
             wait.done(self.as_batch([]))
             return
@@ -388,7 +389,7 @@ class QueueState(WaitingState):
           InvalidArgumentError: naming the component.
         """
         if not np.ndim(batch[0]):
-            raise errors.InvalidArgumentError.of("EnqueueMany requires components of rank at least 1.")
+            refuse("EnqueueMany requires components of rank at least 1.")
         rows = len(batch[0])
         for i, value in enumerate(batch):
             shape = np.shape(value)
@@ -398,7 +399,7 @@ class QueueState(WaitingState):
                 if not compatible_raw(expected, shape):
                     raise _shape_mismatch(i, expected, shape)
             elif not shape or shape[0] != rows:
-                raise errors.InvalidArgumentError.of(
+                refuse(
                     "All input tensors must have the same size in the 0th dimension."
                     f" Component {i} has {shape[0] if shape else 0}, and should have {rows}"
                 )
@@ -529,7 +530,7 @@ class PriorityQueueState(QueueState):
     def push(self, element: Element) -> None:
         if np.shape(element[0]):
             text = "Expected the priority element to be a scalar, but received shape: "
-            raise errors.InvalidArgumentError.of(text + format_raw(np.shape(element[0])))
+            refuse(text + format_raw(np.shape(element[0])))
         heapq.heappush(self._elements, (int(element[0]), next(self._order), element))
 
     def pop(self) -> Element:

@@ -7,9 +7,9 @@ from functools import reduce
 from typing import Any
 
 from tfmini import dtypes as types
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor
 from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.queues import queue_ops
@@ -17,6 +17,7 @@ from tfmini.ops.queues.component_arguments import as_name_list, as_shape_list, a
 from tfmini.shapes import TensorShape, unknown_shape
 
 
+@export("tf.QueueBase", "tf.io.QueueBase", "tf.queue.QueueBase")
 class QueueBase:
     """A queue of elements, each a tuple of tensors (``tf.QueueBase``); see the subclasses.
 
@@ -212,6 +213,7 @@ def _common_shape(a: TensorShape, b: TensorShape) -> TensorShape:
     return TensorShape([x if x == y else None for x, y in zip(a.as_list(), b.as_list())])
 
 
+@export("tf.FIFOQueue", "tf.queue.FIFOQueue")
 class FIFOQueue(QueueBase):
     """A queue that returns elements in the order of their enqueues (``tf.FIFOQueue``).
 
@@ -235,6 +237,7 @@ class FIFOQueue(QueueBase):
         super().__init__(kinds, known, as_name_list(names, len(kinds)), handle)
 
 
+@export("tf.PaddingFIFOQueue", "tf.io.PaddingFIFOQueue", "tf.queue.PaddingFIFOQueue")
 class PaddingFIFOQueue(QueueBase):
     """A `FIFOQueue` whose batches are padded with zeros (``tf.PaddingFIFOQueue``).
 
@@ -263,6 +266,7 @@ class PaddingFIFOQueue(QueueBase):
         super().__init__(kinds, known, labels, handle)
 
 
+@export("tf.RandomShuffleQueue", "tf.io.RandomShuffleQueue", "tf.queue.RandomShuffleQueue")
 class RandomShuffleQueue(QueueBase):
     """A queue that returns its elements in random order (``tf.RandomShuffleQueue``).
 
@@ -293,6 +297,7 @@ class RandomShuffleQueue(QueueBase):
         super().__init__(kinds, known, labels, handle)
 
 
+@export("tf.PriorityQueue", "tf.io.PriorityQueue", "tf.queue.PriorityQueue")
 class PriorityQueue(QueueBase):
     """A queue that returns the element with the smallest priority first (``tf.PriorityQueue``).
 

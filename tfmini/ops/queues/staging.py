@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes as types
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.scoping import colocate_with, container, name_scope
 from tfmini.ops.control import identity, no_op
 from tfmini.ops.queues import staging_ops
@@ -146,6 +145,7 @@ class BaseStagingArea:
         return found
 
 
+@export("tf.contrib.staging.StagingArea")
 class StagingArea(BaseStagingArea):
     """A buffer of tuples, first in, first out (``tf.contrib.staging.StagingArea``); see `BaseStagingArea`."""
 
@@ -183,6 +183,7 @@ class StagingArea(BaseStagingArea):
             return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())
 
 
+@export("tf.contrib.staging.MapStagingArea")
 class MapStagingArea(BaseStagingArea):
     """A map from int64 keys to tuples, which may be put and taken in parts (``tf.contrib.staging.MapStagingArea``).
 

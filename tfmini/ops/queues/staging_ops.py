@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
 from tfmini.dtypes import DType, int64
 from tfmini.graph.op_types import ShapeRule
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import all_of
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
-from tfmini.ops.array.kernel_arguments import ComponentWait
+from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
 from tfmini.ops.queues.staging_state import MapStageState, StageState
+from tfmini.ops.shared_state import state_op
 
 _ATTRS = """capacity: int >= 0 = 0
     memory_limit: int >= 0 = 0
@@ -26,13 +25,11 @@ _ATTRS = """capacity: int >= 0 = 0
     shared_name: string = ''"""
 _SOME = _ATTRS.replace("dtypes: list(type)", "dtypes: list(type) >= 1")
 
-stage: OpHandle[Operation] = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True, keeps=True, shape=[])
-unstage: OpHandle[Any] = op(f"Unstage() -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes)
-stage_peek: OpHandle[Any] = op(
-    f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes
-)
-stage_size = op(f"StageSize() -> size: int32\n{_ATTRS}", stateful=True, shape=[()])
-stage_clear: OpHandle[Operation] = op(f"StageClear()\n{_ATTRS}", stateful=True, shape=[])
+stage = state_op(f"Stage(values: dtypes)\n{_SOME}", [], keeps=True)
+unstage = state_op(f"Unstage() -> values: dtypes\n{_SOME}", unknown_shapes)
+stage_peek = state_op(f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", unknown_shapes)
+stage_size = state_op(f"StageSize() -> size: int32\n{_ATTRS}", [()])
+stage_clear = state_op(f"StageClear()\n{_ATTRS}", [])
 
 
 class MapOps:
@@ -40,7 +37,7 @@ class MapOps:
 
     def __init__(self, prefix: str) -> None:
         def make(name: str, signature: str, attrs: str, shape: ShapeRule = unknown_shapes, keeps: bool = False) -> Any:
-            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True, shape=shape, keeps=keeps)
+            return state_op(f"{prefix}{name}{signature}\n{attrs}", shape, keeps=keeps)
 
         put_attrs = f"{_ATTRS}\nfake_dtypes: list(type) >= 1"
         self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs, [], keeps=True)
@@ -51,15 +48,8 @@ class MapOps:
         self.incomplete_size = make("IncompleteSize", "() -> size: int32", _ATTRS, [()])
         self.clear = make("Clear", "()", _ATTRS, [])
 
-    def all(self) -> list[OpHandle[Any]]:
-        """All ops of this kind."""
-        return [self.put, self.peek, self.pop, self.pop_any, self.size, self.incomplete_size, self.clear]
-
 
 map_ops, ordered_map_ops = MapOps("Map"), MapOps("OrderedMap")
-
-for _handle in (stage, unstage, stage_peek, stage_size, stage_clear, *map_ops.all(), *ordered_map_ops.all()):
-    _handle.not_differentiable()
 
 
 # ---- Stage ----------------------------------------------------------------------------------
@@ -134,10 +124,9 @@ def _map_area(resources: Any, node: Any) -> MapStageState:
 
 def _key(key: Any) -> int:
     if not np.size(key):
-        raise errors.InvalidArgumentError.of("key must not be empty")
+        refuse("key must not be empty")
     if np.size(key) != 1:
-        text = f"key must be an int64 scalar, got tensor with shape: {list(np.shape(key))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"key must be an int64 scalar, got tensor with shape: {list(np.shape(key))}")
     return int(np.ravel(key)[0])
 
 
@@ -150,44 +139,37 @@ def _typed(wait: Wait, node: Any) -> Any:
     return ComponentWait(wait, node.attrs["dtypes"])
 
 
-@map_ops.put.async_kernel("CPU")
-@ordered_map_ops.put.async_kernel("CPU")
+@all_of(map_ops.put, ordered_map_ops.put).async_kernel("CPU")
 def _map_put(wait: Wait, key: Any, indices: Any, values: list[Any], *, resources: Any, node: Any) -> None:
     _map_area(resources, node).put(wait, _key(key), _indices(indices), values)
 
 
-@map_ops.peek.async_kernel("CPU")
-@ordered_map_ops.peek.async_kernel("CPU")
+@all_of(map_ops.peek, ordered_map_ops.peek).async_kernel("CPU")
 def _map_peek(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
     _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=False)
 
 
-@map_ops.pop.async_kernel("CPU")
-@ordered_map_ops.pop.async_kernel("CPU")
+@all_of(map_ops.pop, ordered_map_ops.pop).async_kernel("CPU")
 def _map_pop(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
     _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=True)
 
 
-@map_ops.pop_any.async_kernel("CPU")
-@ordered_map_ops.pop_any.async_kernel("CPU")
+@all_of(map_ops.pop_any, ordered_map_ops.pop_any).async_kernel("CPU")
 def _map_pop_any(wait: Wait, indices: Any, *, resources: Any, node: Any) -> None:
     _map_area(resources, node).get_any(ComponentWait(wait, [int64, *node.attrs["dtypes"]]), _indices(indices))
 
 
-@map_ops.size.kernel("CPU")
-@ordered_map_ops.size.kernel("CPU")
+@all_of(map_ops.size, ordered_map_ops.size).kernel("CPU")
 def _map_size(*, resources: Any, node: Any) -> Any:
     return np.int32(len(_map_area(resources, node).complete))
 
 
-@map_ops.incomplete_size.kernel("CPU")
-@ordered_map_ops.incomplete_size.kernel("CPU")
+@all_of(map_ops.incomplete_size, ordered_map_ops.incomplete_size).kernel("CPU")
 def _map_incomplete_size(*, resources: Any, node: Any) -> Any:
     return np.int32(len(_map_area(resources, node).incomplete))
 
 
-@map_ops.clear.kernel("CPU")
-@ordered_map_ops.clear.kernel("CPU")
+@all_of(map_ops.clear, ordered_map_ops.clear).kernel("CPU")
 def _map_clear(*, resources: Any, node: Any) -> tuple[()]:
     _map_area(resources, node).empty()
     return ()

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.graph.waiting import Wait
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own_all
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
@@ -160,7 +161,7 @@ class StageState(_Area):
 
 def _checked(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     if len(values) != count:
-        raise errors.InvalidArgumentError.of(f"Mismatch stage/unstage: {len(values)} vs. {count}")
+        refuse(f"Mismatch stage/unstage: {len(values)} vs. {count}")
     return values
 
 
@@ -209,8 +210,7 @@ class MapStageState(_Area):
         for index, value in zip(indices, values):
             self._check_index(key, index, self.width)
             if parts[index] is not None:
-                text = f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'."
-                raise errors.InvalidArgumentError.of(text)
+                refuse(f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'.")
             parts[index] = value
         if any(part is None for part in parts):
             self.incomplete[key] = parts
@@ -220,16 +220,14 @@ class MapStageState(_Area):
 
     def _check_index(self, key: int, index: int, width: int) -> None:
         if not 0 <= index < width:
-            text = f"Index '{index}' for key '{key}' was out of bounds '{width}'."
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Index '{index}' for key '{key}' was out of bounds '{width}'.")
 
     def _values(self, key: int, indices: list[int], remove: bool) -> tuple[Any, ...]:
         parts = self.complete[key]
         for index in indices:
             self._check_index(key, index, len(parts))  # the width when the tuple was put
             if parts[index] is None:
-                text = f"Tensor at index '{index}' for key '{key}' has already been removed."
-                raise errors.InvalidArgumentError.of(text)
+                refuse(f"Tensor at index '{index}' for key '{key}' has already been removed.")
         found = tuple(parts[index] for index in indices)
         if remove:
             for index in indices:
@@ -279,6 +277,6 @@ class MapStageState(_Area):
 
 def _check_order(indices: list[int]) -> None:
     if not indices:
-        raise errors.InvalidArgumentError.of("Indices are empty")
+        refuse("Indices are empty")
     if any(a >= b for a, b in zip(indices, indices[1:])):
-        raise errors.InvalidArgumentError.of("Indices are not strictly ordered")
+        refuse("Indices are not strictly ordered")

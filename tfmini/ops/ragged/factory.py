@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor, RaggedTensorValue
 
 
+@export("tf.ragged.constant")
 def ragged_constant(
     pylist: Any, dtype: Any = None, ragged_rank: int | None = None, inner_shape: Any = None, name: str | None = None,
     row_splits_dtype: Any = dtypes.int64,
@@ -42,6 +44,7 @@ def ragged_constant(
         return RaggedTensor.from_nested_row_splits(flat_tensor, levels, validate=False)
 
 
+@export("tf.ragged.constant_value")
 def ragged_constant_value(
     pylist: Any, dtype: Any = None, ragged_rank: int | None = None, inner_shape: Any = None,
     row_splits_dtype: Any = "int64",

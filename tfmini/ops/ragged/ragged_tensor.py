@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining
@@ -29,6 +28,7 @@ from tfmini.shapes import TensorShape
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
 
 
+@export("tf.ragged.RaggedTensorValue")
 class RaggedTensorValue:
     """The value of a ragged tensor (``tf.ragged.RaggedTensorValue``): ``values`` may be ragged themselves."""
 
@@ -66,6 +66,7 @@ class RaggedTensorValue:
         return f"tf.RaggedTensorValue(values={self.values!r}, row_splits={self.row_splits!r})"
 
 
+@export("tf.RaggedTensor")
 class RaggedTensor:
     """A tensor whose rows may differ in length (``tf.RaggedTensor``); made by the ``from_…`` methods.
 
@@ -372,6 +373,7 @@ def as_ragged(values: Any) -> Any:
     return convert_to_tensor(values, name="values")
 
 
+@export("tf.ragged.placeholder")
 def ragged_placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None) -> RaggedTensor:
     """A ragged tensor made of placeholders (``tf.ragged.placeholder``)."""
     with name_scope(name, "RaggedPlaceholder", []):

@@ -8,9 +8,9 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.dimension import dimension_value
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.debugging.assertion import Assert
@@ -36,6 +36,7 @@ def _shape_tensor(shape: Any) -> Tensor:
     return convert_to_tensor(shape, dtype=dtype, name="shape")
 
 
+@export("tf.random_uniform", "tf.random.uniform")
 def random_uniform(
     shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
@@ -80,6 +81,7 @@ def _scaled(
         return add(multiply(values, stddev, name="mul"), mean, name=scope)
 
 
+@export("tf.random_normal", "tf.random.normal")
 def random_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
@@ -88,6 +90,7 @@ def random_normal(
     return _scaled(sampling.normal_op, "random_normal", shape, mean, stddev, dtype, seed, name)
 
 
+@export("tf.truncated_normal", "tf.random.truncated_normal")
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
@@ -96,11 +99,13 @@ def truncated_normal(
     return _scaled(sampling.truncated_normal_op, "truncated_normal", shape, mean, stddev, dtype, seed, name)
 
 
+@export("tf.random_shuffle", "tf.random.shuffle")
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """``value`` with its rows in random order (``tf.random_shuffle``)."""
     return sampling.shuffle_op(value, name=name, **seed_attrs(seed))
 
 
+@export("tf.random_crop", "tf.image.random_crop")
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """A random slice of the given size (``tf.random_crop``), which must not exceed that of ``value``."""
     with name_scope(name, "random_crop", [value, size]) as scope:
@@ -115,6 +120,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
         return raw_ops.Slice(value, floormod(start, limit), size, name=scope)
 
 
+@export("tf.multinomial", "tf.random.multinomial")
 def multinomial(
     logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None, output_dtype: Any = None
 ) -> Tensor:
@@ -131,6 +137,7 @@ def multinomial(
     return _draw_classes("multinomial", logits, num_samples, output_dtype, seed, name)
 
 
+@export("tf.random.categorical")
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
 ) -> Tensor:
@@ -147,6 +154,7 @@ def _draw_classes(
         return sampling.multinomial_op(logits, num_samples, output_dtype=dtype, **seed_attrs(seed))
 
 
+@export("tf.random_gamma", "tf.random.gamma")
 def random_gamma(
     shape: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
@@ -166,6 +174,7 @@ def random_gamma(
         return maximum(values.dtype.as_numpy_dtype(np.finfo(dtype.as_numpy_dtype).tiny), values)
 
 
+@export("tf.random_poisson", "tf.random.poisson")
 def random_poisson(
     lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
 ) -> Tensor:

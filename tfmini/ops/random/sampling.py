@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, all_of, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, with_rank
 
 _BY_SHAPE = """(shape: T) -> output: dtype
@@ -26,9 +24,9 @@ _BY_SHAPE = """(shape: T) -> output: dtype
     dtype: {half, bfloat16, float, double}
     T: {int32, int64}"""
 
-uniform_op = op("RandomUniform" + _BY_SHAPE, stateful=True, shape=given_shape)
-normal_op = op("RandomStandardNormal" + _BY_SHAPE, stateful=True, shape=given_shape)
-truncated_normal_op = op("TruncatedNormal" + _BY_SHAPE, stateful=True, shape=given_shape)
+uniform_op = op("RandomUniform" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False)
+normal_op = op("RandomStandardNormal" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False)
+truncated_normal_op = op("TruncatedNormal" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False)
 uniform_int_op = op(
     """RandomUniformInt(shape: T, minval: Tout, maxval: Tout) -> output: Tout
     seed: int = 0
@@ -36,10 +34,11 @@ uniform_int_op = op(
     Tout: {int32, int64}
     T: {int32, int64}""",
     stateful=True,
-    shape=given_shape,
+    shape=given_shape, differentiable=False,
 )
 shuffle_op = op(
-    "RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type", stateful=True, shape=same_shape
+    "RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type", stateful=True, shape=same_shape,
+    differentiable=False,
 )
 multinomial_op = op(
     """Multinomial(logits: T, num_samples: int32) -> output: output_dtype
@@ -47,10 +46,8 @@ multinomial_op = op(
     seed2: int = 0
     T: realnumbertype
     output_dtype: {int32, int64} = DT_INT64""",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
-for _handle in (uniform_op, normal_op, truncated_normal_op, uniform_int_op, shuffle_op, multinomial_op):
-    _handle.not_differentiable()
 
 
 # ---- shapes ---------------------------------------------------------------------------------
@@ -82,11 +79,11 @@ def as_shape(value: Any) -> tuple[int, ...]:
       InvalidArgumentError: when it is not a vector, or a size is negative.
     """
     if np.ndim(value) != 1:
-        raise InvalidArgumentError.of(f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}")
+        refuse(f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}")
     shape = tuple(value.tolist())
     for i, size in enumerate(shape):
         if size < 0:
-            raise InvalidArgumentError.of(f"Dimension {i} must be >= 0, got {size}")
+            refuse(f"Dimension {i} must be >= 0, got {size}")
     check_room(shape, 8)
     return shape
 
@@ -157,12 +154,12 @@ def _uniform_int(node: Any) -> Callable[..., Any]:
         shape = as_shape(shape_value)
         for what, bound in (("minval", minval), ("maxval", maxval)):
             if np.ndim(bound):
-                raise InvalidArgumentError.of(f"{what} must be 0-D, got shape {list(np.shape(bound))}")
+                refuse(f"{what} must be 0-D, got shape {list(np.shape(bound))}")
         low, high, size = int(minval), int(maxval), _size(shape)
         if not size:
             return np.empty(shape, dtype)
         if low >= high:
-            raise InvalidArgumentError.of(f"Need minval < maxval, got {low} >= {high}")
+            refuse(f"Need minval < maxval, got {low} >= {high}")
         if seeded is None:
             return free.integers(low, high, shape, dtype)
         return philox.uniform_int(seeded, size, low, high, dtype).reshape(shape)
@@ -204,15 +201,15 @@ def _multinomial(node: Any) -> Callable[..., Any]:
 
 def check_multinomial(logits: Any, num_samples: Any) -> int:
     if np.ndim(logits) != 2:
-        raise InvalidArgumentError.of(f"logits should be a matrix, got shape {list(np.shape(logits))}")
+        refuse(f"logits should be a matrix, got shape {list(np.shape(logits))}")
     if np.ndim(num_samples):
         shape = list(np.shape(num_samples))
-        raise InvalidArgumentError.of(f"num_samples should be a scalar, got shape {shape}")
+        refuse(f"num_samples should be a scalar, got shape {shape}")
     count = int(num_samples)
     if count < 0:
-        raise InvalidArgumentError.of(f"num_samples should be nonnegative, got {count}")
+        refuse(f"num_samples should be nonnegative, got {count}")
     if not logits.shape[1]:
-        raise InvalidArgumentError.of("num_classes should be positive, got 0")
+        refuse("num_classes should be positive, got 0")
     check_room((len(logits), count), 8)
     return count
 
@@ -243,13 +240,11 @@ poisson_op = op(
     S: {int32, int64}
     R: {half, float, double, int32, int64} = DT_DOUBLE
     dtype: {half, float, double, int32, int64} = DT_INT64""",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
-poisson_op.not_differentiable()
 
 
-@gamma_op.shape
-@poisson_op.shape
+@all_of(gamma_op, poisson_op).shape
 def _samples_by_parameters(node: Operation) -> list[RawShape]:
     samples, parameters = constant_value_as_shape(node.inputs[0]), node.inputs[1].raw_shape
     return [None if samples is None or parameters is None else samples + parameters]

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
@@ -36,17 +34,13 @@ multinomial_op = op(
     "StatelessMultinomial(logits: T, num_samples: int32, seed: Tseed) -> output: output_dtype"
     "; T: realnumbertype; Tseed: {int32, int64} = DT_INT64; output_dtype: {int32, int64} = DT_INT64"
 )
-for _handle in (uniform_op, normal_op, truncated_op, uniform_int_op, multinomial_op):
-    _handle.not_differentiable()
+all_of(uniform_op, normal_op, truncated_op, uniform_int_op, multinomial_op).not_differentiable()
 
 # The key with which TensorFlow scrambles seeds.
 _SCRAMBLER = 0x02461E29_3EC8F720
 
 
-@uniform_op.shape
-@normal_op.shape
-@truncated_op.shape
-@uniform_int_op.shape
+@all_of(uniform_op, normal_op, truncated_op, uniform_int_op).shape
 def _shape(node: Operation) -> list[RawShape]:
     _check_seed(node.inputs[1].raw_shape)
     return [constant_value_as_shape(node.inputs[0])]
@@ -111,6 +105,7 @@ def _sizes(shape: Any) -> Tensor:
     return convert_to_tensor(shape, dtype=dtypes.int32 if not isinstance(shape, Tensor) else None, name="shape")
 
 
+@export("tf.random.stateless_uniform")
 def stateless_uniform(
     shape: Any, seed: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Tensor:
@@ -149,6 +144,7 @@ def _scaled(
         return add(multiply(handle(_sizes(shape), seed, dtype=kind), width), centre, name=scope)
 
 
+@export("tf.random.stateless_normal")
 def stateless_normal(
     shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Tensor:
@@ -156,6 +152,7 @@ def stateless_normal(
     return _scaled(normal_op, "stateless_random_normal", shape, seed, mean, stddev, dtype, name)
 
 
+@export("tf.random.stateless_truncated_normal")
 def stateless_truncated_normal(
     shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Tensor:
@@ -163,6 +160,7 @@ def stateless_truncated_normal(
     return _scaled(truncated_op, "stateless_truncated_normal", shape, seed, mean, stddev, dtype, name)
 
 
+@export("tf.random.stateless_multinomial")
 def stateless_multinomial(
     logits: Any, num_samples: Any, seed: Any, output_dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:
@@ -178,6 +176,7 @@ def stateless_multinomial(
         return multinomial_op(logits, num_samples, seed, output_dtype=kind)
 
 
+@export("tf.random.stateless_categorical")
 def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.families import Operation, op
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.random.sampling import as_shape, numpy_generator
@@ -24,9 +22,8 @@ truncated_op = op(
     seed2: int = 0
     dtype: {half, bfloat16, float, double}
     T: {int32, int64}""",
-    stateful=True,
+    stateful=True, differentiable=False,
 )
-truncated_op.not_differentiable()
 
 
 @truncated_op.shape
@@ -74,7 +71,7 @@ def _per_batch(shape: tuple[int, ...], parameters: tuple[Any, ...]) -> list[tupl
 
 def _truncated(generator: Any, mean: float, stdev: float, low: float, high: float, count: int) -> Array:
     if not (stdev > 0 and low < high and np.isfinite([mean, stdev]).all() and (np.isfinite(low) or np.isfinite(high))):
-        raise InvalidArgumentError.of("Invalid parameters")
+        refuse("Invalid parameters")
     a, b = (low - mean) / stdev, (high - mean) / stdev
     if b < -a:  # The interval is on the left: mirror it.
         return np.clip(mean - stdev * _standard(generator, -b, -a, count), low, high)

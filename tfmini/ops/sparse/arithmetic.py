@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
@@ -16,6 +15,7 @@ from tfmini.ops.sparse.kernel_values import as_sparse, either, is_sparse, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 
 
+@export("tf.sparse_add", "tf.sparse.add")
 def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
     """The sum of two tensors, of which at least one is sparse (``tf.sparse_add``).
 
@@ -39,6 +39,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
     return arithmetic.dense_add_op(*parts(as_sparse(a)), b)
 
 
+@export("tf.sparse_tensor_dense_matmul", "tf.sparse.matmul", "tf.sparse.sparse_dense_matmul")
 def sparse_tensor_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Tensor:
@@ -51,6 +52,7 @@ def sparse_tensor_dense_matmul(
         )
 
 
+@export("tf.sparse_softmax", "tf.sparse.softmax")
 def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     """Softmax over the stored elements of each innermost row (``tf.sparse_softmax``)."""
     with name_scope(name, "SparseSoftmax", [sp_input.indices, sp_input.values]):
@@ -58,11 +60,13 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
         return SparseTensor(sp_input.indices, found, sp_input.dense_shape)
 
 
+@export("tf.sparse_maximum", "tf.sparse.maximum")
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """The larger of each pair of elements, where absent elements count as 0 (``tf.sparse_maximum``)."""
     return _extremum(arithmetic.maximum_op, "SparseSparseMaximum", sp_a, sp_b, name)
 
 
+@export("tf.sparse_minimum", "tf.sparse.minimum")
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """The smaller of each pair of elements, where absent elements count as 0 (``tf.sparse_minimum``)."""
     return _extremum(arithmetic.minimum_op, "SparseSparseMinimum", sp_a, sp_b, name)
@@ -84,6 +88,7 @@ def _reduce(handle: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes
     return handle(*parts(sparse), convert_to_tensor(axis, dtypes.int32), keep_dims=keep)
 
 
+@export("tf.sparse_reduce_sum", "tf.sparse.reduce_sum")
 def sparse_reduce_sum(
     sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
 ) -> Tensor:
@@ -91,6 +96,7 @@ def sparse_reduce_sum(
     return _reduce(arithmetic.reduce_ops["Sum"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
 
 
+@export("tf.sparse_reduce_sum_sparse", "tf.sparse.reduce_sum_sparse")
 def sparse_reduce_sum_sparse(
     sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
 ) -> SparseTensor:
@@ -99,6 +105,7 @@ def sparse_reduce_sum_sparse(
     return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
 
 
+@export("tf.sparse_reduce_max", "tf.sparse.reduce_max")
 def sparse_reduce_max(
     sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
 ) -> Tensor:
@@ -106,6 +113,7 @@ def sparse_reduce_max(
     return _reduce(arithmetic.reduce_ops["Max"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
 
 
+@export("tf.sparse_reduce_max_sparse", "tf.sparse.reduce_max_sparse")
 def sparse_reduce_max_sparse(
     sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
 ) -> SparseTensor:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64
 from tfmini.ops.array.casting import cast
@@ -36,9 +35,8 @@ cross_op: OpHandle[Any] = op(
     dense_types: {_TYPES}
     out_type: {{int64, string}}
     internal_type: {{int64, string}}""",
-    shape=[(None, 2), (None,), (2,)],
+    shape=[(None, 2), (None,), (2,)], differentiable=False,
 )
-cross_op.not_differentiable()
 
 
 @cross_op.kernel("CPU")
@@ -132,6 +130,7 @@ def _wide(value: Tensor) -> Any:
     return value if value.dtype.base_dtype == dtypes.string else cast(value, dtypes.int64)
 
 
+@export("tf.sparse.cross")
 def sparse_cross(inputs: Sequence[Any], name: str | None = None) -> SparseTensor:
     """Each row's combinations of one value from each input, as strings (``tf.sparse.cross``).
 
@@ -146,6 +145,7 @@ def sparse_cross(inputs: Sequence[Any], name: str | None = None) -> SparseTensor
     return _build(inputs, False, 0, _HASH_KEY, name)
 
 
+@export("tf.sparse.cross_hashed")
 def sparse_cross_hashed(
     inputs: Sequence[Any], num_buckets: int = 0, hash_key: int | None = None, name: str | None = None
 ) -> SparseTensor:

@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.export import export
+from tfmini.graph.families import IndexedSlices, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining
@@ -36,6 +35,7 @@ _INT64 = dtypes.int64
 # ---- making and unmaking --------------------------------------------------------------------
 
 
+@export("tf.sparse_placeholder", "tf.sparse.placeholder")
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
     """A sparse tensor to be fed (``tf.sparse_placeholder``).
 
@@ -63,6 +63,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     return SparseTensor(values=values, indices=indices, dense_shape=dense_shape)
 
 
+@export("tf.sparse.from_dense")
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
     """The nonzero elements of a dense tensor (``tf.sparse.from_dense``)."""
     with name_scope(name, "dense_to_sparse"):
@@ -71,6 +72,7 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
         return SparseTensor(found, array_gather.gather_nd(tensor, found), array_shape.shape(tensor, out_type=_INT64))
 
 
+@export("tf.sparse.eye")
 def sparse_eye(
     num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
 ) -> SparseTensor:
@@ -85,6 +87,7 @@ def sparse_eye(
         return SparseTensor(indices, ones, array_joining.stack([rows, columns]))
 
 
+@export("tf.sparse_tensor_to_dense", "tf.sparse.to_dense")
 def sparse_tensor_to_dense(
     sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
 ) -> Tensor:
@@ -98,6 +101,7 @@ def sparse_tensor_to_dense(
     )  # fmt: skip
 
 
+@export("tf.sparse_to_dense")
 def sparse_to_dense(
     sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0, validate_indices: bool = True,
     name: str | None = None,
@@ -108,6 +112,7 @@ def sparse_to_dense(
     )
 
 
+@export("tf.sparse_to_indicator", "tf.sparse.to_indicator")
 def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
     """A bool tensor that marks, along a new last axis, the ids of each row (``tf.sparse_to_indicator``)."""
     sparse = as_sparse(sp_input)
@@ -121,6 +126,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
         return sparse_tensor_to_dense(merged, default_value=False, validate_indices=False, name=scope)
 
 
+@export("tf.sparse_merge", "tf.sparse.merge")
 def sparse_merge(
     sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
 ) -> SparseTensor:
@@ -162,6 +168,7 @@ def sparse_merge(
 # ---- layout ---------------------------------------------------------------------------------
 
 
+@export("tf.sparse_reorder", "tf.sparse.reorder")
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     """The same elements in row-major order (``tf.sparse_reorder``)."""
     sparse = as_sparse(sp_input)
@@ -169,6 +176,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     return SparseTensor(indices, values, identity(sparse.dense_shape))
 
 
+@export("tf.sparse_reshape", "tf.sparse.reshape")
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
     """The same elements in another dense shape, in which one size may be -1 (``tf.sparse_reshape``)."""
     sparse = as_sparse(sp_input)
@@ -205,6 +213,7 @@ def _reshaped(before: TensorShape, shape: Tensor) -> list[int] | None:
     return [count // known if size is None else size for size in wanted]
 
 
+@export("tf.sparse_slice", "tf.sparse.slice")
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
     """The elements of a slice, with coordinates relative to its start (``tf.sparse_slice``)."""
     sparse = as_sparse(sp_input)
@@ -213,6 +222,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
         return SparseTensor(*layout.slice_op(*parts(sparse), start, size, name=scope))
 
 
+@export("tf.sparse_split", "tf.sparse.split")
 def sparse_split(
     keyword_required: Any = None, sp_input: Any = None, num_split: int | None = None, axis: Any = None,
     name: str | None = None, split_dim: Any = None,
@@ -236,6 +246,7 @@ def sparse_split(
     return [SparseTensor(*piece) for piece in zip(*found)]
 
 
+@export("tf.sparse_concat", "tf.sparse.concat")
 def sparse_concat(
     axis: Any, sp_inputs: Any, name: str | None = None, expand_nonconcat_dim: bool = False, concat_dim: Any = None,
     expand_nonconcat_dims: Any = None,
@@ -272,6 +283,7 @@ def _with_own_size(largest: Tensor, shape: Tensor, axis: int) -> Tensor:
     return array_joining.concat(pieces, 0)
 
 
+@export("tf.sparse_transpose", "tf.sparse.transpose")
 def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
     """Permuted axes, reversed by default (``tf.sparse_transpose``)."""
     with name_scope(name, "SparseTranspose", [sp_input]):
@@ -284,6 +296,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
         return sparse_reorder(SparseTensor(indices, sparse.values, array_gather.gather(sparse.dense_shape, perm)))
 
 
+@export("tf.sparse.expand_dims")
 def sparse_expand_dims(sp_input: Any, axis: int | None = None, name: str | None = None) -> SparseTensor:
     """A new axis of size one, last by default (``tf.sparse.expand_dims``)."""
     sparse = as_sparse(sp_input)
@@ -304,6 +317,7 @@ def sparse_expand_dims(sp_input: Any, axis: int | None = None, name: str | None 
         return SparseTensor(array_joining.concat([left, column, right], 1), sparse.values, sizes)
 
 
+@export("tf.sparse_retain", "tf.sparse.retain")
 def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     """The elements marked by a bool vector (``tf.sparse_retain``)."""
     sparse = as_sparse(sp_input)
@@ -317,6 +331,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     return SparseTensor(indices, values, identity(sparse.dense_shape))
 
 
+@export("tf.sparse_reset_shape", "tf.sparse.reset_shape")
 def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     """The same elements in another dense shape: the smallest possible or a given one (``tf.sparse_reset_shape``).
 
@@ -348,6 +363,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     return SparseTensor(indices, values, with_dependencies([fits], new_shape))
 
 
+@export("tf.sparse_fill_empty_rows", "tf.sparse.fill_empty_rows")
 def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
     """Puts ``default_value`` into column 0 of each empty row of a matrix; returns (sparse, mask of empty rows)."""
     sparse = as_sparse(sp_input)
@@ -357,6 +373,7 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
         return SparseTensor(indices, values, sparse.dense_shape), empty
 
 
+@export("tf.sparse_mask", "tf.sparse.mask")
 def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> Any:
     """The rows of an `IndexedSlices` that are not listed (``tf.sparse_mask``)."""
     with name_scope(name, "sparse_mask", [a.values, a.indices, mask_indices]):

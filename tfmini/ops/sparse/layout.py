@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -30,27 +29,29 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 
 reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
-    " -> output_indices: int64, output_values: T; T: type"
+    " -> output_indices: int64, output_values: T; T: type", shape=sized("n rank, n, rank -> n rank, n")
 )
 reshape_op: OpHandle[Any] = op(
     "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64)"
-    " -> output_indices: int64, output_shape: int64"
+    " -> output_indices: int64, output_shape: int64", differentiable=False, shape=sized("n _, *, rank -> n rank, rank")
 )
 _RESULT = "output_indices: int64, output_values: T, output_shape: int64"
 slice_op: OpHandle[Any] = op(
     f"SparseSlice(indices: int64, values: T, shape: int64, start: int64, size: int64) -> {_RESULT}; T: type"
 )
+slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
-    " -> val_grad: T; T: numbertype"
+    " -> val_grad: T; T: numbertype", differentiable=False
 )
+slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
-    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type"
+    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type", differentiable=False
 )
 concat_op: OpHandle[Any] = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
-    " concat_dim: int; N: int >= 2; T: type"
+    " concat_dim: int; N: int >= 2; T: type", differentiable=False
 )
 to_dense_op = op(
     "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T)"
@@ -61,19 +62,12 @@ fill_rows_op: OpHandle[Any] = op(
     " output_values: T, empty_row_indicator: bool, reverse_index_map: int64; T: type"
 )
 fill_rows_grad_op: OpHandle[Any] = op(
-    "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type"
+    "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
+    differentiable=False, shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
 )
-for _handle in (slice_grad_op, split_op, concat_op, fill_rows_grad_op):
-    _handle.not_differentiable()
 
 
 # ---- reorder and reshape --------------------------------------------------------------------
-
-
-@reorder_op.shape
-def _reorder_shape(node: Operation) -> list[RawShape]:
-    count, rank = merged_shapes(node)
-    return [(count, rank), (count,)]
 
 
 @reorder_op.kernel("CPU")
@@ -90,12 +84,6 @@ def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
     numbers = array_filling.range(count)
     _, places = reorder_op(indices, numbers, shape)
     return [None, array_gather.gather(grad, array_sets.invert_permutation(places)), None]
-
-
-@reshape_op.shape
-def _reshape_shape(node: Operation) -> list[RawShape]:
-    indices, new = with_rank(node.inputs[0].raw_shape, 2), with_rank(node.inputs[2].raw_shape, 1)
-    return [(indices[0], new[0]), (new[0],)]
 
 
 @reshape_op.kernel("CPU")
@@ -141,18 +129,7 @@ def _target_sizes(shape: Any, new_shape: Any) -> Any:
     return sizes
 
 
-reshape_op.not_differentiable()
-
-
 # ---- slice, split, concat -------------------------------------------------------------------
-
-
-@slice_op.shape
-def _slice_shape(node: Operation) -> list[RawShape]:
-    _, rank = merged_shapes(node)
-    for tensor in node.inputs[3:]:
-        rank = merge_dims(rank, with_rank(tensor.raw_shape, 1)[0])
-    return sparse_shape(None, rank)
 
 
 def _window(indices: Any, values: Any, start: Any, size: Any) -> tuple[Any, Any]:
@@ -176,11 +153,6 @@ def _slice_kernel(indices: Any, values: Any, shape: Any, start: Any, size: Any) 
 def _slice_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
     indices, start = node.inputs[0], node.inputs[3]
     return [None, slice_grad_op(grad, indices, start, node.outputs[0]), None, None, None]
-
-
-@slice_grad_op.shape
-def _slice_grad_shape(node: Operation) -> list[RawShape]:
-    return [(with_rank(node.inputs[1].raw_shape, 2)[0],)]
 
 
 @slice_grad_op.kernel("CPU")
@@ -365,11 +337,6 @@ def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tu
 def _fill_rows_gradient(node: Operation, _: Any, grad: Tensor, __: Any, ___: Any) -> list[Any]:
     values_grad, default_grad = fill_rows_grad_op(node.outputs[3], grad)
     return [None, values_grad, None, default_grad]
-
-
-@fill_rows_grad_op.shape
-def _fill_rows_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node.inputs[0].raw_shape, 1), ()]
 
 
 @fill_rows_grad_op.kernel("CPU")

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -33,7 +32,6 @@ from tfmini.ops.sparse.kernel_values import (
     flat_positions,
     merged_shapes,
     row_major,
-    sparse_shape,
 )
 from tfmini.shapes import RawShape, with_rank
 
@@ -41,16 +39,18 @@ _PAIR = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_valu
 _ONE = "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32"
 add_op: OpHandle[Any] = op(
     f"SparseAdd({_PAIR}, thresh: Treal) -> sum_indices: int64, sum_values: T, sum_shape: int64;"
-    " T: numbertype; Treal: realnumbertype"
+    " T: numbertype; Treal: realnumbertype", shape=sized("n a, n, a, m rank, m, rank -> _ rank, _, rank")
 )
 add_grad_op: OpHandle[Any] = op(
     "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64)"
     " -> a_val_grad: T, b_val_grad: T; T: numbertype"
 )
+add_grad_op.shape(lambda node: [(with_rank(t.raw_shape, 2)[0],) for t in node.inputs[1:3]])
 dense_add_op = op(
     "SparseTensorDenseAdd(a_indices: Tindices, a_values: T, a_shape: Tindices, b: T) -> output: T;"
-    " T: numbertype; Tindices: {int32, int64}"
+    " T: numbertype; Tindices: {int32, int64}", shape=lambda node: [node.inputs[3].raw_shape]
 )
+dense_add_op.gradient(lambda node, grad: [None, array_gather.gather_nd(grad, node.inputs[0]), None, grad])
 matmul_op = op(
     "SparseTensorDenseMatMul(a_indices: Tindices, a_values: T, a_shape: int64, b: T) -> product: T; T: type;"
     " Tindices: {int32, int64} = DT_INT64; adjoint_a: bool = false; adjoint_b: bool = false"
@@ -58,12 +58,14 @@ matmul_op = op(
 softmax_op = op(
     "SparseSoftmax(sp_indices: int64, sp_values: T, sp_shape: int64) -> output: T; T: {half, float, double}"
 )
+softmax_op.shape(lambda node: [(merged_shapes(node)[0],)])
 maximum_op: OpHandle[Any] = op(
     f"SparseSparseMaximum({_PAIR}) -> output_indices: int64, output_values: T; T: realnumbertype"
 )
 minimum_op: OpHandle[Any] = op(
     f"SparseSparseMinimum({_PAIR}) -> output_indices: int64, output_values: T; T: numbertype"
 )
+all_of(maximum_op, minimum_op).shape(sized("n rank, n, rank -> _ rank, _"))
 cwise_ops: dict[str, OpHandle] = {
     kind: op(
         f"SparseDenseCwise{kind}(sp_indices: int64, sp_values: T, sp_shape: int64, dense: T) -> output: T;"
@@ -83,18 +85,10 @@ reduce_sparse_ops: dict[str, OpHandle] = {
     )
     for kind, types in _KINDS.items()
 }
-for _handle in (add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()):
-    _handle.not_differentiable()
+all_of(add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()).not_differentiable()
 
 
 # ---- sums -----------------------------------------------------------------------------------
-
-
-@add_op.shape
-def _add_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    _, rank = merged_shapes(node, 3)
-    return sparse_shape(None, rank)
 
 
 def _check_pair(a_shape: Any, b_shape: Any) -> None:
@@ -135,22 +129,12 @@ def _add_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
     return [None, a_grad, None, None, b_grad, None, None]
 
 
-@add_grad_op.shape
-def _add_grad_shape(node: Operation) -> list[RawShape]:
-    return [(with_rank(t.raw_shape, 2)[0],) for t in node.inputs[1:3]]
-
-
 @add_grad_op.kernel("CPU")
 def _add_grad_kernel(grad: Any, a: Any, b: Any, total: Any) -> tuple[Any, Any]:
     indices, numbers = distinct(np.concatenate([a, b, total]))
     table = np.zeros(len(indices), grad.dtype)
     table[numbers[len(a) + len(b) :]] = grad
     return table[numbers[: len(a)]], table[numbers[len(a) : len(a) + len(b)]]
-
-
-@dense_add_op.shape
-def _dense_add_shape(node: Operation) -> list[RawShape]:
-    return [node.inputs[3].raw_shape]
 
 
 @dense_add_op.kernel("CPU")
@@ -162,11 +146,6 @@ def _dense_add_kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
     out = dense.copy()
     np.add.at(out, tuple(indices.T), values)
     return out
-
-
-@dense_add_op.gradient
-def _dense_add_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, array_gather.gather_nd(grad, node.inputs[0]), None, grad]
 
 
 # ---- products -------------------------------------------------------------------------------
@@ -295,13 +274,6 @@ for _kind, _handle in cwise_ops.items():
 # ---- maxima and softmax ---------------------------------------------------------------------
 
 
-@maximum_op.shape
-@minimum_op.shape
-def _extremum_shape(node: Operation) -> list[RawShape]:
-    _, rank = merged_shapes(node)
-    return [(None, rank), (None,)]
-
-
 def _extremum_kernel(choose: np.ufunc) -> Callable[..., Any]:
     def kernel(a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any) -> tuple[Any, Any]:
         check_parts(a, a_values, a_shape)
@@ -336,11 +308,6 @@ maximum_op.kernel("CPU")(_extremum_kernel(np.maximum))
 minimum_op.kernel("CPU")(_extremum_kernel(np.minimum))
 maximum_op.gradient(_extremum_gradient(greater_equal_op))
 minimum_op.gradient(_extremum_gradient(less_equal_op))
-
-
-@softmax_op.shape
-def _softmax_shape(node: Operation) -> list[RawShape]:
-    return [(merged_shapes(node)[0],)]
 
 
 def _row_starts(rows: Any) -> Any:

@@ -8,28 +8,30 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, reading
+from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
+from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, parts
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, format_raw
 
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 _TYPES = "T: type; out_type: {string, variant} = DT_STRING"
 _FOUND = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
-serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
-serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
+serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_op.shape(sized("n rank, n, rank -> 3"))
+serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}", differentiable=False)
+serialize_many_op.shape(sized("n rank, n, rank -> _ 3"))
 deserialize_op: OpHandle[Any] = op(
     f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
-    " dtype: type; Tserialized: {string, variant} = DT_STRING"
+    " dtype: type; Tserialized: {string, variant} = DT_STRING", differentiable=False
 )
-deserialize_many_op: OpHandle[Any] = op(f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type")
-for _handle in (serialize_op, serialize_many_op, deserialize_op, deserialize_many_op):
-    _handle.not_differentiable()
+deserialize_many_op: OpHandle[Any] = op(
+    f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type", differentiable=False
+)
 
 
 # ---- serialise ------------------------------------------------------------------------------
@@ -43,22 +45,10 @@ def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
     return [_message(indices), _message(values), _message(shape)]
 
 
-@serialize_op.shape
-def _serialize_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    return [(3,)]
-
-
 @serialize_op.kernel("CPU")
 def _serialize_kernel(indices: Any, values: Any, shape: Any) -> Any:
     check_parts(indices, values, shape)
     return np.array(_line(indices, values, shape), object)
-
-
-@serialize_many_op.shape
-def _serialize_many_shape(node: Operation) -> list[RawShape]:
-    merged_shapes(node)
-    return [(None, 3)]
 
 
 _ROW_BYTES = 256  # of the three strings of a row without elements
@@ -82,8 +72,7 @@ def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
 # ---- deserialise ----------------------------------------------------------------------------
 
 
-@deserialize_op.shape
-@deserialize_many_op.shape
+@all_of(deserialize_op, deserialize_many_op).shape
 def _deserialize_shape(node: Operation) -> list[RawShape]:
     shape = node.inputs[0].raw_shape
     if shape == ():
@@ -125,8 +114,7 @@ def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:
     return indices, values, shape
 
 
-@deserialize_op.kernel("CPU")
-@deserialize_many_op.kernel("CPU")
+@all_of(deserialize_op, deserialize_many_op).kernel("CPU")
 def _deserialize_kernel(serialized: Any, *, dtype: Any) -> tuple[Any, Any, Any]:
     serialized = as_ndarray(serialized)
     outer = serialized.shape[:-1]
@@ -157,12 +145,14 @@ def _joined(rows: list[tuple[Any, Any, Any]], outer: tuple[int, ...]) -> tuple[A
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.serialize_sparse", "tf.io.serialize_sparse")
 def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
     """A sparse tensor as three serialised tensors (``tf.serialize_sparse``): a vector ``[3]``."""
     sparse = as_sparse(sp_input)
     return serialize_op(*parts(sparse), out_type=out_type, name=name)
 
 
+@export("tf.serialize_many_sparse", "tf.io.serialize_many_sparse")
 def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
     """Each row of a sparse tensor, serialised (``tf.serialize_many_sparse``): a matrix ``[rows, 3]``."""
     sparse = as_sparse(sp_input)
@@ -176,6 +166,7 @@ def _restored(outputs: Any, rank: int | None) -> SparseTensor:
     return SparseTensor(indices, values, shape)
 
 
+@export("tf.io.deserialize_sparse")
 def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None) -> Any:
     """Sparse tensors of `serialize_sparse`, ``[..., 3]``, joined (``tf.io.deserialize_sparse``).
 
@@ -185,6 +176,7 @@ def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = No
     return _restored(deserialize_op(serialized_sparse, dtype=dtype, name=name), rank)
 
 
+@export("tf.deserialize_many_sparse", "tf.io.deserialize_many_sparse")
 def deserialize_many_sparse(
     serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:

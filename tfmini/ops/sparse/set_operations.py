@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
@@ -21,6 +20,7 @@ _RESULT = "result_indices: int64, result_values: T, result_shape: int64"
 _OPTIONS = f"set_operation: string; validate_indices: bool = true; {_TYPES}"
 _SECOND = "set2_indices: int64, set2_values: T, set2_shape: int64"
 dense_dense_op: OpHandle[Any] = op(f"DenseToDenseSetOperation(set1: T, set2: T) -> {_RESULT}; {_OPTIONS}")
+dense_dense_op.kernel("CPU")(lambda a, b, *, set_operation: _combined(_members(a), _members(b), set_operation))
 dense_sparse_op: OpHandle[Any] = op(f"DenseToSparseSetOperation(set1: T, {_SECOND}) -> {_RESULT}; {_OPTIONS}")
 sparse_sparse_op: OpHandle[Any] = op(
     f"SparseToSparseSetOperation(set1_indices: int64, set1_values: T, set1_shape: int64, {_SECOND}) -> {_RESULT};"
@@ -36,13 +36,10 @@ edit_distance_op = op(
     f"EditDistance({_THREE.format('hypothesis')}, {_THREE.format('truth')}) -> output: float;"
     " normalize: bool = true; T: type"
 )
-for _handle in (dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op):
-    _handle.not_differentiable()
+all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op).not_differentiable()
 
 
-@dense_dense_op.shape
-@dense_sparse_op.shape
-@sparse_sparse_op.shape
+@all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op).shape
 def _set_shape(node: Operation) -> list[RawShape]:
     ranks = set()
     for name, tensor in zip((arg.name for arg in node.op_def.inputs), node.inputs):
@@ -99,11 +96,6 @@ def _combined(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], operati
         elements[element],
         np.append(first[2], longest).astype(np.int64),
     )
-
-
-@dense_dense_op.kernel("CPU")
-def _dense_dense_kernel(a: Any, b: Any, *, set_operation: bytes) -> Any:
-    return _combined(_members(a), _members(b), set_operation)
 
 
 @dense_sparse_op.kernel("CPU")
@@ -206,27 +198,32 @@ def _operation(a: Any, b: Any, operation: str, validate_indices: bool) -> Sparse
     return SparseTensor(*dense_dense_op(a, b, **options))
 
 
+@export("tf.sets.set_size", "tf.sets.size")
 def set_size(a: Any, validate_indices: bool = True) -> Tensor:
     """The number of distinct elements along the last axis of a sparse tensor (``tf.sets.size``)."""
     sparse = as_sparse(a)
     return size_op(*parts(sparse), validate_indices=validate_indices)
 
 
+@export("tf.sets.intersection", "tf.sets.set_intersection")
 def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
     """Elements in both sets along the last axis (``tf.sets.intersection``)."""
     return _operation(a, b, "intersection", validate_indices)
 
 
+@export("tf.sets.difference", "tf.sets.set_difference")
 def set_difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
     """Elements of ``a`` that are not in ``b``, or of ``b`` that are not in ``a`` (``tf.sets.difference``)."""
     return _operation(a, b, "a-b" if aminusb else "b-a", validate_indices)
 
 
+@export("tf.sets.set_union", "tf.sets.union")
 def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
     """Elements in either set along the last axis (``tf.sets.union``)."""
     return _operation(a, b, "union", validate_indices)
 
 
+@export("tf.edit_distance")
 def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str = "edit_distance") -> Tensor:
     """Levenshtein distances of the sequences along the last axis (``tf.edit_distance``).
 

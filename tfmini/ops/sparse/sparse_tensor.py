@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Tensor, name_scope
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
 
 
+@export("tf.SparseTensor", "tf.sparse.SparseTensor")
 class SparseTensor(SparseComponents):
     """A tensor given by its nonzero elements (``tf.SparseTensor``).
 
@@ -72,6 +73,7 @@ def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str |
     return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)
 
 
+@export("tf.convert_to_tensor_or_sparse_tensor")
 def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
     """A `SparseTensor` unchanged or made from its value; any other value as a tensor.
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.registry import OpHandle, op
 from tfmini.machine_memory import check_room
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.kept_values import own
 from tfmini.shapes import format_raw
 
@@ -25,14 +25,14 @@ add_sparse = op(
     + _SHARED,
     stateful=True,
     keeps=True,
-    shape=[()],
+    shape=[()], differentiable=False,
 )
 add_many_sparse = op(
     "AddManySparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64)"
     " -> sparse_handles: int64\n" + _SHARED,
     stateful=True,
     keeps=True,
-    shape=[(None,)],
+    shape=[(None,)], differentiable=False,
 )
 take_many_sparse: OpHandle[Any] = op(
     """TakeManySparseFromTensorsMap(sparse_handles: int64) -> sparse_indices: int64, sparse_values: dtype, sparse_shape: int64
@@ -40,11 +40,8 @@ take_many_sparse: OpHandle[Any] = op(
         container: string = ''
         shared_name: string = ''""",  # noqa: E501 - a declaration is one line
     stateful=True,
-    shape=[(None, None), (None,), (None,)],
+    shape=[(None, None), (None,), (None,)], differentiable=False,
 )
-
-for _handle in (add_sparse, add_many_sparse, take_many_sparse):
-    _handle.not_differentiable()
 
 
 class SparseMap:
@@ -71,7 +68,7 @@ class SparseMap:
         with self._lock:
             found = self._tensors.pop(number, None)
         if found is None:
-            raise errors.InvalidArgumentError.of(f"Unable to find SparseTensor: {number} in map")
+            refuse(f"Unable to find SparseTensor: {number} in map")
         return found
 
     def clear(self) -> None:
@@ -88,8 +85,7 @@ def _check(indices: Any, values: Any, shape: Any) -> None:
     for value, rank, what in ((indices, 2, "indices"), (values, 1, "values"), (shape, 1, "shape")):
         if np.ndim(value) != rank:
             kind = "matrix" if rank == 2 else "vector"
-            text = f"Input {what} should be a {kind} but received shape {format_raw(np.shape(value))}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"Input {what} should be a {kind} but received shape {format_raw(np.shape(value))}")
 
 
 @add_sparse.kernel("CPU")
@@ -109,12 +105,11 @@ def _add_many(
 ) -> Any:
     _check(indices, values, shape)
     if len(shape) < 2:
-        text = f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
     kept = _map(resources, container, shared_name, node)
     rows = indices[:, 0]
     if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
-        raise errors.InvalidArgumentError.of(f"Received invalid row {rows.max()}, expected < {shape[0]}")
+        refuse(f"Received invalid row {rows.max()}, expected < {shape[0]}")
     check_room((int(shape[0]),), _ROW_BYTES)
     numbers = np.empty(int(shape[0]), np.int64)
     for row in range(len(numbers)):
@@ -130,12 +125,12 @@ def _take_many(
     kept = _map(resources, container, shared_name, node)
     parts = [kept.take(int(number)) for number in np.ravel(handles)]
     if not parts:
-        raise errors.InvalidArgumentError.of("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows")  # noqa: E501
+        refuse("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows")
     rank = len(parts[0][2])
     for _, _, shape in parts:
         if len(shape) != rank:
             text = f"Inconsistent rank across SparseTensors: rank prior to SparseTensor[1] was: {rank}"
-            raise errors.InvalidArgumentError.of(f"{text} but is {len(shape)}")
+            refuse(f"{text} but is {len(shape)}")
     indices = [np.insert(part, 0, row, axis=1) for row, (part, _, _) in enumerate(parts)]
     largest = np.max([shape for _, _, shape in parts], axis=0) if rank else np.empty(0, np.int64)
     values = np.concatenate([values for _, values, _ in parts]).astype(dtype.numpy, copy=False)

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
@@ -29,24 +26,22 @@ as_string_op = op(
     shortest: bool = false
     width: int = -1
     fill: string = ''""",
-    shape=same_shape,
+    shape=same_shape, differentiable=False,
 )
 to_number_op = op(
     "StringToNumber(string_tensor: string) -> output: out_type; out_type: {float, double, int32, int64} = DT_FLOAT",
-    shape=same_shape,
+    shape=same_shape, differentiable=False,
 )
 decode_raw_op = op(
     """DecodeRaw(bytes: string) -> output: out_type
     out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool}
-    little_endian: bool = true"""
+    little_endian: bool = true""", differentiable=False
 )
 reduce_join_op = op(
     """ReduceJoin(inputs: string, reduction_indices: int32) -> output: string
     keep_dims: bool = false
-    separator: string = ''"""
+    separator: string = ''""", differentiable=False
 )
-for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op):
-    _handle.not_differentiable()
 
 
 # ---- numbers --------------------------------------------------------------------------------
@@ -205,6 +200,7 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.as_string", "tf.dtypes.as_string", "tf.strings.as_string")
 def as_string(
     input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False, width: int = -1,
     fill: str = "", name: str | None = None,
@@ -214,6 +210,7 @@ def as_string(
     return as_string_op(input, name=name, **options)
 
 
+@export("tf.string_to_number", "tf.strings.to_number")
 def string_to_number(
     string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
 ) -> Tensor:  # fmt: skip
@@ -221,6 +218,7 @@ def string_to_number(
     return to_number_op(string_tensor if input is None else input, out_type=out_type, name=name)
 
 
+@export("tf.decode_raw", "tf.io.decode_raw")
 def decode_raw(
     input_bytes: Any = None, out_type: Any = None, little_endian: bool = True, name: str | None = None,
     bytes: Any = None,
@@ -230,6 +228,7 @@ def decode_raw(
     return decode_raw_op(value, out_type=out_type, little_endian=little_endian, name=name)
 
 
+@export("tf.reduce_join", "tf.strings.reduce_join")
 def reduce_join(
     inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "", name: str | None = None,
     reduction_indices: Any = None, keepdims: bool | None = None,

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.shape_functions import same_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
 from tfmini.machine_memory import check_room
 from tfmini.numerics import regular_expressions
 from tfmini.ops.array.kernel_arguments import refuse
@@ -22,12 +21,16 @@ _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
 lower_op = op("StringLower(input: string) -> output: string; encoding: string = ''", shape=same_shape)
 upper_op = op("StringUpper(input: string) -> output: string; encoding: string = ''", shape=same_shape)
 strip_op = op("StringStrip(input: string) -> output: string", shape=same_shape)
+strip_op.kernel("CPU")(lambda value: each(bytes.strip, value))
 length_op = op(f"StringLength(input: string) -> output: int32; {_UNIT}", shape=same_shape)
 join_op = op("StringJoin(inputs: N * string) -> output: string; N: int >= 1; separator: string = ''")
 substr_op = op(f"Substr(input: string, pos: T, len: T) -> output: string; T: {{int32, int64}}; {_UNIT}")
 replace_op = op(
     "RegexReplace(input: string, pattern: string, rewrite: string) -> output: string; replace_global: bool = true",
     shape=same_shape,
+)
+replace_op.kernel("CPU")(
+    lambda value, pattern, rewrite, *, replace_global: _replace(value, pattern, rewrite, replace_global)
 )
 static_replace_op = op(
     """StaticRegexReplace(input: string) -> output: string
@@ -36,10 +39,15 @@ static_replace_op = op(
     replace_global: bool = true""",
     shape=same_shape,
 )
+static_replace_op.kernel("CPU")(
+    lambda value, *, pattern, rewrite, replace_global: _replace(value, pattern, rewrite, replace_global)
+)
 full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool", shape=same_shape)
 static_full_match_op = op("StaticRegexFullMatch(input: string) -> output: bool; pattern: string", shape=same_shape)
+static_full_match_op.kernel("CPU")(lambda value, *, pattern: _full_match(value, pattern))
 encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false", shape=same_shape)
 decode_op = op("DecodeBase64(input: string) -> output: string", shape=same_shape)
+decode_op.kernel("CPU")(lambda value: each(_decode_one, value))
 _ALL = (lower_op, upper_op, strip_op, length_op, join_op, substr_op, replace_op, static_replace_op, full_match_op,
         static_full_match_op, encode_op, decode_op)  # fmt: skip
 for _handle in _ALL:
@@ -68,11 +76,6 @@ def _attach_case(handle: OpHandle, method: str) -> None:
 
 _attach_case(lower_op, "lower")
 _attach_case(upper_op, "upper")
-
-
-@strip_op.kernel("CPU")
-def _strip(value: Any) -> Any:
-    return each(bytes.strip, value)
 
 
 # TensorFlow's characters, whether or not the text is valid UTF-8: a byte and the continuation bytes behind it. Those
@@ -177,25 +180,10 @@ def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> An
     return each(lambda s: regular_expressions.replaced(compiled, s, text, replace_global), value)
 
 
-@replace_op.kernel("CPU")
-def _regex_replace(value: Any, pattern: Any, rewrite: Any, *, replace_global: bool) -> Any:
-    return _replace(value, pattern, rewrite, replace_global)
-
-
-@static_replace_op.kernel("CPU")
-def _static_regex_replace(value: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool) -> Any:
-    return _replace(value, pattern, rewrite, replace_global)
-
-
 @full_match_op.kernel("CPU")
 def _full_match(value: Any, pattern: Any) -> Any:
     compiled = _compile(pattern)
     return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
-
-
-@static_full_match_op.kernel("CPU")
-def _static_full_match(value: Any, *, pattern: bytes) -> Any:
-    return _full_match(value, pattern)
 
 
 # ---- base64 ---------------------------------------------------------------------------------
@@ -226,39 +214,40 @@ def _decode_one(text: bytes) -> bytes:
     return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
 
 
-@decode_op.kernel("CPU")
-def _decode(value: Any) -> Any:
-    return each(_decode_one, value)
-
-
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.strings.lower")
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to lower case (``tf.strings.lower``)."""
     return lower_op(input, encoding=encoding, name=name)
 
 
+@export("tf.strings.upper")
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to upper case (``tf.strings.upper``)."""
     return upper_op(input, encoding=encoding, name=name)
 
 
+@export("tf.string_strip", "tf.strings.strip")
 def string_strip(input: Any, name: str | None = None) -> Tensor:
     """Removes white space at both ends (``tf.string_strip``)."""
     return strip_op(input, name=name)
 
 
+@export("tf.strings.length")
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The lengths of strings, in bytes or in characters (``unit="UTF8_CHAR"``), int32 (``tf.strings.length``)."""
     return length_op(input, unit=unit, name=name)
 
 
+@export("tf.string_join", "tf.strings.join")
 def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
     """Element-wise concatenation of tensors of one shape and scalars (``tf.string_join``)."""
     return join_op(list(inputs), separator=separator, name=name)
 
 
+@export("tf.substr", "tf.strings.substr")
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """``len`` bytes or characters from ``pos`` (negative: from the end); shapes broadcast (``tf.substr``).
 
@@ -268,6 +257,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     return substr_op(input, pos, len, unit=unit, name=name)
 
 
+@export("tf.regex_replace", "tf.strings.regex_replace")
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Tensor:  # fmt: skip
@@ -278,16 +268,19 @@ def regex_replace(
     return replace_op(input, pattern, rewrite, replace_global=replace_global, name=name)
 
 
+@export("tf.strings.regex_full_match")
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
     """Whether each string matches ``pattern`` as a whole (``tf.strings.regex_full_match``)."""
     return full_match_op(input, pattern, name=name)
 
 
+@export("tf.encode_base64", "tf.io.encode_base64")
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 (``tf.encode_base64``)."""
     return encode_op(input, pad=pad, name=name)
 
 
+@export("tf.decode_base64", "tf.io.decode_base64")
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """The bytes of web-safe base64, padded or not (``tf.decode_base64``)."""
     return decode_op(input, name=name)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.graph.shape_functions import same_shape, sized
 from tfmini.machine_memory import check_room
 from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.array.constant_value import constant_value
@@ -23,7 +21,7 @@ from tfmini.ops.array.slicing import getitem
 from tfmini.ops.ragged.ragged_tensor import RaggedTensor
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.strings.elementwise import each
-from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 split_op: OpHandle[Any] = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
@@ -32,15 +30,20 @@ split_op: OpHandle[Any] = op(
 split_v2_op: OpHandle[Any] = op(
     "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
 )
+all_of(split_op, split_v2_op).shape(sized("_, () -> _ 2, _, 2"))
 bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_op.kernel("CPU")(lambda value, *, num_buckets: each(lambda s: hash64(s) % num_buckets, value, np.int64))
 bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_fast_op.kernel("CPU")(
+    lambda value, *, num_buckets: each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+)
 bucket_strong_op = op(
     "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)", shape=same_shape
 )
 ngrams_op: OpHandle[Any] = op(
     "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
     " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
-    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64"
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64", shape=sized("_, n -> _, n")
 )
 fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
 segment_join_op = op(
@@ -53,14 +56,6 @@ for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_
 
 
 # ---- split ----------------------------------------------------------------------------------
-
-
-@split_op.shape
-@split_v2_op.shape
-def _split_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    with_rank(node.inputs[1].raw_shape, 0)
-    return [(None, 2), (None,), (2,)]
 
 
 def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
@@ -109,16 +104,6 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 # ---- hashes ---------------------------------------------------------------------------------
 
 
-@bucket_op.kernel("CPU")
-def _bucket_kernel(value: Any, *, num_buckets: int) -> Any:
-    return each(lambda s: hash64(s) % num_buckets, value, np.int64)
-
-
-@bucket_fast_op.kernel("CPU")
-def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
-    return each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
-
-
 @bucket_strong_op.kernel("CPU")
 def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
@@ -156,12 +141,6 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
 
 
 # ---- n-grams --------------------------------------------------------------------------------
-
-
-@ngrams_op.shape
-def _ngrams_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[0].raw_shape, 1)
-    return [(None,), with_rank(node.inputs[1].raw_shape, 1)]
 
 
 @ngrams_op.kernel("CPU")
@@ -245,6 +224,7 @@ def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator:
 # ---- public functions -----------------------------------------------------------------------
 
 
+@export("tf.string_split")
 def string_split(
     source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, result_type: str = "SparseTensor",
     name: str | None = None,
@@ -277,6 +257,7 @@ def _pair(shape: Tensor) -> Tensor:
     return shape
 
 
+@export("tf.strings.split")
 def string_split_v2(
     input: Any = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
     name: str | None = None,
@@ -293,6 +274,7 @@ def string_split_v2(
         return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
 
 
+@export("tf.string_to_hash_bucket", "tf.strings.to_hash_bucket")
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: Any = None
 ) -> Tensor:
@@ -301,11 +283,13 @@ def string_to_hash_bucket(
     return bucket_op(text, num_buckets=num_buckets, name=name)
 
 
+@export("tf.string_to_hash_bucket_fast", "tf.strings.to_hash_bucket_fast")
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
     """FarmHash's fingerprint of each string modulo the number of buckets (``tf.string_to_hash_bucket_fast``)."""
     return bucket_fast_op(input, num_buckets=num_buckets, name=name)
 
 
+@export("tf.string_to_hash_bucket_strong", "tf.strings.to_hash_bucket_strong")
 def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
     """The keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
 
@@ -318,11 +302,13 @@ def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: s
     return bucket_strong_op(input, num_buckets=num_buckets, key=key, name=name)
 
 
+@export("tf.fingerprint")
 def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
     """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
     return fingerprint_op(data, method, name=name)
 
 
+@export("tf.strings.unsorted_segment_join")
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
 ) -> Tensor:

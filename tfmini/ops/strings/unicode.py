@@ -12,11 +12,8 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.joining import stack
@@ -35,23 +32,22 @@ _OUTPUT = "output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}"
 _SPLITS = "Tsplits: {int32, int64} = DT_INT64"
 decode_op: OpHandle[Any] = op(
     "UnicodeDecode(input: string) -> row_splits: Tsplits, char_values: int32;"
-    f" input_encoding: string; {_OPTIONS}; {_SPLITS}"
+    f" input_encoding: string; {_OPTIONS}; {_SPLITS}", differentiable=False
 )
 decode_offsets_op: OpHandle[Any] = op(
     "UnicodeDecodeWithOffsets(input: string)"
     " -> row_splits: Tsplits, char_values: int32, char_to_byte_starts: int64;"
-    f" input_encoding: string; {_OPTIONS}; {_SPLITS}"
+    f" input_encoding: string; {_OPTIONS}; {_SPLITS}", differentiable=False
 )
 encode_op = op(
     "UnicodeEncode(input_values: int32, input_splits: Tsplits) -> output: string;"
-    f" errors: {{'ignore', 'replace', 'strict'}} = 'replace'; {_OUTPUT}; replacement_char: int = 65533; {_SPLITS}"
+    f" errors: {{'ignore', 'replace', 'strict'}} = 'replace'; {_OUTPUT}; replacement_char: int = 65533; {_SPLITS}",
+    differentiable=False,
 )
 transcode_op = op(
     f"UnicodeTranscode(input: string) -> output: string; input_encoding: string; {_OUTPUT}; {_OPTIONS}",
-    shape=same_shape,
+    shape=same_shape, differentiable=False,
 )
-for _handle in (decode_op, decode_offsets_op, encode_op, transcode_op):
-    _handle.not_differentiable()
 
 
 class _Rules(NamedTuple):
@@ -141,8 +137,7 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
 # ---- decode ---------------------------------------------------------------------------------
 
 
-@decode_op.shape
-@decode_offsets_op.shape
+@all_of(decode_op, decode_offsets_op).shape
 def _decode_shape(node: Operation) -> list[RawShape]:
     count = _product(node.inputs[0].raw_shape)
     splits: RawShape = (None if count is None else count + 1,)
@@ -275,6 +270,7 @@ def _decoded(
     return _per_level(input, name, default_name, of_vector)
 
 
+@export("tf.strings.unicode_decode_with_offsets")
 def unicode_decode_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
@@ -284,6 +280,7 @@ def unicode_decode_with_offsets(
     return _decoded(decode_offsets_op, input, name, "UnicodeDecodeWithOffsets", *options)
 
 
+@export("tf.strings.unicode_decode")
 def unicode_decode(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
@@ -293,6 +290,7 @@ def unicode_decode(
     return _decoded(decode_op, input, name, "UnicodeDecode", *options)[0]
 
 
+@export("tf.strings.unicode_split_with_offsets")
 def unicode_split_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
@@ -302,6 +300,7 @@ def unicode_split_with_offsets(
         return _one_by_one(codes, input_encoding, errors, replacement_char), starts
 
 
+@export("tf.strings.unicode_split")
 def unicode_split(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
@@ -317,6 +316,7 @@ def _one_by_one(codes: Any, encoding: str, errors: str, replacement_char: int) -
     return codes.with_flat_values(texts) if isinstance(codes, RaggedTensor) else texts
 
 
+@export("tf.strings.unicode_encode")
 def unicode_encode(
     input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
@@ -361,6 +361,7 @@ def _length(vector: Tensor) -> Tensor:
     return array_shape.size(vector, out_type=dtypes.int64)
 
 
+@export("tf.strings.unicode_transcode")
 def unicode_transcode(
     input: Any, input_encoding: str, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
@@ -382,6 +383,7 @@ def unicode_transcode(
     )  # fmt: skip
 
 
+@export("tf.strings.bytes_split")
 def string_bytes_split(input: Any, name: str | None = None) -> Any:
     """The bytes of each string as strings, ragged along a new last axis (``tf.strings.bytes_split``)."""
     def of_vector(texts: Tensor) -> tuple[Any, ...]:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes, protos
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.export import export
+from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
 from tfmini.ops.summary.media_ops import audio_summary_v2, image_summary
 from tfmini.ops.summary.summary_ops import histogram_summary, merge_summary, scalar_summary, tensor_summary_v2
@@ -51,6 +51,7 @@ def collect(value: Tensor, collections: Sequence[str] | None, default: Sequence[
         add_to_collection(key, value)
 
 
+@export("tf.summary.scalar")
 def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, family: str | None = None) -> Tensor:
     """A summary of one number (``tf.summary.scalar``).
 
@@ -69,6 +70,7 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
     return made
 
 
+@export("tf.summary.histogram")
 def histogram(name: str, values: Any, collections: Sequence[str] | None = None, family: str | None = None) -> Tensor:
     """A summary of the distribution of a real tensor's elements (``tf.summary.histogram``).
 
@@ -80,6 +82,7 @@ def histogram(name: str, values: Any, collections: Sequence[str] | None = None, 
     return made
 
 
+@export("tf.summary.image")
 def image(
     name: str, tensor: Any, max_outputs: int = 3, collections: Sequence[str] | None = None, family: str | None = None
 ) -> Tensor:
@@ -97,6 +100,7 @@ def image(
     return made
 
 
+@export("tf.summary.audio")
 def audio(
     name: str, tensor: Any, sample_rate: Any, max_outputs: int = 3,
     collections: Sequence[str] | None = None, family: str | None = None,
@@ -116,6 +120,7 @@ def audio(
     return made
 
 
+@export("tf.summary.tensor_summary")
 def tensor_summary(
     name: str, tensor: Any, summary_description: str | None = None, collections: Sequence[str] | None = None,
     summary_metadata: Any = None, family: str | None = None, display_name: str | None = None,
@@ -140,6 +145,7 @@ def tensor_summary(
     return made
 
 
+@export("tf.summary.text")
 def text(name: str, tensor: Tensor, collections: Sequence[str] | None = None) -> Tensor:
     """A summary of strings, shown as Markdown and tables (``tf.summary.text``).
 
@@ -152,6 +158,7 @@ def text(name: str, tensor: Tensor, collections: Sequence[str] | None = None) ->
     return tensor_summary(name, tensor, summary_metadata=metadata, collections=collections)
 
 
+@export("tf.summary.merge")
 def merge(inputs: Sequence[Any], collections: Sequence[str] | None = None, name: str | None = None) -> Tensor:
     """One summary with all the values of several (``tf.summary.merge``).
 
@@ -168,6 +175,7 @@ def merge(inputs: Sequence[Any], collections: Sequence[str] | None = None, name:
     return made
 
 
+@export("tf.summary.merge_all")
 def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None) -> Tensor | None:
     """`merge` of the summaries in a collection of the default graph; None if there are none (``tf.summary.merge_all``).
 
@@ -179,6 +187,7 @@ def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: st
     return merge(found, name=name) if found else None
 
 
+@export("tf.summary.get_summary_description")
 def get_summary_description(node_def: Any) -> Any:
     """The SummaryDescription of a TensorSummary node (``tf.summary.get_summary_description``).
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import protos
-from tfmini.errors import InvalidArgumentError
 from tfmini.graph.registry import op
 from tfmini.numerics.media_encoding import encode_png, encode_wav
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.summary.summary_ops import single_tag
 
 image_summary = op(
@@ -71,7 +71,7 @@ def _check_images(tensor: Any, bad_color: Any) -> None:
     elif tensor.dtype != np.uint8 and len(bad_color) < tensor.shape[3]:
         problem = f"expected depth <= bad_color.size, got depth = {tensor.shape[3]}, bad_color.size = {len(bad_color)}"
     if problem:
-        raise InvalidArgumentError.of(problem)
+        refuse(problem)
 
 
 def _normalized(image: Any, bad_color: Any) -> Any:
@@ -107,9 +107,9 @@ def _audio(tag: Any, tensor: Any, sample_rate: float, max_outputs: int) -> bytes
     base = single_tag(tag, "Tag must be a scalar")
     if np.ndim(tensor) not in (2, 3):
         shape = ",".join(map(str, np.shape(tensor)))
-        raise InvalidArgumentError.of(f"Tensor must be 3-D or 2-D, got: [{shape}]")
+        refuse(f"Tensor must be 3-D or 2-D, got: [{shape}]")
     if not sample_rate > 0:
-        raise InvalidArgumentError.of("sample_rate must be > 0")
+        refuse("sample_rate must be > 0")
     sounds = tensor if tensor.ndim == 3 else tensor[:, :, None]
     summary = protos.Summary()
     for i, sound in enumerate(sounds[:max_outputs]):

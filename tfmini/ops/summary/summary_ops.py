@@ -15,6 +15,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.attr_values import content_proto, tensor_proto
 from tfmini.graph.registry import op
 from tfmini.numerics.histogram import Histogram
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import format_raw
 
 scalar_summary = op("ScalarSummary(tags: string, values: T) -> summary: string; T: realnumbertype")
@@ -44,7 +45,7 @@ def single_tag(tag: Any, message: str) -> str:
       InvalidArgumentError: with ``message``, when it is not a scalar.
     """
     if not isinstance(tag, bytes) and tag.ndim:
-        raise InvalidArgumentError.of(message)
+        refuse(message)
     return _one(tag).decode(errors="replace")
 
 
@@ -58,7 +59,7 @@ def scalar_message(tags: Any, values: Any) -> bytes:
     if tag_shape != shape:
         only = f" (tag '{_one(tags).decode()}')" if isinstance(tags, bytes) or tags.size == 1 else ""
         shapes = f"{format_raw(tag_shape)} != {format_raw(shape)}"
-        raise InvalidArgumentError.of(f"tags and values not the same shape: {shapes}{only}")
+        refuse(f"tags and values not the same shape: {shapes}{only}")
     summary = protos.Summary()
     flat = [tags] if isinstance(tags, bytes) else tags.ravel()
     for tag, value in zip(flat, np.ravel(values)):
@@ -84,7 +85,7 @@ def _refuse_non_finite(flat: Any, node_name: str) -> None:
     finite = np.isfinite(flat)
     if not finite.all():
         what = "Nan" if np.isnan(flat[np.argmin(finite)]) else "Infinity"
-        raise InvalidArgumentError.of(f"{what} in summary histogram for: {node_name}")
+        refuse(f"{what} in summary histogram for: {node_name}")
 
 
 @tensor_summary_op.kernel("CPU")
@@ -129,7 +130,7 @@ def _merge_summary(inputs: list[Any]) -> bytes:
             raise InvalidArgumentError.of("Could not parse one of the summary inputs") from None
         for value in values:
             if value.tag and value.tag in tags:
-                raise InvalidArgumentError.of(f"Duplicate tag {value.tag} found in summary inputs")
+                refuse(f"Duplicate tag {value.tag} found in summary inputs")
             tags.add(value.tag)
         merged.value.extend(values)
     return merged.SerializeToString()

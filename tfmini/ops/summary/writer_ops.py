@@ -14,56 +14,46 @@ from typing import Any, cast
 import numpy as np
 
 from tfmini import errors, protos
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
 from tfmini.journal import journal
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.event_file import EventFile
+from tfmini.ops.shared_state import state_op
 from tfmini.ops.summary.media_ops import audio_message, image_message
 from tfmini.ops.summary.summary_ops import histogram_message, scalar_message, tensor_message
 
 _REAL = "{float32, float64, int32, uint8, int16, int8, int64, bfloat16, uint16, float16, uint32, uint64}"
-writer_op = op(
-    "SummaryWriter() -> writer: resource; shared_name: string = ''; container: string = ''", stateful=True, shape=[()]
-)
-create_op: OpHandle[Operation] = op(
+writer_op = state_op("SummaryWriter() -> writer: resource; shared_name: string = ''; container: string = ''", [()])
+create_op = state_op(
     "CreateSummaryFileWriter(writer: resource, logdir: string, max_queue: int32, flush_millis: int32,"
-    " filename_suffix: string)",
-    stateful=True,
+    " filename_suffix: string)", []
 )
-flush_op: OpHandle[Operation] = op("FlushSummaryWriter(writer: resource)", stateful=True)
-close_op: OpHandle[Operation] = op("CloseSummaryWriter(writer: resource)", stateful=True)
-import_op: OpHandle[Operation] = op("ImportEvent(writer: resource, event: string)", stateful=True)
-write_op: OpHandle[Operation] = op(
-    "WriteSummary(writer: resource, step: int64, tensor: T, tag: string, summary_metadata: string); T: type",
-    stateful=True,
+flush_op = state_op("FlushSummaryWriter(writer: resource)", [])
+close_op = state_op("CloseSummaryWriter(writer: resource)", [])
+import_op = state_op("ImportEvent(writer: resource, event: string)", [])
+write_op = state_op(
+    "WriteSummary(writer: resource, step: int64, tensor: T, tag: string, summary_metadata: string); T: type", []
 )
-raw_op: OpHandle[Operation] = op("WriteRawProtoSummary(writer: resource, step: int64, tensor: string)", stateful=True)
-graph_op: OpHandle[Operation] = op("WriteGraphSummary(writer: resource, step: int64, tensor: string)", stateful=True)
-scalar_op: OpHandle[Operation] = op(
-    f"WriteScalarSummary(writer: resource, step: int64, tag: string, value: T); T: {_REAL}", stateful=True
+raw_op = state_op("WriteRawProtoSummary(writer: resource, step: int64, tensor: string)", [])
+raw_op.kernel("CPU")(lambda writer, step, tensor: _write(writer, step, _single(tensor, "tensor")))
+graph_op = state_op("WriteGraphSummary(writer: resource, step: int64, tensor: string)", [])
+scalar_op = state_op(f"WriteScalarSummary(writer: resource, step: int64, tag: string, value: T); T: {_REAL}", [])
+scalar_op.kernel("CPU")(
+    lambda writer, step, tag, value: _write(writer, step, scalar_message(tag, _single(value, "value")))
 )
-histogram_op: OpHandle[Operation] = op(
-    f"WriteHistogramSummary(writer: resource, step: int64, tag: string, values: T); T: {_REAL} = DT_FLOAT",
-    stateful=True,
+histogram_op = state_op(
+    f"WriteHistogramSummary(writer: resource, step: int64, tag: string, values: T); T: {_REAL} = DT_FLOAT", []
 )
-image_op: OpHandle[Operation] = op(
+histogram_op.kernel("CPU")(
+    lambda writer, step, tag, values, *, node: _write(writer, step, histogram_message(tag, values, node=node))
+)
+image_op = state_op(
     "WriteImageSummary(writer: resource, step: int64, tag: string, tensor: T, bad_color: uint8);"
-    " max_images: int >= 1 = 3; T: {uint8, float64, float32, float16} = DT_FLOAT",
-    stateful=True,
+    " max_images: int >= 1 = 3; T: {uint8, float64, float32, float16} = DT_FLOAT", []
 )
-audio_op: OpHandle[Operation] = op(
+audio_op = state_op(
     "WriteAudioSummary(writer: resource, step: int64, tag: string, tensor: float32, sample_rate: float32);"
-    " max_outputs: int >= 1 = 3",
-    stateful=True,
+    " max_outputs: int >= 1 = 3", []
 )
-_WRITING = (write_op, raw_op, graph_op, scalar_op, histogram_op, image_op, audio_op)
-for _handle in (writer_op, create_op, flush_op, close_op, import_op, *_WRITING):
-    _handle.not_differentiable()
-
-
-for _handle in (create_op, flush_op, close_op, import_op, *_WRITING):
-    _handle.shape([])
 
 
 class WriterState:
@@ -184,11 +174,6 @@ def _write(writer: WriterState, step: Any, serialized: bytes) -> tuple[()]:
     return ()
 
 
-@raw_op.kernel("CPU")
-def _raw(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
-    return _write(writer, step, _single(tensor, "tensor"))
-
-
 @graph_op.kernel("CPU")
 def _graph(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
     writer.write(protos.Event(wall_time=time.time(), step=int(step), graph_def=_single(tensor, "tensor")))
@@ -198,16 +183,6 @@ def _graph(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
 @write_op.kernel("CPU")
 def _tensor(writer: WriterState, step: Any, tensor: Any, tag: Any, metadata: Any) -> tuple[()]:
     return _write(writer, step, tensor_message(tag, tensor, metadata, keep_empty=False))
-
-
-@scalar_op.kernel("CPU")
-def _scalar(writer: WriterState, step: Any, tag: Any, value: Any) -> tuple[()]:
-    return _write(writer, step, scalar_message(tag, _single(value, "value")))
-
-
-@histogram_op.kernel("CPU")
-def _histogram(writer: WriterState, step: Any, tag: Any, values: Any, *, node: Any) -> tuple[()]:
-    return _write(writer, step, histogram_message(tag, values, node=node))
 
 
 @image_op.kernel("CPU")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, get_collection, name_scope
 from tfmini.ops.control import group, no_op
 from tfmini.ops.sparse.sparse_tensor import SparseTensor
@@ -15,17 +15,20 @@ from tfmini.ops.tables.initializers import KeyValueTypes, TableInitializerBase, 
 from tfmini.shapes import TensorShape
 
 
+@export("tf.initialize_all_tables")
 def initialize_all_tables(name: str = "init_all_tables") -> Operation:
     """The old name of `tables_initializer` (``tf.initialize_all_tables``)."""
     return tables_initializer(name)
 
 
+@export("tf.tables_initializer", "tf.initializers.tables", "tf.initializers.tables_initializer")
 def tables_initializer(name: str = "init_all_tables") -> Operation:
     """Runs the initialisers of all tables of the graph (``tf.tables_initializer``)."""
     initializers = get_collection(GraphKeys.TABLE_INITIALIZERS)
     return group(*initializers, name=name) if initializers else no_op(name=name)
 
 
+@export("tf.contrib.lookup.LookupInterface")
 class LookupInterface(KeyValueTypes):
     """A table from keys to values."""
 
@@ -50,6 +53,7 @@ class LookupInterface(KeyValueTypes):
             )
 
 
+@export("tf.contrib.lookup.InitializableLookupTableBase")
 class InitializableLookupTableBase(LookupInterface):
     """A table that an initialiser fills once.
 
@@ -114,6 +118,7 @@ class InitializableLookupTableBase(LookupInterface):
         return keys, values
 
 
+@export("tf.lookup.StaticHashTable")
 class StaticHashTable(InitializableLookupTableBase):
     """A table that does not change after its initialisation (``tf.lookup.StaticHashTable``)."""
 
@@ -132,6 +137,7 @@ class StaticHashTable(InitializableLookupTableBase):
         )  # fmt: skip
 
 
+@export("tf.contrib.lookup.HashTable")
 class HashTable(StaticHashTable):
     """``tf.contrib.lookup.HashTable``: a static table, shared under a given name."""
 
@@ -251,4 +257,3 @@ class DenseHashTable(_MutableTable):
     def erase(self, keys: Any, name: str | None = None) -> Operation:
         """Same as `remove`."""
         return self.remove(keys, name)
-

@@ -6,10 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.export import export
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, init_scope, name_scope
 from tfmini.ops.tables import table_ops
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE
@@ -39,6 +38,7 @@ class KeyValueTypes:
         return self._value_dtype
 
 
+@export("tf.contrib.lookup.TableInitializerBase")
 class TableInitializerBase(KeyValueTypes):
     """Fills a table once."""
 
@@ -58,6 +58,7 @@ class TableInitializerBase(KeyValueTypes):
             raise TypeError(f"Invalid value dtype, expected {table.value_dtype!r} but got {self._value_dtype!r}.")
 
 
+@export("tf.lookup.KeyValueTensorInitializer", "tf.contrib.lookup.KeyValueTensorInitializer")
 class KeyValueTensorInitializer(TableInitializerBase):
     """Fills a table from tensors (``tf.lookup.KeyValueTensorInitializer``).
 
@@ -84,6 +85,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         return operation
 
 
+@export("tf.lookup.TextFileIndex", "tf.contrib.lookup.TextFileIndex")
 class TextFileIndex:
     """The whole line and the line number, in place of a column of a text file (``tf.lookup.TextFileIndex``)."""
 
@@ -91,6 +93,7 @@ class TextFileIndex:
     LINE_NUMBER = LINE_NUMBER
 
 
+@export("tf.lookup.TextFileInitializer", "tf.contrib.lookup.TextFileInitializer")
 class TextFileInitializer(TableInitializerBase):
     """Fills a table from the lines of a text file (``tf.lookup.TextFileInitializer``).
 
@@ -157,6 +160,7 @@ def _check_column(what: str, index: int, dtype: dtypes.DType, plural: str, integ
         raise ValueError(f"Signature mismatch. {plural} must be dtype {wanted!r}, got {dtype!r}.")
 
 
+@export("tf.contrib.lookup.TextFileStringTableInitializer")
 class TextFileStringTableInitializer(TextFileInitializer):
     """Fills a table from ids (default: line numbers) to strings (default: lines)."""
 
@@ -169,6 +173,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
         )
 
 
+@export("tf.contrib.lookup.TextFileIdTableInitializer")
 class TextFileIdTableInitializer(TextFileInitializer):
     """Fills a table from strings (default: lines) to ids (default: line numbers)."""
 

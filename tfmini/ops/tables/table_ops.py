@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name
+from tfmini.graph.op_types import ShapeRule
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, all_of
 from tfmini.graph.shape_functions import unknown_shapes
-from tfmini.ops.shared_state import find_or_create
+from tfmini.graph.traits import Traits
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.shared_state import find_or_create, state_op
 from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
@@ -24,65 +27,20 @@ _DENSE = f"{_TABLE}\nvalue_shape: shape = {{}}\ninitial_num_buckets: int = 13107
 
 
 def _pair(
-    name: str, inputs: str, outputs: str, attrs: str = "", slow_io: bool = False
+    name: str, inputs: str, outputs: str, shape: ShapeRule, attrs: str = "", **traits: Unpack[Traits]
 ) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares an op on a table, with a resource handle and with the old reference."""
     result = f" -> {outputs}" if outputs else ""
-    new = op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", stateful=True, slow_io=slow_io)
-    old = op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", stateful=True, slow_io=slow_io)
-    return new, old
+    new = state_op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", shape, **traits)
+    return new, state_op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", shape, **traits)
 
 
 def _table(name: str, attrs: str, on_ps: bool) -> tuple[OpHandle[Any], OpHandle[Any]]:
-    new = op(f"{name}V2() -> table_handle: resource\n{attrs}", stateful=True, on_ps=on_ps)
-    return new, op(f"{name}() -> table_handle: Ref(string)\n{attrs}", stateful=True, on_ps=on_ps)
-
-
-hash_table, hash_table_v1 = _table("HashTable", _TABLE, on_ps=False)
-mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE, on_ps=True)
-table_of_tensors, table_of_tensors_v1 = _table(
-    "MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}", on_ps=True
-)
-dense_table = op(
-    f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
-    stateful=True,
-    on_ps=True,
-)
-dense_table_v1 = op(
-    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True, on_ps=True
-)
-find, find_v1 = _pair(
-    "LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", "Tin: type; Tout: type"
-)
-insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
-remove: OpHandle[Operation] = op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", stateful=True)
-size, size_v1 = _pair("LookupTableSize", "", "size: int64")
-export, export_v1 = _pair("LookupTableExport", "", "keys: Tkeys, values: Tvalues", "Tkeys: type; Tvalues: type")
-import_, import_v1 = _pair("LookupTableImport", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
-initialize, initialize_v1 = _pair("InitializeTable", ", keys: Tkey, values: Tval", "", "Tkey: type; Tval: type")
-initialize_from_file, initialize_from_file_v1 = _pair(
-    "InitializeTableFromTextFile",
-    ", filename: string",
-    "",
-    "key_index: int >= -2; value_index: int >= -2; vocab_size: int >= -1 = -1; delimiter: string = '\\t'",
-    slow_io=True,
-)
-
-_TABLES = (hash_table, mutable_hash_table, table_of_tensors, dense_table)
-_OLD_TABLES = (hash_table_v1, mutable_hash_table_v1, table_of_tensors_v1, dense_table_v1)
-_EFFECTS = (insert, insert_v1, remove, import_, import_v1, initialize, initialize_v1, initialize_from_file,
-            initialize_from_file_v1)  # fmt: skip
-for _handle in (*_TABLES, *_OLD_TABLES, *_EFFECTS, find, find_v1, size, size_v1, export, export_v1):
-    _handle.not_differentiable()
+    new = state_op(f"{name}V2() -> table_handle: resource\n{attrs}", [()], on_ps=on_ps)
+    return new, state_op(f"{name}() -> table_handle: Ref(string)\n{attrs}", [(2,)], on_ps=on_ps)
 
 
 # ---- shapes ---------------------------------------------------------------------------------
-
-
-for _handle in (*_TABLES, size, size_v1):
-    _handle.shape([()])
-for _handle in _OLD_TABLES:
-    _handle.shape([(2,)])
 
 
 def _same_rows(node: Operation) -> list[RawShape]:
@@ -105,20 +63,6 @@ def _scalar_filename(node: Operation) -> list[RawShape]:
     return []
 
 
-for _handle in (insert, insert_v1, remove):
-    _handle.shape([])
-for _handle in (initialize_from_file, initialize_from_file_v1):
-    _handle.shape(_scalar_filename)
-for _handle in (import_, import_v1):
-    _handle.shape(_same_rows)
-for _handle in (initialize, initialize_v1):
-    _handle.shape(_same_vectors)
-for _handle in (export, export_v1):
-    _handle.shape(unknown_shapes)
-
-
-@find.shape
-@find_v1.shape
 def _find_shape(node: Operation) -> list[RawShape]:
     default = node.inputs[2].raw_shape
     if default is not None and len(default) > 1:
@@ -132,6 +76,40 @@ def _find_shape(node: Operation) -> list[RawShape]:
     return [keys + default]
 
 
+# ---- the ops ----------------------------------------------------------------------------------
+
+
+hash_table, hash_table_v1 = _table("HashTable", _TABLE, on_ps=False)
+mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE, on_ps=True)
+table_of_tensors, table_of_tensors_v1 = _table(
+    "MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}", on_ps=True
+)
+dense_table = state_op(
+    f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
+    [()], on_ps=True,
+)  # fmt: skip
+dense_table_v1 = state_op(
+    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", [(2,)], on_ps=True
+)
+_IN_OUT = "Tin: type; Tout: type"
+find, find_v1 = _pair("LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", _find_shape, _IN_OUT)
+insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", [], _IN_OUT)
+remove = state_op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", [])
+size, size_v1 = _pair("LookupTableSize", "", "size: int64", [()])
+export, export_v1 = _pair(
+    "LookupTableExport", "", "keys: Tkeys, values: Tvalues", unknown_shapes, "Tkeys: type; Tvalues: type"
+)
+import_, import_v1 = _pair("LookupTableImport", ", keys: Tin, values: Tout", "", _same_rows, _IN_OUT)
+initialize, initialize_v1 = _pair(
+    "InitializeTable", ", keys: Tkey, values: Tval", "", _same_vectors, "Tkey: type; Tval: type"
+)
+initialize_from_file, initialize_from_file_v1 = _pair(
+    "InitializeTableFromTextFile", ", filename: string", "", _scalar_filename,
+    "key_index: int >= -2; value_index: int >= -2; vocab_size: int >= -1 = -1; delimiter: string = '\\t'",
+    slow_io=True,
+)  # fmt: skip
+
+
 # ---- the tables -----------------------------------------------------------------------------
 
 
@@ -143,33 +121,29 @@ def _find_table(resources: Any, node: Any, create: Any) -> TableState:
     table: TableState = find_or_create(resources, attrs["container"], shared, node, "table", create)
     wanted = attrs["key_dtype"], attrs["value_dtype"]
     if (table.key_dtype, table.value_dtype) != wanted:
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Conflicting key/value dtypes {cpp_name(wanted[0])}->{cpp_name(wanted[1])} with"
             f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}"
         )
     return table
 
 
-@hash_table.state_kernel("CPU")
-@hash_table_v1.state_kernel("CPU")
+@all_of(hash_table, hash_table_v1).state_kernel("CPU")
 def _static_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, once=True))
 
 
-@mutable_hash_table.state_kernel("CPU")
-@mutable_hash_table_v1.state_kernel("CPU")
+@all_of(mutable_hash_table, mutable_hash_table_v1).state_kernel("CPU")
 def _mutable_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype))
 
 
-@table_of_tensors.state_kernel("CPU")
-@table_of_tensors_v1.state_kernel("CPU")
+@all_of(table_of_tensors, table_of_tensors_v1).state_kernel("CPU")
 def _tensor_table(
     resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any
 ) -> TableState:
     if value_shape is None or len(value_shape) != 1:
-        text = f"Default value must be a vector, got shape {list(value_shape or ())}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Default value must be a vector, got shape {list(value_shape or ())}")
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, value_shape=value_shape))
 
 
@@ -180,9 +154,9 @@ def _dense_table(
 ) -> TableState:  # fmt: skip
     if np.shape(empty_key) != np.shape(deleted_key):
         text = f"Empty and deleted keys must have same shape, got shapes: {list(np.shape(empty_key))} and "
-        raise errors.InvalidArgumentError.of(text + str(list(np.shape(deleted_key))))
+        refuse(text + str(list(np.shape(deleted_key))))
     if np.array_equal(empty_key, deleted_key):
-        raise errors.InvalidArgumentError.of("Empty and deleted keys cannot be equal")
+        refuse("Empty and deleted keys cannot be equal")
     table = _dense(
         empty_key, resources=resources, node=node, value_shape=value_shape, initial_num_buckets=initial_num_buckets,
         max_load_factor=max_load_factor,
@@ -198,17 +172,13 @@ def _dense(
     empty_key: Any, *, resources: Any, node: Any, value_shape: Any, initial_num_buckets: int, max_load_factor: float
 ) -> TableState:
     if initial_num_buckets < 4 or initial_num_buckets & (initial_num_buckets - 1):
-        text = f"Number of buckets must be at least 4 and a power of 2, got: {initial_num_buckets}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Number of buckets must be at least 4 and a power of 2, got: {initial_num_buckets}")
     if not 0 < max_load_factor < 1:
-        text = f"max_load_factor must be between 0 and 1, got: {max_load_factor}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"max_load_factor must be between 0 and 1, got: {max_load_factor}")
     if np.ndim(empty_key) > 1:
-        text = f"Empty key must be a scalar or a vector, got shape {list(np.shape(empty_key))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Empty key must be a scalar or a vector, got shape {list(np.shape(empty_key))}")
     if len(value_shape or ()) > 1:
-        text = f"Empty value must be a scalar or a vector, got shape {list(value_shape)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Empty value must be a scalar or a vector, got shape {list(value_shape)}")
     types = node.attrs["key_dtype"], node.attrs["value_dtype"]
     shapes = {"key_shape": np.shape(empty_key), "value_shape": tuple(value_shape or ())}
     table = _find_table(resources, node, lambda name: TableState(name, *types, **shapes))
@@ -225,19 +195,16 @@ def _dense(
 def _check_types(table: TableState, key: DType, value: DType) -> None:
     for what, has, wanted in (("Key", key, table.key_dtype), ("Value", value, table.value_dtype)):
         if has is not wanted:
-            text = f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}"
-            raise errors.InvalidArgumentError.of(text)
+            refuse(f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}")
 
 
-@find.kernel("CPU")
-@find_v1.kernel("CPU")
+@all_of(find, find_v1).kernel("CPU")
 def _find(table: TableState, keys: Any, default_value: Any, *, Tin: DType, Tout: DType) -> Any:
     _check_types(table, Tin, Tout)
     return table.find(keys, default_value)
 
 
-@insert.kernel("CPU")
-@insert_v1.kernel("CPU")
+@all_of(insert, insert_v1).kernel("CPU")
 def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
     if table.once:
         raise errors.UnimplementedError.of("Insert not supported by InitializableLookupTable implementations")
@@ -255,21 +222,18 @@ def _remove(table: TableState, keys: Any, *, Tin: DType) -> tuple[()]:
     return ()
 
 
-@size.kernel("CPU")
-@size_v1.kernel("CPU")
+@all_of(size, size_v1).kernel("CPU")
 def _size(table: TableState) -> Any:
     return np.int64(len(table))
 
 
-@export.kernel("CPU")
-@export_v1.kernel("CPU")
+@all_of(export, export_v1).kernel("CPU")
 def _export(table: TableState, *, Tkeys: DType, Tvalues: DType) -> tuple[Any, Any]:
     _check_types(table, Tkeys, Tvalues)
     return table.export()
 
 
-@import_.kernel("CPU")
-@import_v1.kernel("CPU")
+@all_of(import_, import_v1).kernel("CPU")
 def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
     _check_types(table, Tin, Tout)
     if table.once:
@@ -279,45 +243,41 @@ def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
     return ()
 
 
-@initialize.kernel("CPU")
-@initialize_v1.kernel("CPU")
+@all_of(initialize, initialize_v1).kernel("CPU")
 def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval: DType) -> tuple[()]:
     _check_initializable(table)
     if (Tkey, Tval) != (table.key_dtype, table.value_dtype):
-        raise errors.InvalidArgumentError.of(
+        refuse(
             f"Conflicting key/value dtypes {cpp_name(Tkey)}->{cpp_name(Tval)} with"
             f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}"
         )
     if np.ndim(keys) != 1:
-        text = f"Keys must be a vector, but received shape {list(np.shape(keys))}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Keys must be a vector, but received shape {list(np.shape(keys))}")
     if np.size(keys) != np.size(values):
-        text = f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}")
     _fill(table, keys, values)
     return ()
 
 
 def _fill(table: TableState, keys: Any, values: Any) -> None:
     if not np.size(keys):
-        raise errors.InvalidArgumentError.of("keys and values cannot be empty tensors.")
+        refuse("keys and values cannot be empty tensors.")
     table.check_distinct(keys, values)
     table.insert(keys, values)
 
 
 def _check_initializable(table: TableState) -> None:
     if not table.once:
-        raise errors.InvalidArgumentError.of(f"Table {table.name} is not initializable")
+        refuse(f"Table {table.name} is not initializable")
 
 
-@initialize_from_file.kernel("CPU")
-@initialize_from_file_v1.kernel("CPU")
+@all_of(initialize_from_file, initialize_from_file_v1).kernel("CPU")
 def _initialize_from_file(
     table: TableState, filename: Any, *, key_index: int, value_index: int, vocab_size: int, delimiter: bytes
 ) -> tuple[()]:
     _check_initializable(table)
     if len(delimiter) != 1:
-        raise errors.InvalidArgumentError.of("delimiter should be only 1 char")
+        refuse("delimiter should be only 1 char")
     path = filename if isinstance(filename, bytes) else np.asarray(filename, object).item()
     _check_columns(table, key_index, value_index)
     keys, values = read_vocabulary(path, table, key_index, value_index, vocab_size, delimiter)
@@ -340,4 +300,4 @@ def _check_columns(table: TableState, key_index: int, value_index: int) -> None:
     elif value_index == WHOLE_LINE and value.name != "string":
         text = f"Value index for whole line requires table value dtype of string, got {cpp_name(value)}"
     if text:
-        raise errors.InvalidArgumentError.of(text)
+        refuse(text)

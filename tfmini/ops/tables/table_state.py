@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile
 from tfmini.ops.shared_state import handle_value
 from tfmini.ops.tables.dense_buckets import Buckets
@@ -16,10 +17,6 @@ from tfmini.shapes import format_raw
 
 Shape = tuple[int, ...]
 WHOLE_LINE, LINE_NUMBER = -2, -1
-
-
-def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError.of(text)
 
 
 class TableState:
@@ -65,7 +62,7 @@ class TableState:
             return array.reshape(-1).tolist()
         if array.shape[array.ndim - len(self.key_shape) :] != self.key_shape:
             text = f"Input key shape {format_raw(array.shape)} must end with the table's key shape "
-            raise _invalid(text + format_raw(self.key_shape))
+            refuse(text + format_raw(self.key_shape))
         return [tuple(row) for row in array.reshape(-1, *self.key_shape).tolist()]
 
     def forbid(self, key: Any, what: str) -> None:
@@ -74,7 +71,7 @@ class TableState:
 
     def _check_allowed(self, keys: list[Any]) -> None:
         for key in self.forbidden.keys() & set(keys) if self.forbidden else ():
-            raise _invalid(f"Using the {self.forbidden[key]} as a table key is not allowed")
+            refuse(f"Using the {self.forbidden[key]} as a table key is not allowed")
 
     def _leading(self, keys: Any) -> Shape:
         shape: Shape = np.shape(keys)
@@ -93,7 +90,7 @@ class TableState:
             raise errors.FailedPreconditionError.of(text)
         if np.shape(default) != self.value_shape:
             text = f"Expected shape {format_raw(self.value_shape)} for default value, got "
-            raise _invalid(text + format_raw(np.shape(default)))
+            refuse(text + format_raw(np.shape(default)))
         wanted = self.keys_of(keys)
         self._check_allowed(wanted)
         if isinstance(default, np.ndarray) and not default.ndim:
@@ -145,7 +142,7 @@ class TableState:
     def _check_shapes(self, keys: Any, values: Any) -> None:
         expected = self._leading(keys) + self.value_shape
         if np.shape(values) != expected:
-            raise _invalid(f"Expected shape {format_raw(expected)} for value, got {format_raw(np.shape(values))}")
+            refuse(f"Expected shape {format_raw(expected)} for value, got {format_raw(np.shape(values))}")
 
     def _fill_once(self, items: dict[Any, Any], count: int) -> None:
         if self.is_initialized:
@@ -228,7 +225,7 @@ def _parsed(token: bytes, line_number: int, dtype: DType) -> Any:
         return (int if dtype.is_integer else float)(token)
     except ValueError:
         text = f"Field {_text(token)} in line {line_number} is not a valid {cpp_name(dtype)}."
-        raise _invalid(text) from None
+        raise errors.InvalidArgumentError.of(text) from None
 
 
 def read_vocabulary(
@@ -254,7 +251,7 @@ def read_vocabulary(
         lines.pop()
     if vocab_size >= 0:
         if len(lines) < vocab_size:
-            raise _invalid(f"Invalid vocab_size in {name}: expected {vocab_size} but got {len(lines)}")
+            refuse(f"Invalid vocab_size in {name}: expected {vocab_size} but got {len(lines)}")
         del lines[vocab_size:]
     keys: list[Any] = []
     values: list[Any] = []
@@ -262,12 +259,12 @@ def read_vocabulary(
         line = raw.rstrip(b"\r")
         if not line:
             position = sum(len(one) + 1 for one in lines[: number + 1])
-            raise _invalid(f"Invalid content in {name}: empty line found at position {position}.")
+            refuse(f"Invalid content in {name}: empty line found at position {position}.")
         last = max(key_index, value_index)
         tokens = line.split(delimiter) if last >= 0 else []
         if last >= len(tokens) and last >= 0:
             text = f"Invalid number of columns in {name} line {number} ({_text(line)}) : expected {last} got "
-            raise _invalid(text + str(len(tokens)))
+            refuse(text + str(len(tokens)))
         for index, dtype, into in ((key_index, table.key_dtype, keys), (value_index, table.value_dtype, values)):
             token = line if index == WHOLE_LINE else tokens[index] if index >= 0 else b""
             into.append(number if index == LINE_NUMBER else _parsed(token, number, dtype))

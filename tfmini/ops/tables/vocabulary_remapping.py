@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import OpHandle, op, sized
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.checkpoint_v1 import open_checkpoint
-from tfmini.shapes import RawShape, with_rank
 
 generate_vocab_remapping: OpHandle[Any] = op(
     """GenerateVocabRemapping(new_vocab_file: string, old_vocab_file: string) -> remapping: int64, num_present: int32
     new_vocab_offset: int >= 0
     num_new_vocab: int >= 0
     old_vocab_size: int >= -1 = -1""",
-    slow_io=True,
+    slow_io=True, differentiable=False, shape=sized("(), () -> {num_new_vocab}, ()"),
 )
 load_and_remap_matrix = op(
     """LoadAndRemapMatrix(ckpt_path: string, old_tensor_name: string, row_remapping: int64, col_remapping: int64,
@@ -27,25 +26,8 @@ load_and_remap_matrix = op(
     num_cols: int >= 1
     max_rows_in_memory: int = -1""",
     stateful=True,
-    slow_io=True,
+    slow_io=True, differentiable=False, shape=sized("*, (), _, _ -> {num_rows} {num_cols}"),
 )
-generate_vocab_remapping.not_differentiable()
-load_and_remap_matrix.not_differentiable()
-
-
-@generate_vocab_remapping.shape
-def _remapping_shape(node: Operation) -> list[RawShape]:
-    for tensor in node.inputs:
-        with_rank(tensor.raw_shape, 0)
-    return [(node.attrs["num_new_vocab"],), ()]
-
-
-@load_and_remap_matrix.shape
-def _matrix_shape(node: Operation) -> list[RawShape]:
-    with_rank(node.inputs[1].raw_shape, 0)
-    for tensor in node.inputs[2:4]:
-        with_rank(tensor.raw_shape, 1)
-    return [(node.attrs["num_rows"], node.attrs["num_cols"])]
 
 
 def _text(value: Any) -> str:
@@ -68,8 +50,7 @@ def _remapping(
     path = _text(new_vocab_file)
     new = _lines(path, new_vocab_offset, new_vocab_offset + num_new_vocab)
     if len(new) < num_new_vocab:
-        text = f"{path} has only {new_vocab_offset + len(new)} lines, {new_vocab_offset + num_new_vocab} are asked for"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"{path} has only {new_vocab_offset + len(new)} lines, {new_vocab_offset + num_new_vocab} are asked for")
     places = {word: i for i, word in enumerate(old)}
     remapping = np.array([places.get(word, -1) for word in new], np.int64)
     return remapping, np.int32((remapping >= 0).sum())
@@ -77,8 +58,7 @@ def _remapping(
 
 def _check_remapping(remapping: Any, length: int, what: str) -> None:
     if remapping.size != length:
-        text = f"Size of {what} remapping is {remapping.size} instead of being equal to num_{what}s={length}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Size of {what} remapping is {remapping.size} instead of being equal to num_{what}s={length}")
     present = remapping[remapping >= 0]
     ids, counts = np.unique(present, return_counts=True)
     if (counts > 1).any():
@@ -103,17 +83,14 @@ def _load_and_remap(
     name = _text(old_tensor_name)
     old = open_checkpoint(_text(ckpt_path)).read(name)
     if old.ndim != 2 or (not col_remapping.size and old.shape[1] != num_cols):
-        text = f"Tensor {name} of shape {list(old.shape)} is no matrix with the {num_cols} columns asked for"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"Tensor {name} of shape {list(old.shape)} is no matrix with the {num_cols} columns asked for")
     columns = col_remapping if col_remapping.size else np.arange(num_cols)
     if max(row_remapping.max(initial=-1), -1) >= old.shape[0] or columns.max(initial=-1) >= old.shape[1]:
-        text = f"The remapping goes beyond tensor {name} of shape {list(old.shape)}"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"The remapping goes beyond tensor {name} of shape {list(old.shape)}")
     missing = (row_remapping < 0)[:, None] | (columns < 0)[None, :]
     values = initializing_values.ravel()
     if missing.sum() != values.size:
-        text = f"{missing.sum()} elements are missing, but there are {values.size} initializing_values"
-        raise errors.InvalidArgumentError.of(text)
+        refuse(f"{missing.sum()} elements are missing, but there are {values.size} initializing_values")
     out = old[np.ix_(row_remapping, columns)].astype(np.float32, copy=False)
     out[missing] = values
     return out

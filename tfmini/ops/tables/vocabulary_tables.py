@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.masking import where
@@ -29,6 +28,7 @@ from tfmini.ops.tables.initializers import (
 )
 
 
+@export("tf.contrib.lookup.HasherSpec")
 class HasherSpec(NamedTuple):
     """The hash function of buckets: ``fasthash``, ``legacy`` or ``stronghash`` with its key."""
 
@@ -39,6 +39,7 @@ class HasherSpec(NamedTuple):
 FastHashSpec = HasherSpec("fasthash", None)
 
 
+@export("tf.contrib.lookup.StrongHashSpec")
 def StrongHashSpec(key: Any) -> HasherSpec:
     """A keyed hash; ``key`` is two integers (``tf.contrib.lookup.StrongHashSpec``).
 
@@ -68,6 +69,7 @@ def _buckets(values: Tensor, count: int, spec: HasherSpec) -> Tensor:
     return raw_ops.named(_HASH_OPS[spec.hasher])(text, num_buckets=count, name="hash_bucket", **attrs)
 
 
+@export("tf.contrib.lookup.IdTableWithHashBuckets")
 class IdTableWithHashBuckets(LookupInterface):
     """Ids for strings: those of a table, and hash buckets for all other strings.
 
@@ -166,6 +168,7 @@ def _check_table(table_key: dtypes.DType, table_value: dtypes.DType, key: dtypes
         raise TypeError(f"Invalid value dtype, expected {dtypes.int64!r} but got {table_value!r}.")
 
 
+@export("tf.lookup.StaticVocabularyTable")
 class StaticVocabularyTable(IdTableWithHashBuckets):
     """Ids from an initialiser, and hash buckets for all other strings (``tf.lookup.StaticVocabularyTable``)."""
 
@@ -192,6 +195,7 @@ def _check_vocabulary(file: Any, num_oov_buckets: int, vocab_size: int | None) -
         raise ValueError(f"vocab_size must be greater than 0, got {vocab_size}. vocabulary_file: {file}")
 
 
+@export("tf.contrib.lookup.index_table_from_file")
 def index_table_from_file(
     vocabulary_file: Any = None, num_oov_buckets: int = 0, vocab_size: int | None = None, default_value: Any = -1,
     hasher_spec: HasherSpec = FastHashSpec, key_dtype: Any = dtypes.string, name: str | None = None,
@@ -227,6 +231,7 @@ def index_table_from_file(
         return table
 
 
+@export("tf.contrib.lookup.index_table_from_tensor")
 def index_table_from_tensor(
     mapping: Any = None, num_oov_buckets: int = 0, default_value: Any = -1, hasher_spec: HasherSpec = FastHashSpec,
     dtype: Any = dtypes.string, name: str | None = None, vocabulary_list: Any = None,
@@ -262,6 +267,7 @@ def index_table_from_tensor(
         return table
 
 
+@export("tf.contrib.lookup.index_to_string_table_from_file")
 def index_to_string_table_from_file(
     vocabulary_file: Any, vocab_size: int | None = None, default_value: Any = "UNK", name: str | None = None,
     key_column_index: int = TextFileIndex.LINE_NUMBER, value_column_index: int = TextFileIndex.WHOLE_LINE,
@@ -277,6 +283,7 @@ def index_to_string_table_from_file(
         return StaticHashTable(initializer, default_value)
 
 
+@export("tf.contrib.lookup.index_to_string_table_from_tensor")
 def index_to_string_table_from_tensor(
     mapping: Any = None, default_value: Any = "UNK", name: str | None = None, vocabulary_list: Any = None
 ) -> StaticHashTable:
@@ -295,11 +302,16 @@ def index_to_string_table_from_tensor(
         return StaticHashTable(initializer, default_value)
 
 
+@export("tf.contrib.lookup.index_to_string")
 def index_to_string(tensor: Any, mapping: Any, default_value: Any = "UNK", name: str | None = None) -> Any:
     """The strings at positions (``tf.contrib.lookup.index_to_string``)."""
     return index_to_string_table_from_tensor(mapping, default_value, name).lookup(tensor)
 
 
+@export("tf.contrib.lookup.string_to_index")
 def string_to_index(tensor: Any, mapping: Any, default_value: Any = -1, name: str | None = None) -> Any:
     """The positions of strings (``tf.contrib.lookup.string_to_index``)."""
     return index_table_from_tensor(mapping, default_value=default_value, name=name).lookup(tensor)
+
+
+export_names("tf.contrib.lookup", "FastHashSpec")

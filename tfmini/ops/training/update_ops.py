@@ -10,10 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.numerics import update_rules as rules
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.training.dense import apply_dense
 from tfmini.ops.training.sparse import apply_sparse
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
@@ -157,7 +156,7 @@ def _kernel(form: _Form, rule: rules.Rule, attr: str, node: Any) -> Callable[...
         states, hyper = values[:count], values[count:start] + values[stop:]
         for name, value in zip(scalars, hyper):
             if value.shape:
-                raise InvalidArgumentError.of(f"{name} is not a scalar: {format_raw(value.shape)}")
+                refuse(f"{name} is not a scalar: {format_raw(value.shape)}")
         if form.sparse:
             apply_sparse(rule, states, values[start], values[start + 1], hyper)
         else:

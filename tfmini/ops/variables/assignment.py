@@ -5,16 +5,15 @@ Each takes a variable of either kind, or a reference tensor.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tfmini.dtypes import DType
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
-from tfmini.graph.registry import OpHandle
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, name_scope
+from tfmini.ops.math.broadcast import named
 from tfmini.ops.variables import ref_ops as state_ref
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import beside
@@ -41,6 +40,7 @@ def _update(handle: OpHandle, ref: Any, *values: Any, **attrs: Any) -> Any:
     return beside(reference, handle(reference, *values, **attrs))
 
 
+@export("tf.assign")
 def assign(
     ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
@@ -61,6 +61,7 @@ def assign(
     return _update(state_ref.assign_op, ref, value, validate_shape=validate, use_locking=locking, name=name)
 
 
+@export("tf.assign_add")
 def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
@@ -68,6 +69,7 @@ def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str 
     return _update(state_ref.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
+@export("tf.assign_sub")
 def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
@@ -75,6 +77,7 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
     return _update(state_ref.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
+@export("tf.count_up_to")
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more (``tf.count_up_to``)."""
     if isinstance(ref, BaseResourceVariable):
@@ -82,6 +85,7 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     return _update(state_ref.count_up_to_op, ref, limit=limit, name=name)  # type: ignore[no-any-return]
 
 
+@export("tf.is_variable_initialized")
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     """Whether the variable has a value, a bool scalar (``tf.is_variable_initialized``)."""
     if isinstance(variable, Variable):
@@ -89,23 +93,42 @@ def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     return _update(state_ref.is_initialized_op, variable, name=name)  # type: ignore[no-any-return]
 
 
-def _scatter(
-    operation: str, ref: Any, indices: Any, updates: Any, use_locking: bool, name: str | None
-) -> Any:
-    if isinstance(ref, Variable):
-        return ref.scatter_rows(operation, indices, updates, use_locking, name)
-    return _update(scatter_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
+class ScatterFunction(Protocol):
+    """A public function that changes rows, or slices at index vectors."""
+
+    def __call__(
+        self, ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any: ...
 
 
-def _scatter_nd(
-    operation: str, ref: Any, indices: Any, updates: Any, use_locking: bool, name: str | None
-) -> Any:
-    if isinstance(ref, Variable):
-        return ref.scatter_points(operation, indices, updates, use_locking, name)
-    return _update(scatter_nd_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
+def _of_rows(operation: str, text: str) -> ScatterFunction:
+    """Makes the function that applies an operation to rows; assignments lock if nothing else is said."""
+
+    def function(
+        ref: Any, indices: Any, updates: Any, use_locking: bool = operation == "update", name: str | None = None
+    ) -> Any:
+        if isinstance(ref, Variable):
+            return ref.scatter_rows(operation, indices, updates, use_locking, name)
+        return _update(scatter_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
+
+    return named(function, f"scatter_{operation}", text)
 
 
-def scatter_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+def _of_points(operation: str, text: str) -> ScatterFunction:
+    """Makes the function that applies an operation at index vectors, as `_of_rows`."""
+
+    def function(
+        ref: Any, indices: Any, updates: Any, use_locking: bool = operation == "update", name: str | None = None
+    ) -> Any:
+        if isinstance(ref, Variable):
+            return ref.scatter_points(operation, indices, updates, use_locking, name)
+        return _update(scatter_nd_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
+
+    return named(function, f"scatter_nd_{operation}", text)
+
+
+scatter_update = _of_rows(
+    "update",
     """Assigns rows: ``ref[indices] = updates`` (``tf.scatter_update``).
 
     Args:
@@ -115,45 +138,22 @@ def scatter_update(ref: Any, indices: Any, updates: Any, use_locking: bool = Tru
 
     Raises (when run):
       InvalidArgumentError: for a row number out of range.
-    """
-    return _scatter("update", ref, indices, updates, use_locking, name)
+    """,
+)
+scatter_add = _of_rows("add", "Adds to rows; repeated rows add up (``tf.scatter_add``).")
+scatter_sub = _of_rows("sub", "Subtracts from rows (``tf.scatter_sub``).")
+scatter_mul = _of_rows("mul", "Multiplies rows (``tf.scatter_mul``).")
+scatter_div = _of_rows("div", "Divides rows (``tf.scatter_div``).")
+scatter_min = _of_rows("min", "Takes the minimum of rows and updates (``tf.scatter_min``).")
+scatter_max = _of_rows("max", "Takes the maximum of rows and updates (``tf.scatter_max``).")
+scatter_nd_update = _of_points("update", "Assigns the slices at index vectors (``tf.scatter_nd_update``).")
+scatter_nd_add = _of_points("add", "Adds to the slices at index vectors (``tf.scatter_nd_add``).")
+scatter_nd_sub = _of_points("sub", "Subtracts from the slices at index vectors (``tf.scatter_nd_sub``).")
+export_names("tf", "scatter_update scatter_add scatter_sub scatter_mul scatter_div scatter_min scatter_max")
+export_names("tf", "scatter_nd_update scatter_nd_add scatter_nd_sub")
 
 
-def scatter_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Adds to rows; repeated rows add up (``tf.scatter_add``)."""
-    return _scatter("add", ref, indices, updates, use_locking, name)
-
-
-def scatter_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Subtracts from rows (``tf.scatter_sub``)."""
-    return _scatter("sub", ref, indices, updates, use_locking, name)
-
-
-def scatter_mul(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Multiplies rows (``tf.scatter_mul``)."""
-    return _scatter("mul", ref, indices, updates, use_locking, name)
-
-
-def scatter_div(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Divides rows (``tf.scatter_div``)."""
-    return _scatter("div", ref, indices, updates, use_locking, name)
-
-
-def scatter_min(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Takes the minimum of rows and updates (``tf.scatter_min``)."""
-    return _scatter("min", ref, indices, updates, use_locking, name)
-
-
-def scatter_max(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Takes the maximum of rows and updates (``tf.scatter_max``)."""
-    return _scatter("max", ref, indices, updates, use_locking, name)
-
-
-def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
-    """Assigns the slices at index vectors (``tf.scatter_nd_update``)."""
-    return _scatter_nd("update", ref, indices, updates, use_locking, name)
-
-
+@export("tf.batch_scatter_update")
 def batch_scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:
@@ -184,13 +184,3 @@ def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:
     column = [-1 if i == axis else 1 for i in range(rank)]
     numbers = raw_ops.Reshape(raw_ops.Range(zero, scalar, one), column)
     return raw_ops.BroadcastTo(numbers, sizes)
-
-
-def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Adds to the slices at index vectors (``tf.scatter_nd_add``)."""
-    return _scatter_nd("add", ref, indices, updates, use_locking, name)
-
-
-def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
-    """Subtracts from the slices at index vectors (``tf.scatter_nd_sub``)."""
-    return _scatter_nd("sub", ref, indices, updates, use_locking, name)

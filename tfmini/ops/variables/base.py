@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini import protos
 from tfmini.dtypes import DType
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.object_reference import ObjectReference
@@ -54,6 +55,7 @@ def _create(use_resource: bool | None = None, variable_def: Any = None, **kwargs
     return KINDS[is_resource](variable_def=variable_def, **kwargs)
 
 
+@export("tf.Variable")
 class Variable(metaclass=VariableMetaclass):
     """A value that a task keeps between steps (``tf.Variable``).
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.collection_protos import register_proto_function
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, device, name_scope
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import masking as array_masking
 from tfmini.ops.array import shape as array_shape
@@ -36,26 +35,31 @@ __all__ = [
 ]  # fmt: skip
 
 
+@export("tf.global_variables")
 def global_variables(scope: str | None = None) -> list[Any]:
     """The variables shared by all tasks (``tf.global_variables``); ``scope`` is a regex of their names."""
     return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
+@export("tf.local_variables")
 def local_variables(scope: str | None = None) -> list[Any]:
     """The variables of one process, which are not saved (``tf.local_variables``)."""
     return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
+@export("tf.model_variables")
 def model_variables(scope: str | None = None) -> list[Any]:
     """The variables used for inference (``tf.model_variables``)."""
     return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
 
 
+@export("tf.trainable_variables")
 def trainable_variables(scope: str | None = None) -> list[Any]:
     """The variables that optimizers update (``tf.trainable_variables``)."""
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
+@export("tf.moving_average_variables")
 def moving_average_variables(scope: str | None = None) -> list[Any]:
     """The variables with a moving average (``tf.moving_average_variables``)."""
     return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
@@ -64,16 +68,19 @@ def moving_average_variables(scope: str | None = None) -> list[Any]:
 all_variables = global_variables
 
 
+@export("tf.variables_initializer", "tf.initializers.variables")
 def variables_initializer(var_list: Iterable[Any] | None, name: str = "init") -> Operation:
     """An op that initialises the variables (``tf.variables_initializer``); a no-op for an empty list."""
     return group(*[v.initializer for v in var_list or ()], name=name)
 
 
+@export("tf.global_variables_initializer", "tf.initializers.global_variables")
 def global_variables_initializer() -> Operation:
     """An op that initialises the global variables (``tf.global_variables_initializer``)."""
     return variables_initializer(global_variables())
 
 
+@export("tf.local_variables_initializer", "tf.initializers.local_variables")
 def local_variables_initializer() -> Operation:
     """An op that initialises the local variables (``tf.local_variables_initializer``)."""
     return variables_initializer(local_variables())
@@ -94,6 +101,7 @@ def _variables_to_check(var_list: Iterable[Any] | None) -> list[Any]:
     return [op.outputs[0] for op in get_default_graph().get_operations() if op.type in ("Variable", "VariableV2")]
 
 
+@export("tf.assert_variables_initialized")
 def assert_variables_initialized(var_list: Iterable[Any] | None = None) -> Tensor | None:
     """A tensor that fails with FailedPreconditionError while a variable has no value.
 
@@ -108,6 +116,7 @@ def assert_variables_initialized(var_list: Iterable[Any] | None = None) -> Tenso
     return ranks[0] if len(ranks) == 1 else array_joining.stack(ranks)
 
 
+@export("tf.report_uninitialized_variables")
 def report_uninitialized_variables(
     var_list: Iterable[Any] | None = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:
@@ -143,3 +152,5 @@ for _key in (
     GraphKeys.GLOBAL_STEP,
 ):
     register_proto_function(_key, "VariableDef", _to_proto, Variable.from_proto)
+
+export_names("tf", "all_variables initialize_all_variables initialize_local_variables initialize_variables")

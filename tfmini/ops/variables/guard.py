@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph import raw_ops
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.array.identity import identity
 
 _READS_THAT_STAND = frozenset({"IsVariableInitialized", "VarIsInitializedOp", "ReadVariableOp"})

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array import filling as array_filling
@@ -281,21 +282,25 @@ class Identity(Initializer):
         return make_constant(array, dtype=self._type(dtype))
 
 
+@export("tf.initializers.he_normal")
 def he_normal(seed: int | None = None) -> VarianceScaling:
     """He's normal initializer (``tf.initializers.he_normal``)."""
     return VarianceScaling(scale=2.0, mode="fan_in", distribution="truncated_normal", seed=seed)
 
 
+@export("tf.initializers.he_uniform")
 def he_uniform(seed: int | None = None) -> VarianceScaling:
     """He's uniform initializer (``tf.initializers.he_uniform``)."""
     return VarianceScaling(scale=2.0, mode="fan_in", distribution="uniform", seed=seed)
 
 
+@export("tf.initializers.lecun_normal")
 def lecun_normal(seed: int | None = None) -> VarianceScaling:
     """LeCun's normal initializer (``tf.initializers.lecun_normal``)."""
     return VarianceScaling(scale=1.0, mode="fan_in", distribution="truncated_normal", seed=seed)
 
 
+@export("tf.initializers.lecun_uniform")
 def lecun_uniform(seed: int | None = None) -> VarianceScaling:
     """LeCun's uniform initializer (``tf.initializers.lecun_uniform``)."""
     return VarianceScaling(scale=1.0, mode="fan_in", distribution="uniform", seed=seed)
@@ -313,3 +318,15 @@ glorot_uniform = glorot_uniform_initializer = GlorotUniform
 glorot_normal = glorot_normal_initializer = GlorotNormal
 orthogonal = orthogonal_initializer = Orthogonal
 identity = Identity
+
+export_names(
+    "tf",
+    "constant_initializer glorot_normal_initializer glorot_uniform_initializer ones_initializer "
+    "orthogonal_initializer random_normal_initializer random_uniform_initializer truncated_normal_initializer "
+    "uniform_unit_scaling_initializer variance_scaling_initializer zeros_initializer",
+)
+export_names(
+    "tf.initializers",
+    "constant glorot_normal glorot_uniform identity ones orthogonal random_normal random_uniform truncated_normal "
+    "uniform_unit_scaling variance_scaling zeros",
+)

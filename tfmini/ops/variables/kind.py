@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 
 # The key of a graph's variable scopes (`variable_scope`); ``.current_scope`` is the current one.
@@ -14,6 +15,7 @@ SCOPES_KEY = "variable_scopes"
 _default = [False]
 
 
+@export("tf.VariableSynchronization")
 class VariableSynchronization(enum.Enum):
     """When replicas of a variable are combined (``tf.VariableSynchronization``)."""
 
@@ -23,6 +25,7 @@ class VariableSynchronization(enum.Enum):
     ON_READ = 3
 
 
+@export("tf.VariableAggregation")
 class VariableAggregation(enum.Enum):
     """How replicas of a variable are combined (``tf.VariableAggregation``)."""
 
@@ -33,16 +36,19 @@ class VariableAggregation(enum.Enum):
     ONLY_FIRST_TOWER = 3  # its earlier name
 
 
+@export("tf.enable_resource_variables")
 def enable_resource_variables() -> None:
     """Makes resource variables the default (``tf.enable_resource_variables``)."""
     _default[0] = True
 
 
+@export("tf.disable_resource_variables")
 def disable_resource_variables() -> None:
     """Makes reference variables the default again (``tf.disable_resource_variables``)."""
     _default[0] = False
 
 
+@export("tf.resource_variables_enabled")
 def resource_variables_enabled() -> bool:
     """Whether resource variables are the default (``tf.resource_variables_enabled``)."""
     return get_default_graph().prefers_resources or _default[0]
@@ -56,6 +62,7 @@ def chosen_kind(use_resource: bool | None) -> bool:
     return resource_variables_enabled() if use_resource is None else bool(use_resource)
 
 
+@export("tf.variable_creator_scope")
 @contextmanager
 def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
     """While it lasts, ``variable_creator(next_creator, **kwargs)`` makes variables (``tf.variable_creator_scope``).

@@ -7,8 +7,7 @@ from typing import Any
 
 from tfmini.dtypes import DType
 from tfmini.graph.conversion import register_tensor_conversion_function
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.graph.families import Tensor, control_dependencies, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.splitting import split

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.ops.variables.scope import get_partitioned_variable, variable_scope
 from tfmini.shapes import TensorShape
 
 Partitioner = Callable[..., list[int]]
 
 
+@export("tf.fixed_size_partitioner")
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """Always ``num_shards`` parts, or one per row if there are fewer rows (``tf.fixed_size_partitioner``)."""
 
@@ -23,6 +25,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     return partitioner
 
 
+@export("tf.variable_axis_size_partitioner")
 def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
 ) -> Partitioner:
@@ -52,6 +55,7 @@ def variable_axis_size_partitioner(
     return partitioner
 
 
+@export("tf.min_max_variable_partitioner")
 def min_max_variable_partitioner(
     max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
 ) -> Partitioner:
@@ -92,6 +96,7 @@ def _check_slicing(shape: Sequence[int], slicing: Sequence[int]) -> None:
             raise ValueError(f"Cannot cut {size} elements into {count} parts: shape: {shape}, slicing: {slicing}")
 
 
+@export("tf.create_partitioned_variables")
 def create_partitioned_variables(
     shape: Sequence[int],
     slicing: Sequence[int],

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.conversion import IndexedSlices
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import IndexedSlices, Operation, Tensor
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import scatter as array_scatter
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.variables.resource_ops import read_variable, resource_gather, resource_gather_nd, variable_shape
 
-
-@read_variable.gradient
-def _read_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad]
+read_variable.gradient(lambda node, grad: [grad])
 
 
 @resource_gather.gradient

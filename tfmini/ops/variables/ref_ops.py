@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.errors import InternalError, InvalidArgumentError, NotFoundError, OutOfRangeError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.graph.shape_functions import declared_shape, same_shape
+from tfmini.errors import InternalError, NotFoundError, OutOfRangeError
+from tfmini.graph.families import Operation, all_of, declared_shape, op, same_shape
 from tfmini.machine_memory import check_room
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
@@ -24,19 +23,20 @@ variable_v2 = op(
     "VariableV2() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
     stateful=True,
     shape=declared_shape,
-    variable="reference", on_ps=True,
+    variable="reference", on_ps=True, differentiable=False,
 )
 variable_v1 = op(
     "Variable() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
     stateful=True,
-    variable="reference", on_ps=True,
+    variable="reference", on_ps=True, differentiable=False,
 )
 temporary_variable = op(
     "TemporaryVariable() -> ref: Ref(dtype); shape: shape; dtype: type; var_name: string = ''", stateful=True,
-    shape=declared_shape,
+    shape=declared_shape, differentiable=False,
 )
 destroy_temporary_variable = op(
-    "DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string", shape=same_shape
+    "DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string", shape=same_shape,
+    differentiable=False,
 )
 assign_op = op(
     """Assign(ref: Ref(T), value: T) -> output_ref: Ref(T)
@@ -44,28 +44,25 @@ assign_op = op(
         validate_shape: bool = true
         use_locking: bool = true""",
     uninit_ok=True,
-    writes="assign",
+    writes="assign", differentiable=False,
 )
 assign_add_op = op(
     "AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false",
-    writes="update", taken_back_by="Sub",
+    writes="update", taken_back_by="Sub", differentiable=False,
 )
 assign_sub_op = op(
     "AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false",
-    writes="update", taken_back_by="Add",
+    writes="update", taken_back_by="Add", differentiable=False,
 )
 is_initialized_op = op(
-    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True, shape=[()]
+    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True, shape=[()],
+    differentiable=False,
 )
 count_up_to_op = op(
     "CountUpTo(ref: Ref(T)) -> output: T; limit: int; T: {int32, int64}",
     stateful=True,  # It runs even if no op uses the number.
-    writes="update",
+    writes="update", differentiable=False,
 )
-
-for _handle in (variable_v2, variable_v1, temporary_variable, destroy_temporary_variable, assign_op, assign_add_op,
-                assign_sub_op, is_initialized_op, count_up_to_op):  # fmt: skip
-    _handle.not_differentiable()
 
 
 # ---- shapes ---------------------------------------------------------------------------------
@@ -99,8 +96,7 @@ def _assign_shape(node: Operation) -> list[RawShape]:
     return [merged_shape(node.inputs[0].raw_shape, value) if node.attrs["validate_shape"] else value]
 
 
-@assign_add_op.shape
-@assign_sub_op.shape
+@all_of(assign_add_op, assign_sub_op).shape
 def _update_shape(node: Operation) -> list[RawShape]:
     return [merged_shape(node.inputs[0].raw_shape, node.inputs[1].raw_shape)]
 
@@ -117,8 +113,7 @@ def count_shape(node: Operation) -> list[RawShape]:
 # ---- kernels --------------------------------------------------------------------------------
 
 
-@variable_v2.state_kernel("CPU")
-@variable_v1.state_kernel("CPU")
+@all_of(variable_v2, variable_v1).state_kernel("CPU")
 def _variable_state(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape
 ) -> VariableState:
@@ -192,7 +187,7 @@ def check_same_size(buffer: Any, delta: Any) -> None:
     """
     if buffer.shape != delta.shape:
         shapes = f"{format_raw(buffer.shape)} and {format_raw(delta.shape)}"
-        raise InvalidArgumentError.of(f"Parameters and update must be the same size: {shapes}")
+        refuse(f"Parameters and update must be the same size: {shapes}")
 
 
 @assign_add_op.kernel("CPU")
@@ -225,7 +220,7 @@ def count_up_to(state: VariableState, *, limit: int) -> Any:
 
 def _count(buffer: Any, limit: int) -> Any:
     if np.ndim(buffer):
-        raise InvalidArgumentError.of(f"input is not a scalar: {list(buffer.shape)}")
+        refuse(f"input is not a scalar: {list(buffer.shape)}")
     before = buffer[()]
     if before >= limit:
         raise OutOfRangeError.of(f"Reached limit of {limit}")

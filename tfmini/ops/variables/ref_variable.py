@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.conversion import internal_convert
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, get_default_graph
 from tfmini.graph.scoping import colocate_with, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables.base import KINDS, Variable, finder

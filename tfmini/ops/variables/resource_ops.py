@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType, cpp_name
-from tfmini.errors import InvalidArgumentError, NotFoundError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
+from tfmini.errors import NotFoundError
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables import ref_ops as state_ref
 from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape
@@ -42,9 +42,11 @@ assign_sub_variable: OpHandle[Operation] = op(
     taken_back_by="Add",
 )
 var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True, shape=[()])
+var_is_initialized.kernel("CPU")(lambda state: np.bool_(state.is_initialized))
 variable_shape = op(
     "VariableShape(input: resource) -> output: out_type; out_type: {int32, int64} = DT_INT32", stateful=True
 )
+variable_shape.kernel("CPU")(lambda state, *, out_type: np.array(np.shape(state.read()), out_type.numpy))
 destroy_resource: OpHandle[Operation] = op(
     "DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true", stateful=True, shape=[]
 )
@@ -110,9 +112,7 @@ def _read_shape(node: Operation) -> list[RawShape]:
     return [shape]
 
 
-@assign_variable.shape
-@assign_add_variable.shape
-@assign_sub_variable.shape
+@all_of(assign_variable, assign_add_variable, assign_sub_variable).shape
 def _assign_shape(node: Operation) -> list[RawShape]:
     dtype, shape = handle_data(node.inputs[0])
     if dtype is not None and dtype is not node.attrs["dtype"]:
@@ -177,7 +177,7 @@ def _check_dtype(state: VariableState, dtype: DType, action: str) -> None:
     if state.dtype is not dtype:
         text = f"Trying to {action} variable with wrong dtype. Expected "
         names = cpp_name(state.dtype), cpp_name(dtype)
-        raise InvalidArgumentError.of(f"{text}{names[0]} got {names[1]}")
+        refuse(f"{text}{names[0]} got {names[1]}")
 
 
 @read_variable.kernel("CPU")
@@ -207,16 +207,6 @@ def _assign_add(state: VariableState, value: Any) -> tuple[()]:
 def _assign_sub(state: VariableState, value: Any) -> tuple[()]:
     state.update(state_ref.subtract_in_place, value)
     return ()
-
-
-@var_is_initialized.kernel("CPU")
-def _is_initialized(state: VariableState) -> Any:
-    return np.bool_(state.is_initialized)
-
-
-@variable_shape.kernel("CPU")
-def _shape_kernel(state: VariableState, *, out_type: DType) -> Any:
-    return np.array(np.shape(state.read()), out_type.numpy)
 
 
 @destroy_resource.kernel("CPU")

@@ -9,8 +9,7 @@ from typing import Any
 from tfmini.dtypes import DType
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.families import Operation, Tensor, get_default_graph
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables import resource_ops as state

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices, scatter_rows
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.ref_ops import merged_shape
 from tfmini.ops.variables.resource_ops import handle_data
 from tfmini.ops.variables.state import VariableState
@@ -59,10 +58,10 @@ def _shape_of(check: Callable[..., None], by_handle: bool) -> Callable[[Operatio
 def _update_rows(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
     indices, updates = np.asarray(indices), np.asarray(updates, buffer.dtype)
     if not buffer.ndim:
-        raise InvalidArgumentError.of("params must be at least 1-D, got shape []")
+        refuse("params must be at least 1-D, got shape []")
     wanted = indices.shape + buffer.shape[1:]
     if updates.ndim and updates.shape != wanted:
-        raise InvalidArgumentError.of(
+        refuse(
             "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got updates.shape "
             f"{format_raw(updates.shape)}, indices.shape {format_raw(indices.shape)},"
             f" params.shape {format_raw(buffer.shape)}"
@@ -81,7 +80,7 @@ def _update_nd(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
     depth = indices.shape[-1]
     slice_shape = buffer.shape[depth:]
     if updates.shape != indices.shape[:-1] + slice_shape:
-        raise InvalidArgumentError.of(
+        refuse(
             "Must have updates.shape = indices.shape[:batch_dim] + params_shape[slice_dim:], got updates.shape: "
             f"{format_raw(updates.shape)}, indices.shape: {format_raw(indices.shape)}, params_shape:"
             f" {format_raw(buffer.shape)}, slice_dim: {depth}, and batch_dim: {indices.ndim - 1}"

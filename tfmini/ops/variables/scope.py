@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import get_graph_from_inputs, name_scope
@@ -30,6 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@export("tf.no_regularizer")
 def no_regularizer(_: Any) -> None:
     """A regularizer that returns None; it disables that of a scope (``tf.no_regularizer``)."""
 
@@ -64,11 +66,13 @@ def _scopes() -> _Scopes:
     return scopes
 
 
+@export("tf.get_variable_scope")
 def get_variable_scope() -> VariableScope:
     """The current variable scope (``tf.get_variable_scope``)."""
     return _scopes().current_scope
 
 
+@export("tf.get_variable")
 def get_variable(
     name: str,
     shape: Any = None,
@@ -124,6 +128,7 @@ def get_variable(
     )
 
 
+@export("tf.get_local_variable")
 @functools.wraps(get_variable, assigned=("__annotations__",))
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
     """`get_variable` for a variable that is local to the process: in LOCAL_VARIABLES, not trainable."""
@@ -166,6 +171,7 @@ def get_partitioned_variable(
         return default_variable_store().get_partitioned(request)
 
 
+@export("tf.variable_scope")
 class variable_scope:
     """Opens a variable scope and, with it, a name scope (``tf.variable_scope``).
 
@@ -293,6 +299,7 @@ def _chained(getter: Callable[..., Any] | None, outer: Callable[..., Any] | None
     return both
 
 
+@export("tf.variable_op_scope")
 @contextmanager
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, *args: Any, **kwargs: Any

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.export import export
+from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.scoping import name_scope
 from tfmini.ops.variables.kind import (
     VariableAggregation,
     VariableSynchronization,
@@ -17,6 +17,7 @@ from tfmini.ops.variables.kind import (
 from tfmini.ops.variables.store import Request, VariableStore
 
 
+@export("tf.VariableScope")
 class VariableScope:
     """The defaults of `get_variable` in a part of the program (``tf.VariableScope``).
 
@@ -58,37 +59,17 @@ class VariableScope:
         """False, True or AUTO_REUSE."""
         return self._reuse
 
-    @property
-    def initializer(self) -> Any:
-        return self._initializer
-
-    @property
-    def regularizer(self) -> Any:
-        return self._regularizer
-
-    @property
-    def caching_device(self) -> Any:
-        return self._caching_device
-
-    @property
-    def partitioner(self) -> Any:
-        return self._partitioner
-
-    @property
-    def custom_getter(self) -> Any:
-        return self._custom_getter
-
-    @property
-    def dtype(self) -> Any:
-        return self._dtype
+    initializer = property(attrgetter("_initializer"))
+    regularizer = property(attrgetter("_regularizer"))
+    caching_device = property(attrgetter("_caching_device"))
+    partitioner = property(attrgetter("_partitioner"))
+    custom_getter = property(attrgetter("_custom_getter"))
+    dtype = property(attrgetter("_dtype"))
+    constraint = property(attrgetter("_constraint"))
 
     @property
     def use_resource(self) -> bool | None:
         return self._use_resource
-
-    @property
-    def constraint(self) -> Any:
-        return self._constraint
 
     def reuse_variables(self) -> None:
         """Sets ``reuse`` to True: further variables of this scope must exist."""

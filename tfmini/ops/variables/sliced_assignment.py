@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.scoping import control_dependencies, name_scope
-from tfmini.graph.shape_functions import same_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, control_dependencies, name_scope, op, same_shape
 from tfmini.ops.array.slicing import MASKS, slice_index, strided_slice_assign_op
 from tfmini.ops.variables.resource_ops import handle_data, read_variable
 from tfmini.shapes import RawShape
 
 _BOUNDS = "begin: Index, end: Index, strides: Index, value: T"
 resource_strided_slice_assign_op: OpHandle[Operation] = op(
-    f"ResourceStridedSliceAssign(ref: resource, {_BOUNDS}); {MASKS}", stateful=True, writes="update"
+    f"ResourceStridedSliceAssign(ref: resource, {_BOUNDS}); {MASKS}", stateful=True, writes="update",
+    differentiable=False,
 )
 tensor_strided_slice_update_op = op(
-    f"TensorStridedSliceUpdate(input: T, {_BOUNDS}) -> output: T; {MASKS}", shape=same_shape
+    f"TensorStridedSliceUpdate(input: T, {_BOUNDS}) -> output: T; {MASKS}", shape=same_shape, differentiable=False
 )
-resource_strided_slice_assign_op.not_differentiable()
-tensor_strided_slice_update_op.not_differentiable()
 
 
 @resource_strided_slice_assign_op.shape

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import FailedPreconditionError, InvalidArgumentError
+from tfmini.errors import FailedPreconditionError
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 
@@ -124,7 +125,7 @@ class VariableState:
     def _check_shape(self, expected: RawShape, shape: tuple[int, ...]) -> None:
         if not compatible_raw(expected, shape):
             text = "Assign requires shapes of both tensors to match. lhs shape= "
-            raise InvalidArgumentError.of(f"{text}{format_raw(expected)} rhs shape= {format_raw(shape)}")
+            refuse(f"{text}{format_raw(expected)} rhs shape= {format_raw(shape)}")
 
     def clear(self) -> None:
         """Makes the variable uninitialised."""

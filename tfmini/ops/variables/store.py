@@ -10,10 +10,9 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.errors import format_frames
-from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.export import export_names
+from tfmini.graph.families import Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, colocate_with, init_scope, name_scope
 from tfmini.ops.array.slicing import slice_
 from tfmini.ops.variables import initializers
@@ -369,3 +368,6 @@ def _part_initializer(request: Request, dtype: dtypes.DType, offset: list[int], 
         return initializer, extent
     whole = initializer if isinstance(initializer, Tensor) else convert_to_tensor(initializer, dtype=dtype)
     return slice_(whole, offset, extent), None
+
+
+export_names("tf", "AUTO_REUSE")

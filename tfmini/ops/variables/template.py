@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import get_collection, get_collection_ref
 from tfmini.ops.variables.scope import variable_scope
@@ -15,6 +16,7 @@ from tfmini.ops.variables.scope_defaults import VariableScope
 _LOG = logging.getLogger("tensorflow")
 
 
+@export("tf.make_template")
 def make_template(
     name_: str, func_: Callable[..., Any], create_scope_now_: bool = False, unique_name_: str | None = None,
     custom_getter_: Callable[..., Any] | None = None, **kwargs: Any,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from tfmini import errors
+from tfmini.locks import lock
 from tfmini.rpc.waiter import Clock, Waiter, unlock
 from tfmini.runtime.client import wait_reports
 from tfmini.runtime.executor.dispatch import this_thread
@@ -96,14 +96,13 @@ class PendingAnswers:
     """The waits of a session's client for its master, which the end of the session ends.
 
     Attributes:
-      lock: guards the end, and what a client does only before it.
       over: whether the session was closed.
     """
 
     def __init__(self, reactor: Clock | None, closed: Callable[[], errors.OpError]) -> None:
         self._reactor = reactor
         self._closed = closed
-        self.lock = threading.Lock()
+        self._lock = lock("client pending")
         self.over = False
         self._answers: set[Answer[Any]] = set()
 
@@ -115,20 +114,27 @@ class PendingAnswers:
           OpError: when the session was closed.
         """
         answer: Answer[Any] = Answer(self._reactor)
-        with self.lock:
-            if self.over:
-                raise self._closed()
-            self._answers.add(answer)
+        if not self.unless_over(lambda: self._answers.add(answer)):
+            raise self._closed()
         try:
             yield answer
         finally:
-            with self.lock:
-                self._answers.discard(answer)
+            self._answers.discard(answer)
+
+    def unless_over(self, store: Callable[[], None]) -> bool:
+        """Stores something that `stop` finds; False: the session was closed before, and nothing is stored."""
+        with self._lock:
+            if not self.over:
+                store()
+            return not self.over
+
+    def stop(self) -> None:
+        """Begins the end of the session: nothing is stored any more."""
+        with self._lock:
+            self.over = True
 
     def end(self) -> None:
         """Ends all waits with the error of a closed session, and those to come."""
-        with self.lock:
-            self.over = True
-            answers = list(self._answers)
-        for answer in answers:
+        self.stop()
+        for answer in list(self._answers):
             answer.done(self._closed())

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.graph.operation import Tensor
 from tfmini.runtime.client.conversions import conversion_of
-from tfmini.runtime.client.feeds import converter
+from tfmini.runtime.client.feeds import Convert
 from tfmini.runtime.client.fetches import Fetches
 
 Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -29,8 +29,8 @@ class Call:
 
     __slots__ = ("converters", "signature", "ops", "needs_step", "plan", "_build", "_from_feeds")
 
-    def __init__(self, fetches: Fetches, feeds: Sequence[Tensor]) -> None:
-        self.converters = [converter(tensor) for tensor in feeds]
+    def __init__(self, fetches: Fetches, feeds: Sequence[Tensor], converters: list[Convert]) -> None:
+        self.converters = converters
         self._build = fetches.build
         positions = {tensor: i for i, tensor in enumerate(feeds)}
         sources = [positions.get(tensor) for tensor in fetches.tensors]

@@ -6,13 +6,14 @@ import contextlib
 import copy
 import os
 import sys
-import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors
 from tfmini.graph.node import Node, Nodes
+from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
@@ -28,8 +29,7 @@ from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.master.session_cluster import open_session
-from tfmini.runtime.master.step_waits import ASK_S, Told
-from tfmini.runtime.master.trace_request import TraceRequest
+from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import hold
@@ -63,7 +63,7 @@ class DirectMaster:
         self._target = target
         self._options = options
         self._session: MasterSession | None = None
-        self._opening = threading.Lock()
+        self._opening = lock("client open")
         self._pending = PendingAnswers(master.reactor, _closed)
         self._pid = os.getpid() if master.reactor is not None else 0  # 0: any process may go on with its copy
 
@@ -83,10 +83,10 @@ class DirectMaster:
         with self._pending.new() as answer:
 
             def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
-                with self._pending.lock:  # either `close` sees the session or it is closed here
-                    is_late = self._pending.over
-                    if not is_late:
-                        self._session = session
+                def keep() -> None:
+                    self._session = session
+
+                is_late = not self._pending.unless_over(keep)
                 if is_late and session is not None:
                     session.close()
                 answer.done(_closed() if is_late else error)
@@ -100,75 +100,77 @@ class DirectMaster:
             answer.result(describe=_describe_extension)
 
     def prepare(
-        self, signature: Signature, timeout_s: float | None = None, traced: bool = False,
-        omitted: frozenset[str] = frozenset(),
-    ) -> Plan:  # fmt: skip
+        self, signature: Signature, timeout_s: float | None = None, omitted: frozenset[str] = frozenset()
+    ) -> Plan:
         self._check()
-        plan = None if omitted else self.session.find_plan(signature, traced)
+        plan = None if omitted else self.session.find_plan(signature)
         if plan is None:
             answer: Answer[Plan] = Answer(self._master.reactor)
-            self.session.prepare(signature, answer.done, traced, timeout_s, omitted)
+            self.session.prepare(signature, answer.done, False, timeout_s, omitted)
             plan = answer.result()
         return plan
 
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]:
         session = self._session
         assert session is not None
-        if session.closed or self._pid and self._pid != os.getpid():
+        if session.book.closed or self._pid and self._pid != os.getpid():
             self._check()
         timeout_s = timeout_s or session.options.operation_timeout_s
         request = self._master.trace_request
         if request is not None and request.wants(session, plan):
-            return self._run_for(request, plan, values, timeout_s)
+            signature = plan.feeds, plan.fetches, plan.targets
+            begin = partial(session.run, signature, values, timeout_s, timeout_s, True, request)
+            return self._run_step(begin, timeout_s)[0]
         if plan.local is not None:
             return self._master.worker.execute(plan.local, values, timeout_s)
-        return self._run_step(plan, values, timeout_s)[0]
-
-    def _run_for(
-        self, request: TraceRequest, plan: Plan, values: list[Any], timeout_s: float | None
-    ) -> list[Any]:
-        """Runs a step whose trace somebody else has asked for."""
-        try:
-            traced = self.prepare((plan.feeds, plan.fetches, plan.targets), timeout_s, traced=True)
-            found, trace = self._run_step(traced, values, timeout_s)
-        except errors.OpError as error:
-            request.done(error)
-            raise
-        request.done(None, trace)
-        return found
+        return self._run_step(partial(session.start_step, plan, values, timeout_s), timeout_s)[0]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
         """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
-        timeout_s = timeout_seconds(options) or self._options.operation_timeout_s
-        traced = is_traced(options)
-        plan = self.prepare(signature, timeout_seconds(options), traced)
-        if traced:
-            found, trace = self._run_step(plan, values, timeout_s)
+        limit_s = timeout_seconds(options)
+        timeout_s = limit_s or self._options.operation_timeout_s
+        if is_traced(options):
+            self._check()
+            begin = partial(self.session.run, signature, values, timeout_s, limit_s, True, None)
+            found, plan, trace = self._run_step(begin, timeout_s)
         else:
+            plan = self.prepare(signature, limit_s)
             found, trace = self.run(plan, values, timeout_s), None
         return found, run_metadata(options, plan, trace, self._options.build_cost_model)
 
     def _run_step(
-        self, plan: Plan, values: list[Any], timeout_s: float | None
-    ) -> tuple[list[Any], GatheredTrace | None]:
+        self, begin: Callable[[OnDone, Callable[[Step], None]], None], timeout_s: float | None
+    ) -> tuple[list[Any], Plan, GatheredTrace | None]:
+        """Begins a step and waits for it; returns the fetched values, its plan and the trace."""
         answer: Answer[tuple[list[Any], GatheredTrace | None]] = Answer(self._master.reactor)
-        step = self.session.new_step(
-            plan, lambda error, found, trace: answer.done(error, (found, trace)), timeout_s
-        )  # fmt: skip
+        steps: list[Step] = []  # none as long as the plan is made
+
+        def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
+            answer.done(error, (found, trace))
+
+        def describe(told: Told) -> None:
+            if steps:
+                steps[0].describe(told)
+            else:
+                told("")
+
         try:
-            step.start(values)
-            found, trace = answer.result(timeout_s, step.expire, step.describe)
+            begin(done, steps.append)
+            found, trace = answer.result(timeout_s, lambda: steps[0].expire(), describe)
         except (errors.AbortedError, errors.UnavailableError, errors.CancelledError) as error:
+            if not steps:
+                raise
             found_error = copy.copy(error)  # a lost connection gives several steps one error
-            found_error.unfinished = UnfinishedStep(step)
+            found_error.unfinished = UnfinishedStep(steps[0])
             raise found_error from None
         except errors.OpError:
             raise
         except BaseException:  # Ctrl-C: the client will not take the values
-            wait_reports.report_interrupt(step.describe, self._master.reactor)
-            step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
+            wait_reports.report_interrupt(describe, self._master.reactor)
+            for step in steps:
+                step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
             raise
-        return [writable(v) for v in found], trace
+        return [writable(v) for v in found], steps[0].plan, trace
 
     def _check_own(self) -> None:
         if self._pid:
@@ -232,12 +234,12 @@ def _describe_extension(told: Told) -> None:
     told("the master places new ops of the graph, and asks tasks for devices that the ops name and it does not know")
 
 
-_client_lock = threading.Lock()
+_client_lock = lock("client endpoint")
 
 
 def _after_fork() -> None:
     global _client_lock
-    _client_lock = threading.Lock()
+    _client_lock = lock("client endpoint")
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -266,7 +268,7 @@ class RemoteMaster:
         self._options = options
         self._handle = ""
         self._nodes: Nodes = {}
-        self._opening = threading.Lock()
+        self._opening = lock("client open")
         self._pending = PendingAnswers(self._reactor, _closed)
         self._let_go: Callable[[], None] = lambda: None
         self._version = 0
@@ -350,12 +352,13 @@ class RemoteMaster:
     def _opened(self, reply: Any) -> None:
         if isinstance(reply, errors.OpError):
             return
-        with self._pending.lock:  # either `close` sees the session or it is closed here
-            is_late = self._pending.over
-            if not is_late:
-                self._version, self._handle = reply.graph_version, reply.session_handle
-                self._let_go = hold(self._peer)
-        if is_late:
+        let_go = hold(self._peer)
+
+        def keep() -> None:
+            self._version, self._handle, self._let_go = reply.graph_version, reply.session_handle, let_go
+
+        if not self._pending.unless_over(keep):
+            let_go()
             self._peer.call(m.CloseSession(reply.session_handle), lambda _: None, _ANSWER_S)
 
     def _describe_opening(self, told: Told) -> None:
@@ -393,9 +396,8 @@ class RemoteMaster:
     def close(self) -> None:
         if self._pid != os.getpid():
             return
-        with self._pending.lock:
-            self._pending.over = True
-            handle, self._handle = self._handle, ""
+        self._pending.stop()
+        handle, self._handle = self._handle, ""
         if not handle:
             self._pending.end()
             return

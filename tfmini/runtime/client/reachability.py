@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfmini.rpc.peer import State
 from tfmini.runtime import targets
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 # The job whose first task initialises the model, by convention; the first that the cluster has.
 _CHIEF_JOBS = ("chief", "master", "worker")
@@ -74,7 +77,7 @@ def _master_of(target: str) -> Any:
     return None if server is None else server.master
 
 
-def _describe(peer: Any, task: str) -> Reachability:
+def _describe(peer: Peer, task: str) -> Reachability:
     connected = peer.state is State.READY
     why = "" if connected else peer.why or peer.state.value
     return Reachability(task, peer.address, connected, peer.incarnation != 0, why)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -14,10 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
+from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import targets
 from tfmini.runtime.client.call import Call, key_to_remember, nested_key
@@ -68,8 +69,8 @@ class BaseSession:
         self._partial_runs: dict[str, PartialRun] = {}
         self._partial_count = 0
         self._handles = SessionHandles(self)
-        self._calls_lock = threading.Lock()
-        self._extend_lock = threading.Lock()  # held while the master answers
+        self._calls_lock = lock("session calls")
+        self._extend_lock = lock("session extend")  # held while the master answers
         self._master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
@@ -154,8 +155,9 @@ class BaseSession:
                 raise TypeError(f"feed_dict must be a dictionary from tensors to values, but got {type(feed_dict)}")
             for feed, value in feed_dict.items():
                 pairs.extend(flatten_feed(self._graph, feed, value))
-        values = [converter(tensor)(value) for tensor, value in pairs]
-        call = Call(Fetches(self._graph, fetches, self._handles.wrap), [t for t, _ in pairs])
+        converters = [converter(tensor) for tensor, _ in pairs]
+        values = [convert(value) for convert, (_, value) in zip(converters, pairs)]
+        call = Call(Fetches(self._graph, fetches, self._handles.wrap), [tensor for tensor, _ in pairs], converters)
         fed = list(feed_dict.values()) if feed_dict else []
         # Only calls whose feeds are the dict's values, one to one, can be found again by its keys.
         if len(pairs) == len(fed) and all(value is pair[1] for value, pair in zip(fed, pairs)):
@@ -328,6 +330,7 @@ class BaseSession:
                     raise
 
 
+@export("tf.Session")
 class Session(BaseSession):
     """A session for a graph (``tf.Session``).
 
@@ -377,6 +380,7 @@ class Session(BaseSession):
         targets.reset(targets.address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
 
 
+@export("tf.InteractiveSession")
 class InteractiveSession(BaseSession):
     """A session that makes itself the default (``tf.InteractiveSession``), for shells."""
 

@@ -12,9 +12,8 @@ from tfmini.rpc.messages import GetStepOutcome
 from tfmini.rpc.peer import State
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.call import Signature
-from tfmini.runtime.executor.outcome import Outcome
+from tfmini.runtime.executor.partition_run import StepOutcome
 from tfmini.runtime.master.step import Step
-from tfmini.runtime.worker.step_outcomes import final_outcome
 
 if TYPE_CHECKING:
     from tfmini.runtime.client.session import BaseSession
@@ -53,12 +52,12 @@ class UnfinishedStep:
             made |= outcome.made
         return made
 
-    def _outcome(self, part: Part) -> Outcome:
+    def _outcome(self, part: Part) -> StepOutcome:
         """The outcome of one part. A task that still computes the step answers when it has done so."""
         now, reactor = self._master.worker.now, self._master.reactor
         end = now() + _COMPUTES_S
         while True:
-            answer: Answer[Outcome] = Answer(reactor)
+            answer: Answer[StepOutcome] = Answer(reactor)
             self._ask(part, answer)
             try:
                 return answer.result(describe=lambda told: told(
@@ -66,20 +65,20 @@ class UnfinishedStep:
                     " known before the step is repeated"
                 ))  # fmt: skip
             except errors.AbortedError:  # another incarnation
-                return Outcome()
+                return StepOutcome()
             except errors.DeadlineExceededError:
                 if part.peer.state is not State.READY or now() > end:
                     raise
 
-    def _ask(self, part: Part, answer: Answer[Outcome]) -> None:
+    def _ask(self, part: Part, answer: Answer[StepOutcome]) -> None:
         def answered(reply: Any) -> None:
             if isinstance(reply, errors.OpError):
                 answer.done(reply)
             else:
-                answer.done(None, Outcome(frozenset(reply.made), frozenset(reply.uncertain)))
+                answer.done(None, StepOutcome(frozenset(reply.made), frozenset(reply.uncertain)))
 
         if part.peer is None:
-            final_outcome(self._master.worker, self._session, self._step_id, lambda found: answer.done(None, found))
+            self._master.worker.final_outcome(self._session, self._step_id, lambda found: answer.done(None, found))
             return
         part.peer.call(
             GetStepOutcome(self._session, self._step_id), answered, timeout_s=_ASK_S, incarnation=part.incarnation,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.rpc.waiter import Waiter
-from tfmini.runtime.master.step_waits import ASK_S, Told
+from tfmini.runtime.master.step import ASK_S, Told
 
 _log = logging.getLogger("tfmini.runtime")
 

@@ -85,12 +85,12 @@ class Call:
 class Calls:
     """Makes calls, and keeps the common parts of their nodes.
 
-    Attributes:
+    Args:
       most_ranks: the number of devices of a session without a cluster; None where there is a cluster.
     """
 
-    def __init__(self) -> None:
-        self.most_ranks: int | None = None
+    def __init__(self, most_ranks: int | None) -> None:
+        self._most_ranks = most_ranks
         self._known: dict[int, tuple[Node, Any, About]] = {}
 
     def make(self, wait: Wait, node: Node, value: Any, splits: Any = None) -> Call:
@@ -107,8 +107,8 @@ class Calls:
             if len(self._known) >= _REMEMBERED_NODES:
                 self._known.clear()
             known = self._known[id(node)] = node, shape, _about(node, shape)
-            if self.most_ranks is not None and known[2].group_size > self.most_ranks:
-                raise errors.InvalidArgumentError.of(_alone(known[2], self.most_ranks))
+            if self._most_ranks is not None and known[2].group_size > self._most_ranks:
+                raise errors.InvalidArgumentError.of(_alone(known[2], self._most_ranks))
         return Call(wait, known[2], node, value, splits)
 
 

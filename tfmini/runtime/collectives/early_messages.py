@@ -38,41 +38,35 @@ class _Kept:
 
 
 class EarlyMessages:
-    """Messages of groups that a task does not know yet, by epoch. All methods but `sweep` need the lock.
+    """Messages of groups that a task does not know yet, by epoch. Not thread-safe: the executor guards them.
 
     Args:
       task: who keeps them, for errors.
       refuse: called with an epoch that has lost messages and the error that its group must get.
-
-    Attributes:
-      call_later: (seconds, function): the clock; None: nothing is swept.
     """
 
-    def __init__(self, task: str, lock: Any, refuse: Callable[[int, errors.OpError], None]) -> None:
+    def __init__(self, task: str, refuse: Callable[[int, errors.OpError], None]) -> None:
         self._task = task
-        self._lock = lock
         self._refuse = refuse
         self._epochs: dict[int, _Kept] = {}
-        self._is_sweeping = False
-        self.call_later: Callable[..., Any] | None = None
+        self._is_swept = False
         self.bytes = self.count = 0
 
-    def add(self, message: Any, sender: str) -> None:
-        """Keeps a message of a task; refuses its group if there are too many."""
+    def add(self, message: Any, sender: str) -> bool:
+        """Keeps a message of a task, or refuses its group if there are too many; returns whether to begin to sweep."""
         size = size_of(message)
         if self.count >= MESSAGE_LIMIT or self.bytes + size > BYTE_LIMIT:
             self.drop(message.epoch)
             self._refuse(message.epoch, too_many_bytes(self._task, "of collective groups that it has not joined yet"))
-            return
+            return False
         kept = self._epochs.setdefault(message.epoch, _Kept())
         kept.messages.append(message)
         kept.bytes += size
         kept.senders.add(sender)
         self.bytes += size
         self.count += 1
-        if not self._is_sweeping and self.call_later is not None:
-            self._is_sweeping = True
-            self.call_later(KEEP_S, self.sweep)
+        begins, self._is_swept = not self._is_swept, True
+        return begins
 
     def take(self, epoch: int, rank: int) -> list[Any]:
         """Takes out the messages for one rank of a group."""
@@ -108,15 +102,13 @@ class EarlyMessages:
                 self.drop(epoch)
                 self._refuse(epoch, errors.UnavailableError.of(text, task=sender))
 
-    def sweep(self) -> None:
-        """Refuses the groups that were here at the last sweep already."""
-        with self._lock:
-            for epoch in [epoch for epoch, kept in self._epochs.items() if kept.is_old]:
-                text = f"{self._task} has not joined its collective group {KEEP_S:g} s after another rank has begun."
-                self.drop(epoch)
-                self._refuse(epoch, errors.ResourceExhaustedError.of(text))
-            for kept in self._epochs.values():
-                kept.is_old = True
-            self._is_sweeping = bool(self._epochs)
-            if self._is_sweeping and self.call_later is not None:
-                self.call_later(KEEP_S, self.sweep)
+    def sweep(self) -> bool:
+        """Refuses the groups that were here at the last sweep already; returns whether to come again."""
+        for epoch in [epoch for epoch, kept in self._epochs.items() if kept.is_old]:
+            text = f"{self._task} has not joined its collective group {KEEP_S:g} s after another rank has begun."
+            self.drop(epoch)
+            self._refuse(epoch, errors.ResourceExhaustedError.of(text))
+        for kept in self._epochs.values():
+            kept.is_old = True
+        self._is_swept = bool(self._epochs)
+        return self._is_swept

@@ -1,22 +1,24 @@
-"""One member of a group, and one exchange of it: the state behind `executor`."""
+"""One member of a group, one exchange of it, and the table of all: the state behind `executor`."""
 
 from __future__ import annotations
 
 import collections
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
-from tfmini.runtime.collectives.calls import Call
-from tfmini.runtime.collectives.early_messages import BYTE_LIMIT, size_of, too_many_bytes
+from tfmini.locks import Guarded, lock
+from tfmini.rpc import messages as m
+from tfmini.runtime.collectives.calls import About, Call, refused
+from tfmini.runtime.collectives.early_messages import BYTE_LIMIT, EarlyMessages, size_of, too_many_bytes
 from tfmini.runtime.collectives.groups import PARTIAL
-from tfmini.runtime.collectives.past_lives import PastLife
+from tfmini.runtime.collectives.past_lives import EndedTasks, PastLife, PastLives
 from tfmini.runtime.collectives.stages import Stages
 
 _REMEMBERED_STEPS = 64
+_REMEMBERED_EPOCHS = 1000
 
 
 class Exchange:
@@ -32,7 +34,7 @@ class Exchange:
         self.schedule: Any = None
         self.count = count
         self.step = step
-        self.lock = threading.Lock()
+        self.lock = lock("exchange")
         self.finished = False
         self.again = False
         self._now = now
@@ -130,6 +132,10 @@ class Member:
         """Whether an earlier call of a collective has no result yet."""
         return (call.instance, self.counts.get(call.instance, 0) - 1) in self.exchanges
 
+    def has_called(self, probe: m.CollectiveProbe) -> bool:
+        """Whether it has called the exchange of a probe."""
+        return probe.count < self.counts.get(probe.instance, 0)
+
     def keep(self, key: tuple[int, int], message: Any) -> errors.OpError | None:
         """Keeps data for an exchange that has not been called here yet; returns the error if they are too many."""
         self.early_bytes += size_of(message)
@@ -194,3 +200,254 @@ class Member:
         oldest = self.oldest()
         doing = f" in {oldest.call.describe()}: {oldest.fingerprint}" if oldest else f" of group {self.group_key}"
         return f"{ranks}{doing}"
+
+
+class Entered(NamedTuple):
+    """What there is to do when a group of this task is complete.
+
+    Attributes:
+      is_first: whether it is the first group with other tasks.
+      left: the error for the others if the member has left, since its step ended before the answer came.
+      failure: the error that ends the group at once.
+      queued: calls to begin; ``early``: messages for them.
+    """
+
+    is_first: bool
+    left: errors.OpError | None = None
+    failure: errors.OpError | None = None
+    queued: list[Call] = []
+    early: list[Any] = []
+
+
+class Begun(NamedTuple):
+    """An exchange that has begun, what it sends, the messages that are here for it, and whether it is over already."""
+
+    exchange: Exchange
+    sends: list[Any]
+    early: list[Any]
+    finished: bool
+
+
+class Found(NamedTuple):
+    """The receiver of a message, as far as it is known.
+
+    Attributes:
+      failure: the error of the member if it can keep no more.
+      sweeps: whether somebody must look after the early messages from now on.
+    """
+
+    member: Member | None
+    exchange: Exchange | None = None
+    failure: errors.OpError | None = None
+    sweeps: bool = False
+
+
+class GroupTable:
+    """The members of a task, by group and epoch, and what it remembers of epochs and tasks that have ended.
+
+    Args:
+      tasks: of the cluster; ``leader``: the one that completes groups.
+
+    Attributes:
+      met: the tasks of all groups so far.
+      over: the latest epochs that have ended, also those that this task was never told of.
+      is_watched: whether somebody looks after the members that wait.
+    """
+
+    def __init__(self, task: str, tasks: Mapping[str, str], leader: str, now: Callable[[], float]) -> None:
+        self._task, self._tasks, self._leader, self.now = task, tasks, leader, now
+        self.members: dict[tuple[int, str], Member] = {}
+        self.by_epoch: dict[tuple[int, int], Member] = {}
+        self.past, self.ended_tasks = PastLives(), EndedTasks()
+        self.met: set[str] = set()
+        self.over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
+        self.early = EarlyMessages(task, lambda epoch, error: self._remember(epoch, None, error))
+        self.closed = self.is_watched = False
+
+    def close(self) -> list[Member]:
+        """The task ends; returns the members."""
+        self.closed = True
+        return list(self.members.values())
+
+    # ---- calls ------------------------------------------------------------------------------
+
+    def admit(self, call: Call) -> tuple[Member, errors.OpError | None]:
+        """The member that a call belongs to, perhaps a new one, and why the call cannot begin, if it cannot."""
+        about = call.about
+        member = self.members.get((about.group_key, about.device))
+        refusal = refused(call, member) or (None if member else self.past.refusal(call) or self.hopeless(about))
+        if member is None or not member.has_joined and member.group_size != about.group_size:
+            member = Member(about.group_key, about.group_size, about.device, self.now(), about.least)
+            if refusal is None:
+                self.members[about.group_key, about.device] = member
+        return member, refusal
+
+    def queue(self, member: Member, call: Call) -> tuple[bool, bool, errors.OpError | None]:
+        """Lets a call wait for its group; returns whether it is to join, whether it waits, and why not to wait."""
+        joins, member.has_joined = not member.has_joined, True
+        is_queued = not (member.epoch or member.over)
+        if not is_queued:
+            return joins, False, None
+        member.queued.append(call)
+        return joins, True, self.hopeless(call.about)  # a task may have ended since, and its end looked at others only
+
+    def hopeless(self, about: About) -> errors.OpError | None:
+        """Why a group can never form; None if it can."""
+        return self.ended_tasks.refusal(about, self._tasks, self._leader, self.now())
+
+    def enter(self, member: Member, group: m.CollectiveGroup, share: Callable[[Member, list[str]], None]) -> Entered:
+        """The group of a member is complete. ``share`` maps the memory of the others, or raises an OpError."""
+        member.enter(group.epoch, list(group.members), group.steps)
+        was_alone = self.met <= {self._task}
+        self.met.update(member.tasks)
+        is_first = was_alone and not self.met <= {self._task}
+        if member.over:
+            text = f"{member.device} has left collective group {member.group_key}: its step has ended."
+            self._remember(group.epoch, member, error := errors.AbortedError.of(text, derived=True))
+            return Entered(is_first, left=error)
+        failure = self.over[group.epoch][1] if group.epoch in self.over else None
+        if failure is None:
+            try:
+                share(member, list(group.places))
+            except errors.OpError as error:
+                failure = error
+        self.by_epoch[group.epoch, member.rank] = member
+        early = self.early.take(group.epoch, member.rank)
+        if failure is not None:
+            return Entered(is_first, None, failure)
+        queued, member.queued = member.queued, []
+        return Entered(is_first, None, None, queued, early)
+
+    def new_exchange(self, member: Member, call: Call) -> Exchange:
+        """The next run of a collective, without a schedule yet."""
+        count = member.counts.get(call.instance, 0)
+        member.counts[call.instance] = count + 1
+        step = member.step_of(call.wait.step.step_id)
+        return Exchange(call, count, 0 if call.about.is_named else step, self.now)
+
+    def begin(
+        self, member: Member, call: Call, schedule: Any, count: Callable[[Member, Exchange, list[Any]], None]
+    ) -> Begun | None:
+        """Begins an exchange, which nobody else can find before: so its own lock is not needed here.
+
+        Args:
+          count: counts what it sends, before anybody has its result.
+
+        Returns:
+          None if the group has ended.
+        """
+        if member.over:
+            return None
+        exchange = self.new_exchange(member, call)
+        exchange.schedule = schedule
+        member.exchanges[exchange.key] = exchange
+        count(member, exchange, sends := schedule.begin())
+        return Begun(exchange, sends, member.take_early(exchange.key), exchange.finish())
+
+    def find(self, message: m.CollectiveData | m.CollectiveStage, sender: str) -> Found:
+        """The receiver of a message; one that comes before its group or its call is kept."""
+        member = self.by_epoch.get((message.epoch, message.rank))
+        if member is None:
+            return Found(None, sweeps=message.epoch not in self.over and self.early.add(message, sender))
+        if isinstance(message, m.CollectiveStage):
+            return Found(member)
+        key = message.instance, message.count
+        exchange = member.exchanges.get(key)
+        is_early = exchange is None and message.count >= member.counts.get(message.instance, 0)
+        return Found(member, exchange, member.keep(key, message) if is_early else None)
+
+    def answered(self, member: Member, exchange: Exchange) -> None:
+        """An exchange has its result."""
+        member.exchanges.pop(exchange.key, None)
+        member.answered += 1
+
+    # ---- ends -------------------------------------------------------------------------------
+
+    def end(self, member: Member, error: errors.OpError, extra: Call | None) -> list[Call] | None:
+        """Ends an epoch here; returns the calls that have no answer yet, beside ``extra``; None: it was over."""
+        if member.over:
+            return None
+        member.over = True
+        if self.members.get((member.group_key, member.device)) is member:
+            del self.members[member.group_key, member.device]
+        self.by_epoch.pop((member.epoch, member.rank), None)
+        calls = member.take_calls()
+        if member.epoch:
+            self._remember(member.epoch, member, error)
+            self.past.of[member.group_key, member.device] = member.past(calls, extra, error)
+        return calls
+
+    def end_epoch(self, epoch: int, error: errors.OpError) -> list[Member]:
+        """An epoch has ended elsewhere; returns its members here."""
+        if epoch not in self.over:
+            self._remember(epoch, None, error)
+        self.early.drop(epoch)
+        return [member for (e, _), member in self.by_epoch.items() if e == epoch]
+
+    def _remember(self, epoch: int, member: Member | None, error: errors.OpError) -> None:
+        """Marks an epoch as ended, also for members that have not been told of its beginning."""
+        self.over[epoch] = member, error
+        if len(self.over) > _REMEMBERED_EPOCHS:
+            self.over.popitem(last=False)
+
+    def of_task(self, task: str) -> tuple[list[Member], list[int]]:
+        """The members of groups with a task, and the epochs of which it has sent messages and that are not known."""
+        return [member for member in self.by_epoch.values() if task in member.tasks], self.early.epochs_of(task)
+
+    def lose(self, task: str, why: str, members: list[Member], early: list[int]) -> list[tuple[Member, bool]]:
+        """A task is lost: refuses those epochs; returns the members that are left, and whether each waits for it."""
+        self.early.refuse_lost(early, task, why)
+        return [(member, member.waits_for(task)) for member in members if not member.over]
+
+    def end_task(self, news: m.CollectiveEnd) -> tuple[float, list[Member]]:
+        """A task takes part no more: see `EndedTasks.add`; with the members of groups with it."""
+        return self.ended_tasks.add(news, self.now()), self.of_task(news.task)[0]
+
+    def unformed(self) -> list[tuple[Member, errors.OpError]]:
+        """The members whose group can never form."""
+        joining = [(member, self.hopeless(member.queued[0].about)) for member in self.waiting() if member.queued]
+        return [(member, error) for member, error in joining if error is not None]
+
+    # ---- for the watch ----------------------------------------------------------------------
+
+    def waiting(self) -> list[Member]:
+        """The members that wait for something."""
+        return [member for member in list(self.members.values()) if member.exchanges or member.queued]
+
+    def watch(self) -> bool:
+        """Members are to be looked after from now on; False: they are already."""
+        was, self.is_watched = self.is_watched, True
+        return not was
+
+    def look(self) -> list[tuple[Member, list[Exchange]]]:
+        """The members that wait, and for what; notes if nobody need look again: who waits later begins the watch."""
+        found = [(member, list(member.exchanges.values())) for member in self.waiting()]
+        self.is_watched = bool(found) and not self.closed
+        return found
+
+    def asked(self, probe: m.CollectiveProbe) -> tuple[Member, Exchange | None, bool, Exchange | None] | None:
+        """The member that a probe is for, its exchange, whether it has called that, and the one that waits longest."""
+        member = self.by_epoch.get((probe.epoch, probe.rank))
+        if member is None:
+            return None
+        exchange = member.exchanges.get((probe.instance, probe.count))
+        return member, exchange, member.has_called(probe), member.oldest()
+
+
+class Executor(Protocol):
+    """What the watch, and exchanges in shared memory, use of the executor."""
+
+    task: str
+    leader_task: str
+    leader: Any
+    now: Callable[[], float]
+    table: Guarded[GroupTable]
+    traffic: Any
+    look: Callable[[Member, int], None]
+
+    def send(self, member: Member, task: str, message: Any) -> None: ...
+    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
+    def answer(self, member: Member, exchange: Exchange) -> None: ...
+    def proceed(self, member: Member, call: Call) -> None: ...
+    def is_stuck(self) -> bool: ...
+    def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...

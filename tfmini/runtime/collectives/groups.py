@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.devices import parse
+from tfmini.locks import lock
 from tfmini.rpc.messages import CollectiveGroup
 
 Respond = Callable[[Any], Any]
@@ -57,7 +57,7 @@ class GroupLeader:
         self._task, self._call_later = task, call_later
         self._joining: dict[int, dict[str, _Joined]] = {}
         self._settling: dict[int, Any] = {}  # by elastic group: the timer; None when its time is over
-        self._lock = threading.Lock()
+        self._lock = lock("groups")
 
     def join(
         self, group_key: int, group_size: int, device: str, place: str, respond: Respond, steps: int = -1,
@@ -75,10 +75,11 @@ class GroupLeader:
             joining[device] = _Joined(group_size, place, respond, steps, least)
             if least and self._is_own(device) and group_key not in self._settling and self._call_later is not None:
                 self._settling[group_key] = self._call_later(SETTLE_S, self._settled, group_key)
+            complete = self._take_complete(group_key)
         if replaced is not None:
             text = f"{device} has joined collective group {group_key} again."
             replaced.respond(errors.CancelledError.of(text, derived=True))
-        self._complete(group_key)
+        self._tell(group_key, complete)
 
     def _is_own(self, device: str) -> bool:
         return bool(self._task) and device.startswith(f"{self._task}/")
@@ -88,17 +89,23 @@ class GroupLeader:
         with self._lock:
             if group_key in self._settling:
                 self._settling[group_key] = None
-        self._complete(group_key)
+            complete = self._take_complete(group_key)
+        self._tell(group_key, complete)
 
-    def _complete(self, group_key: int) -> None:
-        """Answers the members of a group if all are there, or enough of them."""
-        with self._lock:
-            joining = self._joining.get(group_key, {})
-            sizes = {name: joined.size for name, joined in joining.items()}
-            if not joining or not (len(set(sizes.values())) > 1 or self._has_enough(group_key, joining)):
-                return
-            del self._joining[group_key]
-            self._stop_settling(group_key)
+    def _take_complete(self, group_key: int) -> Mapping[str, _Joined]:
+        """Takes out a group if all its members are there, or enough of them. The caller holds the lock."""
+        joining = self._joining.get(group_key, {})
+        differ = len({joined.size for joined in joining.values()}) > 1
+        if not joining or not (differ or self._has_enough(group_key, joining)):
+            return {}
+        self._stop_settling(group_key)
+        return self._joining.pop(group_key)
+
+    def _tell(self, group_key: int, joining: Mapping[str, _Joined]) -> None:
+        """Answers the members of a group."""
+        if not joining:
+            return
+        sizes = {name: joined.size for name, joined in joining.items()}
         places = {name: joined.place for name, joined in joining.items()}
         finished = {name: joined.steps for name, joined in joining.items() if joined.steps != -1}
         answer = self._answer(group_key, sizes, places, finished)
@@ -147,13 +154,11 @@ class GroupLeader:
 
     def present(self, group_key: int) -> list[str]:
         """The devices that have joined a group which is not complete yet."""
-        with self._lock:
-            return sorted(self._joining.get(group_key, ()))
+        return sorted(self._joining.get(group_key, ()))
 
     def all_present(self) -> list[str]:
         """The devices that wait for any group."""
-        with self._lock:
-            return [device for joining in self._joining.values() for device in joining]
+        return [device for joining in list(self._joining.values()) for device in list(joining)]
 
 
 def steps_differ(group_key: int, finished: Mapping[str, int], others: Sequence[str] = ()) -> errors.OpError:

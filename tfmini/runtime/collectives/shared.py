@@ -8,7 +8,7 @@ message, advances the exchange as far as possible; no thread waits for a lock.
 from __future__ import annotations
 
 import collections
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,32 +20,24 @@ from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import Call, result_memory
-from tfmini.runtime.collectives.exchange import Exchange, Member
-from tfmini.runtime.collectives.futex import Futex, futex
-from tfmini.runtime.collectives.memory import Arena, Neighbours, Place, can_share, make_arena
-from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.collectives.exchange import Exchange, Executor, Member
+from tfmini.runtime.collectives.memory import (
+    Arena,
+    Futex,
+    Neighbours,
+    Place,
+    can_share,
+    futex,
+    make_arena,
+    other_memory,
+)
 from tfmini.runtime.collectives.stages import Channel, Stages
-from tfmini.runtime.collectives.traffic import Counters
-
-
-class Owner(Protocol):
-    """The part of the executor that exchanges in shared memory use."""
-
-    lock: Any
-    closed: bool
-    traffic: Counters
-
-    def send(self, member: Member, task: str, message: Any) -> None: ...
-    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
-    def answer(self, member: Member, exchange: Exchange) -> None: ...
-    def new_exchange(self, member: Member, call: Call) -> Exchange: ...
-    def proceed(self, member: Member, call: Call) -> None: ...
 
 
 class SharedCollectives:
     """See the module."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Executor) -> None:
         self._owner = owner
         self._arena: Arena | None = None
         self._is_possible = True
@@ -55,7 +47,7 @@ class SharedCollectives:
 
     def place(self) -> str:
         """Where this task's memory is; "": nowhere."""
-        with self._owner.lock:
+        with self._owner.table.lock:
             if self._arena is None and self._is_possible:
                 self._arena = make_arena(can_be_read=other_memory() is not None)
                 self._futex = futex() if self._arena is not None else None
@@ -93,14 +85,14 @@ class SharedCollectives:
         owner, instance = self._owner, call.instance
         value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
         memory = result_memory(value)
-        with owner.lock:
+        with owner.table.lock:
             stages = member.stages
             if stages is None or member.over:
                 return False
             if instance in member.running:
                 member.later.setdefault(instance, collections.deque()).append(call)
                 return True
-            exchange = owner.new_exchange(member, call)
+            exchange = owner.table.state.new_exchange(member, call)
             moves = moves_for(value.nbytes, len(member.members), bool(member.pids))
             channel, news = stages.open(instance, moves.stage_bytes(value.nbytes))
             follows, channel.moves = channel.moves is moves, moves
@@ -209,7 +201,7 @@ class SharedCollectives:
 
     def _over(self, member: Member, exchange: Exchange) -> None:
         instance = exchange.call.instance
-        with self._owner.lock:
+        with self._owner.table.lock:
             member.running.pop(instance, None)
             if member.stages is not None:
                 member.stages.channel(instance).is_busy = False
@@ -240,7 +232,7 @@ class SharedCollectives:
     def _take_place(self, member: Member, message: m.CollectiveStage) -> bool:
         """Whether the other rank already waits for data that this rank wrote before it knew the other's stage."""
         place = message.serial, message.offset, message.nbytes
-        with self._owner.lock:
+        with self._owner.table.lock:
             if member.stages is None or member.over:
                 return False
             if not member.stages.place(message.instance, message.count, message.sender, *place):
@@ -254,8 +246,7 @@ class SharedCollectives:
 
     def look(self, member: Member, instance: int) -> None:
         """Drives a collective: somebody has rung, or some time has passed."""
-        with self._owner.lock:
-            exchange = member.running.get(instance)
+        exchange = member.running.get(instance)
         if exchange is not None:
             self._drive(member, exchange)
             self._let_sleep(member, exchange)
@@ -265,9 +256,9 @@ class SharedCollectives:
 
     def leave(self, member: Member) -> None:
         """This epoch of the group is over: gives its memory back as soon as no thread writes to it."""
-        with self._owner.lock:
+        with self._owner.table.lock:
             if member.stages is not None:
-                member.stages.invalidate(for_good=self._owner.closed)
+                member.stages.invalidate(for_good=self._owner.table.state.closed)
             held = []
             for exchange in list(member.running.values()):
                 if not exchange.lock.acquire(False):
@@ -276,7 +267,7 @@ class SharedCollectives:
             else:
                 member.running = {}
                 if member.stages is not None:
-                    member.stages.close(for_good=self._owner.closed)
+                    member.stages.close(for_good=self._owner.table.state.closed)
                     member.stages = None
                 self._in_use.pop(member, None)
                 self._neighbours.keep({place for places in self._in_use.values() for place in places})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.collectives.schedules import Send
 from tfmini.collectives.shared_reduce import SharedReduce
+from tfmini.locks import lock
 from tfmini.runtime.collectives.exchange import Exchange, Member
 from tfmini.runtime.trace.record import ExchangeEvent, clock
 
@@ -34,9 +34,8 @@ class Counters:
     """The counters of one task; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._bytes: dict[str, int] = {}
-        self._messages: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._sent: dict[str, tuple[int, int]] = {}  # bytes and messages, by task
+        self._lock = lock("traffic")
 
     def data(self, member: Member, exchange: Exchange, sends: Iterable[Send]) -> None:
         """Counts messages with tensor data. The caller holds the exchange's lock, so that its result comes later."""
@@ -57,16 +56,16 @@ class Counters:
     def _count(self, member: Member, exchange: Exchange | None, rank: int, nbytes: int, messages: int) -> None:
         task = member.tasks[rank]
         with self._lock:
-            self._bytes[task] = self._bytes.get(task, 0) + nbytes
-            self._messages[task] = self._messages.get(task, 0) + messages
+            bytes_before, messages_before = self._sent.get(task, (0, 0))
+            self._sent[task] = bytes_before + nbytes, messages_before + messages
             if exchange is not None:
                 before = exchange.sent.get(rank, (0, 0))
                 exchange.sent[rank] = before[0] + nbytes, before[1] + messages
 
     def snapshot(self) -> CollectiveTraffic:
         """The counts so far."""
-        with self._lock:
-            nbytes, messages = self._bytes.copy(), self._messages.copy()
+        sent = self._sent.copy()
+        nbytes, messages = ({task: counts[i] for task, counts in sent.items()} for i in (0, 1))
         return CollectiveTraffic(sum(nbytes.values()), sum(messages.values()), nbytes, messages)
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, skipped
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupTable, Member
 
 _log = logging.getLogger("tfmini.runtime")
 _TICK_S = 1.0
@@ -24,61 +23,34 @@ _SLOW_S = 4.5
 _CALLED, _STUCK, _NOT_YET = 0, -1, -2  # what an answer says
 
 
-class Executor(Protocol):
-    """The part of the executor that the watch uses."""
-
-    task: str
-    leader_task: str
-    leader: Any
-    lock: Any
-    closed: bool
-    now: Callable[[], float]
-    look: Callable[[Member, int], None]
-
-    def waiting(self) -> list[Member]: ...
-    def member_of(self, epoch: int, rank: int) -> Member | None: ...
-    def send(self, member: Member, task: str, message: Any) -> None: ...
-    def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
-    def is_stuck(self) -> bool: ...
-    def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...
-
-
 class Watch:
     """See the module.
 
-    Attributes:
-      ticking: it is at work.
+    Args:
       call_later: (seconds, function, arguments…): the clock; None: the watch is off.
     """
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, call_later: Callable[..., Any] | None) -> None:
         self._executor = executor
-        self.ticking = False
-        self.call_later: Callable[..., Any] | None = None
+        self._call_later = call_later
 
     def start(self) -> None:
         """Looks after the members from now on, as long as any waits."""
-        with self._executor.lock:
-            if self.ticking or self.call_later is None:
-                return
-            self.ticking = True
-            self.call_later(_TICK_S, self._tick)
+        if self._call_later is not None and self._executor.table(GroupTable.watch):
+            self._call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
-        with self._executor.lock:  # a member that begins to wait now starts the watch, or is seen here
-            members = self._executor.waiting()
-            exchanges = [(member, exchange) for member in members for exchange in member.exchanges.values()]
-            self.ticking = bool(members) and not self._executor.closed
-            if self.ticking:
-                assert self.call_later is not None
-                self.call_later(_TICK_S, self._tick)
-        for member in members:
+        assert self._call_later is not None
+        waiting = self._executor.table(GroupTable.look)
+        if waiting and not self._executor.table.state.closed:
+            self._call_later(_TICK_S, self._tick)
+        for member, exchanges in waiting:
             if member.queued:
                 self._warn_incomplete(member)
-        for member, exchange in exchanges:
-            if exchange.waited_s >= _TICK_S / 2:
-                self._executor.look(member, exchange.call.instance)
-                self._ask(member, exchange)
+            for exchange in exchanges:
+                if exchange.waited_s >= _TICK_S / 2:
+                    self._executor.look(member, exchange.call.instance)
+                    self._ask(member, exchange)
 
     def _ask(self, member: Member, exchange: Exchange) -> None:
         """Asks the awaited ranks whether they take part: finds dead ranks, and ranks that wait elsewhere."""
@@ -105,16 +77,12 @@ class Watch:
 
     def probed(self, probe: m.CollectiveProbe, sender: str = "") -> None:
         """Another rank asks, or answers, whether an exchange has been called; ``sender``: its task, if another."""
-        with self._executor.lock:
-            member = self._executor.member_of(probe.epoch, probe.rank)
-            if member is not None:
-                exchange = member.exchanges.get((probe.instance, probe.count))
-                called = _has_called(member, probe)
-                oldest = member.oldest()
-        if member is None:
+        found = self._executor.table(GroupTable.asked, probe)
+        if found is None:
             if not probe.is_answer:
                 self._executor.tell_left(probe, sender)
             return
+        member, exchange, called, oldest = found
         if probe.is_answer:
             if exchange is not None:
                 self._answered(member, exchange, probe)
@@ -148,7 +116,7 @@ class Watch:
             self._executor.fail(member, error, tell=True)
 
     def _will_not_call(self, member: Member, probe: m.CollectiveProbe) -> bool:
-        return not _has_called(member, probe) and self._executor.is_stuck()
+        return not member.has_called(probe) and self._executor.is_stuck()
 
     def _tell(self, member: Member, rank: int, probe: m.CollectiveProbe) -> None:
         if member.tasks[rank] == self._executor.task:
@@ -178,8 +146,3 @@ def _question(member: Member, exchange: Exchange, rank: int) -> m.CollectiveProb
 
 def _described(instance: int, fingerprint: Fingerprint) -> str:
     return str(fingerprint) if fingerprint.name else f"instance {instance}: {fingerprint}"
-
-
-def _has_called(member: Member, probe: m.CollectiveProbe) -> bool:
-    """Whether a member has called the exchange of a probe."""
-    return probe.count < member.counts.get(probe.instance, 0)

@@ -94,7 +94,7 @@ def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
         values, derefs = [unit.inputs[i] for i in places], [unit.derefs[i] for i in places]
         parent.add(
             Unit(
-                entering, values, derefs, 0, parent.found(joined(entering, parent.waves)), Form.BEGIN_LOOP,
+                entering, values, derefs, 0, parent.ranked(joined(entering, parent.waves)), Form.BEGIN_LOOP,
                 key=key, entry=number, guard=unit.guard, updates=unit.updates,
             )  # fmt: skip
         )
@@ -170,7 +170,7 @@ class _LoopLowering(Lowering):
         self.updates = [n.name for n in self.nodes.values() if is_update(n) or n.op == LOOP_OP and self._updates_in(n)]
         if self.updates and any(self._sends_reference(n) for n in self.nodes.values()):
             key = self.updated_key = self.compilation.new_key()
-            self.waves[_UPDATED] = self.arrival_waves[key] = self.found(self.bit(key))
+            self.waves[_UPDATED] = self.arrival_waves[key] = self.ranked(self.bit(key))
             self.arrival_nodes.add(_UPDATED)
             self.arrivals[key] = []
 
@@ -189,7 +189,7 @@ class _LoopLowering(Lowering):
     def _admit_send(self, node: Node, wave: Wave, guard: Guard) -> None:
         # A variable is read when it is sent. In TensorFlow, the receiver asks for it when it wants to read it.
         if _UPDATED in self.waves and self._sends_reference(node):
-            wave = self.waves[node.name] = self.found(wave | self.waves[_UPDATED])
+            wave = self.waves[node.name] = self.ranked(wave | self.waves[_UPDATED])
             node = node.replace(controls=(*node.controls, _UPDATED))
         super()._admit_send(node, wave, guard)
 
@@ -355,7 +355,7 @@ class _LoopLowering(Lowering):
         return WaitingLoop(self.loop.name, level, entries, rounds, self.leads, exits, window)
 
     def _joined(self, names: Sequence[str]) -> Wave:
-        return self.found(functools.reduce(operator.or_, (self.waves[name] for name in names), 0))
+        return self.ranked(functools.reduce(operator.or_, (self.waves[name] for name in names), 0))
 
     def _entries(self) -> list[Entry]:
         entries = [Entry(self.entry_keys.get(n), [], [], []) for n in range(max(self.entries, default=0) + 1)]

@@ -36,6 +36,8 @@ from tfmini.runtime.trace.record import TraceTable
 
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")
+_HEAVY = ops_with("work", "matmul", "convolution")
+_FIRST_DEVICE = 1 << 40  # among the keys of arrivals: groups and events are below
 
 
 class Compilation:
@@ -115,7 +117,7 @@ class Lowering:
 
     Attributes:
       waves: node -> its wave, and ``wave_ranks``: each wave -> its number, in the order in which they were found.
-      device_bits: the bits of waves that stand for devices (see `several_devices`).
+      device_bits: the bits of waves that stand for devices (see `tell_devices_apart`).
       arrivals: group or event -> (order, endpoint) of its values; ``arrival_waves`` their wave.
       kept: endpoints that are wanted after the level has run; ``wanted`` while it runs.
     """
@@ -131,6 +133,7 @@ class Lowering:
         self.waves: dict[str, Wave] = {}
         self.wave_ranks: dict[Wave, int] = {0: 0}
         self.device_bits: Wave = 0
+        self._device_marks: dict[str, Wave] = {}
         self.arrivals: dict[int, list[tuple[Any, Endpoint]]] = {}
         self.arrival_waves: dict[int, Wave] = {}
         self.arrival_nodes: set[str] = set()
@@ -147,6 +150,19 @@ class Lowering:
         self._snapshots: dict[Endpoint, Endpoint] = {}
         receives = compilation.graph.receives.values()
         self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
+
+    def tell_devices_apart(self) -> None:
+        """Puts what several devices compute into segments of their own, which may run at one time.
+
+        The wave of a node then also says which devices have worked for it: each product or convolution adds its device
+        to its wave, and so to the waves of all that follow. So the towers of two devices are in segments that do not
+        wait for each other, and their sum is in a third. Cheap nodes before the first product add nothing: both towers
+        may read a variable or an input that one of the devices has prepared.
+        """
+        devices = sorted({node.device for node in self.nodes.values() if node.op in _HEAVY})
+        if len(devices) > 1:
+            self._device_marks = {device: self.bit(_FIRST_DEVICE + i) for i, device in enumerate(devices)}
+            self.device_bits = sum(self._device_marks.values())
 
     def run(self) -> None:
         """Admits all nodes."""
@@ -171,8 +187,8 @@ class Lowering:
 
     # ---- waves and guards -------------------------------------------------------------------
 
-    def found(self, wave: Wave) -> Wave:
-        """The same wave, which has its rank."""
+    def ranked(self, wave: Wave) -> Wave:
+        """The same wave. It has a rank from now on, which orders the segments."""
         self.wave_ranks.setdefault(wave, len(self.wave_ranks))
         return wave
 
@@ -208,7 +224,7 @@ class Lowering:
 
     def _admit(self, node: Node) -> None:
         """Takes one node into account: receive, send, constant, alias, or code to generate."""
-        wave = self.waves[node.name] = self.found(joined(node, self.waves))
+        wave = self.waves[node.name] = self.ranked(joined(node, self.waves))
         op = node.op
         guard: Guard = ALWAYS
         if self._flows:
@@ -218,9 +234,9 @@ class Lowering:
             guard = self.liveness.admit(node)
         if op == FEED:
             self.slots[node.name, 0] = self.compilation.feed_slots[node.name]
-        elif op == RECEIVE:
-            self._admit_receive(node, wave)
-        elif op in (SEND, FETCH):
+        elif op == RECEIVE and (receive := self.compilation.graph.receives.get(node.name)) is not None:
+            self._admit_receive(node, receive, wave)
+        elif op == FETCH or op == SEND and node.name in self.compilation.graph.sends:
             self._admit_send(node, wave, guard)
         elif op == "Const":
             self.constants[node.name, 0] = node.attrs["value"]
@@ -279,12 +295,12 @@ class Lowering:
             self.compilation.reads.add(endpoint)
         return endpoint
 
-    def _admit_receive(self, node: Node, wave: Wave) -> None:
-        receive, endpoint = self.compilation.graph.receives[node.name], (node.name, 0)
+    def _admit_receive(self, node: Node, receive: End, wave: Wave) -> None:
+        endpoint = (node.name, 0)
         if receive.group == INNER:
             source = self.alias[endpoint] = self.compilation.inner_sends[receive.tensor]
             # What a loop's Enter stands for may be a constant or a variable of a level around: it is always there.
-            self.waves[node.name] = self.found(wave | self.waves.get(source[0], 0))
+            self.waves[node.name] = self.ranked(wave | self.waves.get(source[0], 0))
             return
         if receive.may_be_dead:
             self.liveness.doubt(endpoint)
@@ -294,7 +310,7 @@ class Lowering:
 
     def await_values(self, key: int, name: str, values: list[tuple[Any, Endpoint]], wave: Wave) -> None:
         """Notes that a node's values arrive from outside the units."""
-        self.waves[name] = self.arrival_waves[key] = self.found(wave | self.bit(key))
+        self.waves[name] = self.arrival_waves[key] = self.ranked(wave | self.bit(key))
         self.arrival_nodes.add(name)
         self.arrivals.setdefault(key, []).extend(values)
         for _, endpoint in values:
@@ -339,7 +355,7 @@ class Lowering:
         self._sent.setdefault(group, []).append((send.tensor, source))
         self.compilation.send_tasks[group] = send.peer.task
         _, _, others = self._send_nodes.get(group, (0, node, wave))
-        self._send_nodes[group] = (len(self.units), node, self.found(wave | others))
+        self._send_nodes[group] = (len(self.units), node, self.ranked(wave | others))
 
     def _admit_computation(self, node: Node, wave: Wave, guard: Condition) -> None:
         facts = op_facts(node.op, self.compilation.device_type)
@@ -352,6 +368,8 @@ class Lowering:
         if facts.kernel.makes_state:
             self._admit_state(node, facts)
             return
+        if self._device_marks and node.op in _HEAVY:
+            wave = self.waves[node.name] = self.ranked(wave | self._device_marks[node.device])
         if trait_of(node.op, "keeps"):
             self.compilation.keeps_feeds = True
         inputs = [self.canonical(e) for e in node.inputs] if self.alias else list(node.inputs)

@@ -3,7 +3,7 @@
 A program is a list of *segments*. A segment is straight-line Python, generated once, that needs
 nothing more from outside once it has started; its nodes are those that depend on the same set of
 arrivals: groups of tensors from other tasks, and answers of ops that wait (and on the same devices, if the task
-computes on several: see `several_devices`). A step (see
+computes on several: see `Lowering.tell_devices_apart`). A step (see
 `executor.dataflow_run`) starts a segment when its predecessors are done and its arrivals are there. What a
 segment leaves for another, and what comes in and goes out, lies in a flat list of slots.
 `lowering` decides what each node becomes, `layout` what belongs to which segment, `loops` what
@@ -12,20 +12,19 @@ becomes of while loops, and `codegen` writes the text.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.locks import lock
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
-from tfmini.runtime.compiler.several_devices import lowering_of
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace.record import TraceTable
 
@@ -59,7 +58,7 @@ class Program(Level):
     uncertain_sends: set[int]
     generation: int = -1
     trace: TraceTable | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Any = field(default_factory=lambda: lock("bind"))
 
     def bind(self, resources: Resources) -> None:
         """Looks up the variables and other resources that the program names, if that is due."""
@@ -119,7 +118,8 @@ def compile_program(
 def _lowered(shared: Compilation) -> Lowering:
     nodes = shared.graph.nodes
     outer, loops = contract(nodes) if has_flow(nodes) else (nodes, {})
-    lowering = lowering_of(shared, outer, loops)
+    lowering = Lowering(shared, outer, loops)
+    lowering.tell_devices_apart()
     lowering.run()
     return lowering
 

@@ -70,7 +70,7 @@ class BlockingRun(WaitingRun, StepContext):
         while self._left:
             while ready:
                 index = ready.pop()
-                if self.program.segments[index].is_long and self.owner.schedule(self, index):
+                if self.program.segments[index].is_long and self.owner.threads.schedule(self, index):
                     self._pooled += 1
                 else:
                     self._run_segment(index)

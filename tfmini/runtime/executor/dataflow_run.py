@@ -20,12 +20,12 @@ from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import kernel_error, not_reached
 from tfmini.runtime.compiler.levels import WaitingLoop
 from tfmini.runtime.executor.dispatch import WaitingThread, dispatch, drive, this_thread
-from tfmini.runtime.executor.outcome import Outcome
-from tfmini.runtime.executor.partition_run import Aborted, Done, Owner, Path
+from tfmini.runtime.executor.partition_run import Aborted, Done, Owner, Path, StepOutcome
 from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
 from tfmini.runtime.trace.record import clock
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 _RUNS, _BROKEN = -1, -2  # `pending` of a segment that runs, or has run and is in `unfinished` no more; that has failed
@@ -79,18 +79,26 @@ class Activation(StepContext):
     # ---- events -----------------------------------------------------------------------------
 
     def complete(self, key: int, values: Sequence[Any] | None) -> None:
+        with self.run.lock:
+            ready = self.arrived(key, values)
+        if ready:
+            dispatch(self, ready)
+
+    def arrived(self, key: int, values: Sequence[Any] | None) -> list[int]:
+        """Stores what has come; returns the segment that has waited for it if that is ready. The caller holds the lock.
+
+        Args:
+          values: None if the slots have them already, or need none.
+        """
         run = self.run
         if run.trace is not None:
             run.trace.completed(key, self.path, values)
         slots, segment = self.level.arrivals[key]
-        with run.lock:
-            if values is not None:
-                for slot, value in zip(slots, values, strict=True):
-                    self.slots[slot] = value
-            self.pending[segment] -= 1
-            ready = self.pending[segment] == 0 and run.is_running
-        if ready:
-            dispatch(self, [segment])
+        if values is not None:
+            for slot, value in zip(slots, values, strict=True):
+                self.slots[slot] = value
+        self.pending[segment] -= 1
+        return [segment] if self.pending[segment] == 0 and run.is_running else []
 
     def run_segment(self, index: int) -> list[int]:
         """Runs one segment; returns the segments that are ready now."""
@@ -195,42 +203,31 @@ class DataflowRun(WaitingRun, Activation):
     def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
         if self.trace is not None:
             self.trace.arrived(group, path, arrived_ns or clock())
-        if path:
-            self._deliver_in_loop(group, values, path)
-            return
-        if group not in self.program.arrivals:
-            super().deliver(group, values)
+        if group not in (self.program.loop_groups if path else self.program.arrivals):
+            super().deliver(group, values, path)
         with self.lock:
-            if group not in self.missing:
+            activation: Activation | None = self
+            if path:
+                activation = self._iterations.pop((group, path), None)
+            elif group in self.missing:
+                self.missing.discard(group)
+            else:
                 raise errors.InternalError.of(f"step {self.step_id} got group {group} twice")
-            self.missing.discard(group)
-        self.complete(group, values)
-
-    def _deliver_in_loop(self, group: int, values: Sequence[Any], path: Path) -> None:
-        if group not in self.program.loop_groups:
-            raise errors.InternalError.of(f"step {self.step_id} got group {group} in iteration {path}")
-        with self.lock:
-            activation = self._iterations.pop((group, path), None)
-            if activation is None:
+            if activation is None:  # the iteration has not begun
                 self._early[group, path] = values
-        if activation is not None:
-            activation.complete(group, values)
+                return
+            ready = activation.arrived(group, values)
+        if ready:
+            dispatch(activation, ready)
 
     def expect(self, activation: Activation) -> None:
-        """An iteration has begun: delivers the groups that came early and notes the others as expected."""
-        if not self.program.loop_groups:
-            return
-        early = []
-        with self.lock:
-            for key in activation.level.arrivals:
-                if key >= 0:
-                    place = (key, activation.path)
-                    if place in self._early:
-                        early.append((key, self._early.pop(place)))
-                    else:
-                        self._iterations[place] = activation
-        for key, values in early:
-            activation.complete(key, values)
+        """An iteration begins: takes the groups that came early, and expects the others. The caller holds the lock."""
+        for key in activation.level.arrivals if self.program.loop_groups else ():
+            place = (key, activation.path)
+            if place in self._early:
+                activation.arrived(key, self._early.pop(place))
+            elif key >= 0:
+                self._iterations[place] = activation
 
     def abort(self, error: errors.OpError) -> None:
         """Ends the run with an error, from any thread; running segments end later, without effect."""
@@ -248,7 +245,7 @@ class DataflowRun(WaitingRun, Activation):
         else:
             self._finish(_OVER, values)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> StepOutcome:
         with self.lock:
             unfinished, pending = set(self.unfinished), list(self.pending)
         made: set[str] = set()
@@ -264,7 +261,7 @@ class DataflowRun(WaitingRun, Activation):
                 uncertain.update(name for node, names in segment.marks for name in names if node not in unreached)
             if pending[index] < 0:  # a loop that has been started may be anywhere on its way, unless it has ended
                 uncertain.update(segment.begins)
-        return Outcome(frozenset(made), frozenset(uncertain - made))
+        return StepOutcome(frozenset(made), frozenset(uncertain - made))
 
     def is_computing(self) -> bool:
         # An iteration of a loop keeps its counters to itself.
@@ -291,23 +288,22 @@ class DataflowRun(WaitingRun, Activation):
         return not any(self.pending[index] == _RUNS for index in list(self.unfinished))
 
     def when_settled(self, call: Callable[[], None]) -> None:
-        with self.lock:
-            self.asked.append(call)  # before the look: a segment that fails looks for it without the lock
+        self.asked.append(call)  # before the look: a segment that ends looks for it afterwards
         self.settle()
 
     def settle(self) -> None:
         """A segment has ended, perhaps the last one that somebody waits for."""
-        with self.lock:
-            asked: list[Callable[[], None]] = []
-            if self.is_settled:
-                asked, self.asked = self.asked, asked
-        for call in asked:
+        while self.asked and self.is_settled:
+            try:
+                call = self.asked.pop()
+            except IndexError:  # another thread has taken the last one
+                return
             call()
 
     def missing_groups(self) -> list[int]:
-        return [*self.missing, *(group for group, _ in self._iterations)]
+        return [*self.missing, *(group for group, _ in list(self._iterations))]
 
-    def needs(self, task: str, peer: Any) -> bool:
+    def needs(self, task: str, peer: Peer | None) -> bool:
         graph = self.graph
         return (
             task in self.program.sends.values()
@@ -315,7 +311,7 @@ class DataflowRun(WaitingRun, Activation):
             or self.awaits_from(task, peer)
         )
 
-    def awaits_from(self, task: str, peer: Any) -> bool:
+    def awaits_from(self, task: str, peer: Peer | None) -> bool:
         return any(self.graph.comes_from(group, task, peer) for group in self.missing | self.program.loop_groups)
 
     def _finish(self, why: Aborted, values: Sequence[Any] = ()) -> None:
@@ -325,12 +321,10 @@ class DataflowRun(WaitingRun, Activation):
                 return
             self.stopped, self.is_running = why, False
             # Emptied after the lock: the destructor of a value may release a mutex, which answers waits.
-            iterations, self._iterations = self._iterations, {}
-            early, self._early = self._early, {}
-            loops, self.loops = self.loops, {}
-        iterations.clear()
-        early.clear()
-        loops.clear()
+            held: tuple[dict[Any, Any], ...] = self._iterations, self._early, self.loops
+            self._iterations, self._early, self.loops = {}, {}, {}
+        for each in held:
+            each.clear()
         if self.waits:
             self.release()
         if why is _OVER:
@@ -365,78 +359,88 @@ class _LoopRun:
 
     def enter(self, number: int, arguments: tuple[Any, ...]) -> None:
         """The values of an entry have come."""
-        entry = self.loop.entries[number]
-        first = [(i, [DEAD if p < 0 else arguments[p] for p in positions]) for i, positions in entry.initial]
-        with self.outer.run.lock:
-            self.entered[number] = arguments
-            under_way = list(self.iterations.values())
-            if not self.begun:
-                self.early.setdefault(0, []).extend(first)
-                first = []
-                if not self.loop.leads or any(i == 0 for i, _ in entry.initial):
-                    self.wanted = max(self.wanted, 1)
-        for iteration in under_way:
-            iteration.take_entry(number, arguments)
-            if iteration.path[-1] == 0:
-                for i, values in first:
-                    iteration.take_round(i, values)
-        self._begin_more()
+        self._event(self._enter, number, arguments)
 
     def hand_on(self, count: int, number: int, values: Sequence[Any]) -> None:
         """An iteration hands the values of a round to the one with this number."""
-        with self.outer.run.lock:
-            iteration = self.iterations.get(count)
-            if iteration is None and count >= self.begun:
-                self.early.setdefault(count, []).append((number, values))
-                if self.wanted <= count and (number == 0 or not self.loop.leads):
-                    for value in values:
-                        if value is not DEAD:
-                            self.wanted = count + 1
-                            break
-            has_more = self.begun < self.wanted
-        if iteration is not None:
-            iteration.take_round(number, values)
-        elif has_more:
-            self._begin_more()
+        self._event(self._hand_on, count, number, values)
 
     def iteration_over(self, iteration: Iteration) -> None:
         """All segments of an iteration have run; completes the loop after the last one."""
-        count, slots = iteration.path[-1], iteration.slots
-        run = self.outer.run
-        with run.lock:
-            for i, slot in enumerate(self.loop.exits):
-                if slots[slot] is not DEAD and count > self.left_at[i]:
-                    self.exits[i], self.left_at[i] = slots[slot], count
-            del self.iterations[count]
-            has_more = self.begun < self.wanted
-            is_over = not self.iterations and not has_more
-            if is_over:
-                run.loops.pop((self.key, self.outer.path), None)
-        if is_over:
+        if self._event(self._leave, iteration):
             self.outer.complete(self.key, self.exits)
-        elif has_more:
-            self._begin_more()
 
-    # ---- iterations -------------------------------------------------------------------------
+    def _event(self, event: Callable[..., _Ready | None], *args: Any) -> bool:
+        """Runs an event under the lock, then what it makes ready; returns whether the loop is over.
 
-    def _begin_more(self) -> None:
-        """Begins the next iteration if it is wanted and not too many are under way."""
+        It begins the next iteration if that is wanted and not too many are under way.
+        """
         run = self.outer.run
-        if run.stopped:  # it may never come to a wait that would find this out
-            run.end_stopped("runs a while loop")
-            return
+        must_end, begun = False, None
         with run.lock:
-            if self.begun >= self.wanted or len(self.iterations) >= self.loop.window:
-                return
-            iteration = self._next()
-            ready = [i for i, count in enumerate(iteration.pending) if count == 0]
-        run.expect(iteration)
-        # A loop that finds every answer there already would never leave the handler that it runs in.
-        if (iteration.path[-1] + 1) % _TURN or not run.owner.run_beside(drive, iteration, ready):
-            dispatch(iteration, ready)
+            ready = event(*args)
+            if self.begun < self.wanted:
+                must_end = bool(run.stopped)  # it may never come to a wait that would find this out
+                if not must_end and len(self.iterations) < self.loop.window:
+                    begun = self._next()
+        if must_end:
+            run.end_stopped("runs a while loop")
+            return False
+        if ready:
+            for each in ready:
+                dispatch(*each)
+        if begun is not None:
+            # A loop that finds every answer there already would never leave the handler that it runs in.
+            is_turn = not (begun[0].path[-1] + 1) % _TURN
+            if not is_turn or not run.owner.threads.run_beside(drive, *begun):
+                dispatch(*begun)
+        return ready is None
 
-    def _next(self) -> Iteration:
-        """Makes the next iteration, with what has come for it. The caller holds the lock."""
+    # ---- what they change. The caller holds the lock -----------------------------------------
+
+    def _enter(self, number: int, arguments: tuple[Any, ...]) -> _Ready:
+        entry = self.loop.entries[number]
+        first = [(i, [DEAD if p < 0 else arguments[p] for p in positions]) for i, positions in entry.initial]
+        self.entered[number] = arguments
+        ready = []
+        for iteration in self.iterations.values():
+            ready.append((iteration, iteration.store_entry(number, arguments)))
+            if iteration.path[-1] == 0:
+                ready += [(iteration, iteration.store_round(i, values)) for i, values in first]
+        if not self.begun:
+            self.early.setdefault(0, []).extend(first)
+            if not self.loop.leads or any(i == 0 for i, _ in entry.initial):
+                self.wanted = max(self.wanted, 1)
+        return [each for each in ready if each[1]]
+
+    def _hand_on(self, count: int, number: int, values: Sequence[Any]) -> _Ready:
+        iteration = self.iterations.get(count)
+        if iteration is not None:
+            segments = iteration.store_round(number, values)
+            return [(iteration, segments)] if segments else []
+        if count >= self.begun:
+            self.early.setdefault(count, []).append((number, values))
+            if self.wanted <= count and (number == 0 or not self.loop.leads):
+                for value in values:
+                    if value is not DEAD:
+                        self.wanted = count + 1
+                        break
+        return []
+
+    def _leave(self, iteration: Iteration) -> _Ready | None:
+        """An iteration is over; None: the loop is, too."""
+        count, slots = iteration.path[-1], iteration.slots
+        for i, slot in enumerate(self.loop.exits):
+            if slots[slot] is not DEAD and count > self.left_at[i]:
+                self.exits[i], self.left_at[i] = slots[slot], count
+        del self.iterations[count]
+        if self.iterations or self.begun < self.wanted:
+            return []
+        self.outer.run.loops.pop((self.key, self.outer.path), None)
+        return None
+
+    def _next(self) -> tuple[Iteration, list[int]]:
+        """Makes the next iteration, with what has come for it."""
         count = self.begun
         self.begun += 1
         iteration = self.iterations[count] = Iteration(self, (*self.outer.path, count))
@@ -444,7 +448,12 @@ class _LoopRun:
             iteration.store_entry(number, arguments)
         for number, values in self.early.pop(count, ()):
             iteration.store_round(number, values)
-        return iteration
+        self.outer.run.expect(iteration)
+        return iteration, [i for i, pending in enumerate(iteration.pending) if pending == 0]
+
+
+_Ready = list[tuple["Iteration", list[int]]]
+"""Iterations, each with segments that are ready."""
 
 
 class Iteration(Activation):
@@ -470,40 +479,21 @@ class Iteration(Activation):
 
     # ---- what comes in ----------------------------------------------------------------------
 
-    def take_entry(self, number: int, arguments: Sequence[Any]) -> None:
-        """The values of an entry have come after the iteration has begun."""
-        self._take(self.store_entry, number, arguments)
-
-    def take_round(self, number: int, values: Sequence[Any]) -> None:
-        """The values of a round, likewise."""
-        self._take(self.store_round, number, values)
-
-    def _take(self, store: Callable[[int, Sequence[Any]], int | None], number: int, values: Sequence[Any]) -> None:
-        with self.run.lock:
-            segment = store(number, values)
-            ready = [] if segment is None or self.pending[segment] or not self.run.is_running else [segment]
-        if ready:
-            dispatch(self, ready)
-
-    def store_entry(self, number: int, arguments: Sequence[Any]) -> int | None:
-        """Stores the values of an entry; returns the segment that has waited for them. The caller holds the lock."""
+    def store_entry(self, number: int, arguments: Sequence[Any]) -> list[int]:
+        """Stores the values of an entry; returns the segment that they make ready. The caller holds the lock."""
         entry = self.loop_run.loop.entries[number]
         for position, slot in entry.constants:
             self.slots[slot] = arguments[position]
         for position, slot in entry.once:
             self.slots[slot] = DEAD if self.path[-1] else arguments[position]
-        return self._arrived(entry.key)
+        return self._stored(entry.key)
 
-    def store_round(self, number: int, values: Sequence[Any]) -> int | None:
+    def store_round(self, number: int, values: Sequence[Any]) -> list[int]:
         """Stores the values of a round, likewise."""
         around = self.loop_run.loop.rounds[number]
         for slot, value in zip(around.slots, values, strict=True):
             self.slots[slot] = value
-        return self._arrived(around.key)
+        return self._stored(around.key)
 
-    def _arrived(self, key: int | None) -> int | None:
-        if key is None or key not in self.level.arrivals:
-            return None
-        segment = self.level.arrivals[key][1]
-        self.pending[segment] -= 1
-        return segment
+    def _stored(self, key: int | None) -> list[int]:
+        return [] if key is None or key not in self.level.arrivals else self.arrived(key, None)

@@ -5,6 +5,8 @@
 * For a local step whose client's thread waits: that thread. So a call of `Session.run` does not run the functions of
   other clients, does not wait for their locks, and does not interrupt them on Ctrl-C.
 * Else the thread in which they have become ready.
+
+Segments that are long, or may never end, go to the threads of their task (`TaskThreads`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from typing import Any
 from numpy import errstate
 
 from tfmini import errors
+from tfmini.locks import lock
 from tfmini.rpc.waiter import unlock
+from tfmini.runtime.process import Process, submitted
 
 Work = collections.deque[tuple[Any, list[int]]]
 """Activations, each with those of its segments that are ready."""
@@ -32,7 +36,7 @@ class WaitingThread:
     """A thread of a client, with the work that has come while it waits for a local step."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock("thread")
         self._gate: Any = None  # the lock in which the thread sleeps; None while it does not
         self._work: Work = collections.deque()
 
@@ -62,8 +66,7 @@ class WaitingThread:
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             try:
-                with self._lock:
-                    self._gate = gate
+                self._gate = gate  # no work can have come before
                 released = gate.acquire(True, -1 if end is None else max(0.0, end - time.monotonic()))
             except BaseException:  # Ctrl-C: the work may belong to a step outside the one that waits here
                 _drive_elsewhere(self._wake())
@@ -125,7 +128,7 @@ def _drive_all(work: Work, scheduled: bool = False) -> None:
                 activation, ready = work.popleft()
                 while ready:
                     segment = ready.pop()
-                    if scheduled or not activation.run.owner.schedule(activation, segment):
+                    if scheduled or not activation.run.owner.threads.schedule(activation, segment):
                         scheduled = False
                         ready.extend(activation.run_segment(segment))
     except BaseException as error:  # Ctrl-C, say: it ends the step that it hits, and the other steps go on
@@ -135,6 +138,65 @@ def _drive_all(work: Work, scheduled: bool = False) -> None:
         raise
     finally:
         _thread.work = outer
+
+
+class TaskThreads:
+    """The threads of a task for segments that are long, or may be, and for other work that takes long.
+
+    Args:
+      process: makes them.
+      reactor: of the process; None for a worker without a network, whose steps stay in their clients' threads.
+      pool_size: how many calls that end may run at once.
+    """
+
+    def __init__(self, process: Process, reactor: Any, pool_size: int) -> None:
+        self._reactor, self._has_threads = reactor, process.has_threads
+        self._schedules = reactor is not None and process.has_threads
+        self._pool = process.pool(pool_size, "tfmini-kernels")  # it starts threads when they are needed
+        self.spare = process.spare_threads("tfmini-segment")
+        self._is_closed = False
+
+    def schedule(self, level_run: Any, segment: int) -> bool:
+        """Hands a segment to another thread if it is long or may be; False: the caller must run it.
+
+        Args:
+          level_run: has a ``level`` and a method ``run_later(segment)``.
+        """
+        work = level_run.level.segments[segment]
+        if work.is_open_ended or not work.seconds:
+            # Nobody knows how long it takes. Until a handler returns, nothing more is handled of its connection, nor
+            # the message that ends this step. The pool is for work that ends: this would keep it from all others.
+            return self.run_beside(level_run.run_later, segment, also=work.is_long)
+        # A step without a network stays in its client's thread, but for what another device can do.
+        is_due = work.is_long and (self._schedules or work.is_apart and self._has_threads)
+        return is_due and self.run_in_pool(level_run.run_later, segment)
+
+    def run_beside(self, function: Callable[..., None], *args: Any, also: bool = False) -> bool:
+        """Calls a function that may never return in a thread of its own, if the calling thread is in a handler.
+
+        Args:
+          also: whether to do so in other threads, too.
+
+        Returns:
+          False if the caller must call it: in a step without a network, when the task has ended, and when the
+          process can start no thread.
+        """
+        if not self._schedules or self._is_closed or not (also or self._reactor.runs_here()):
+            return False
+        try:
+            self.spare.submit(function, *args)
+        except RuntimeError:  # the step need not fail: it holds up this thread, as it would without spare ones
+            return False
+        return True
+
+    def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
+        """Calls a function that takes long in a thread of the pool; False if the task has ended or Python exits."""
+        return not self._is_closed and submitted(self._pool, function, *args)
+
+    def close(self) -> None:
+        """Takes no more calls, and drops those that have not begun."""
+        self._is_closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)  # it refuses what comes at the same time
 
 
 def _interruption(run: Any, error: BaseException) -> errors.OpError:

@@ -1,29 +1,73 @@
 """One run of a partition on its task: the interface and the shared code of the three drivers.
 
-`FunctionRun` is one function call. `BlockingRun` runs in its caller's thread and waits there for all-reduces.
+`FunctionRun` (here) is one function call. `BlockingRun` runs in its caller's thread and waits there for all-reduces.
 `DataflowRun` reacts to events and never blocks. `drivers.choose_driver` chooses one, once, at registration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from numpy import errstate, ndarray
+from numpy import errstate, ndarray, zeros
 
 from tfmini import errors
+from tfmini.errors import of_exception
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import dead_fetch, kernel_error
-from tfmini.runtime.executor.outcome import Outcome
-from tfmini.runtime.executor.ownership import make_private
 from tfmini.runtime.trace.record import Trace
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
+
+
+_values: list[Any] = [zeros(1)]
+_SOLE = getrefcount(_values[0])
+"""The count for an array that only a list refers to."""
+
+
+def make_private(values: list[Any]) -> list[Any]:
+    """Replaces, in place, every array that has another reference, or is a part of another array, by a copy.
+
+    A client may write into an array that ``run`` has returned. The graph does not show whether the runtime still holds
+    the array (in a variable, a queue, a constant, a message that is being sent), since many kernels return an input.
+    The array's reference count shows it, as for the copy-on-write of variables.
+
+    The caller must have let go of its own references (a step's slots).
+
+    Raises:
+      ResourceExhaustedError: there is no memory for a copy, as of a small array that has been broadcast.
+    """
+    for i in range(len(values)):
+        if isinstance(values[i], ndarray) and (
+            getrefcount(values[i]) > _SOLE or values[i].base is not None or not values[i].flags.writeable
+        ):
+            try:
+                values[i] = values[i].copy()
+            except MemoryError as error:
+                raise of_exception(error) from None
+    return values
+
 
 Done = Callable[[errors.OpError | None, list[Any]], None]
 Path = tuple[int, ...]
 """The iteration numbers of the surrounding loops, outermost first; ``()`` outside all loops."""
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What a step has done on one task to variables and accumulators.
+
+    Attributes:
+      made: the names of the updates (see `graph.omission`) that the step has made.
+      uncertain: those that it may have made: it was interrupted beside them.
+    """
+
+    made: frozenset[str] = frozenset()
+    uncertain: frozenset[str] = frozenset()
 
 
 class Owner(Protocol):
@@ -32,15 +76,15 @@ class Owner(Protocol):
     Attributes:
       reactor: of the process; None for a worker without a network.
       now: the clock of the process, in seconds.
+      threads: a `dispatch.TaskThreads`.
     """
 
     task: str
     reactor: Any
     now: Callable[[], float]
+    threads: Any
 
     def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
-    def schedule(self, level_run: Any, segment: int) -> bool: ...
-    def run_beside(self, function: Callable[..., None], *args: Any) -> bool: ...
 
 
 class Stop(Protocol):
@@ -208,17 +252,17 @@ class PartitionRun:
         """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
         return ""
 
-    def needs(self, task: str, peer: Any) -> bool:
+    def needs(self, task: str, peer: Peer | None) -> bool:
         """Whether the run exchanges tensors with a task, known by its name or as a peer."""
         return False
 
-    def awaits_from(self, task: str, peer: Any) -> bool:
+    def awaits_from(self, task: str, peer: Peer | None) -> bool:
         """Whether the run needs tensors that have not arrived from a task, known by its name or as a peer."""
         return False
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> StepOutcome:
         """What the run has done, after it has failed; not the last word unless it `is_settled`."""
-        return Outcome(uncertain=self.graph.complete.made)
+        return StepOutcome(uncertain=self.graph.complete.made)
 
     @property
     def is_settled(self) -> bool:
@@ -259,3 +303,13 @@ class PartitionRun:
         """Raises the reason why the run must end. ``doing``: what it does where it does not wait."""
         if self.stopped is not False:
             self.stopped.raise_error(self, doing)
+
+
+class FunctionRun(PartitionRun):
+    """A run of a partition that neither exchanges tensors nor waits: one function call in its caller's thread."""
+
+    __slots__ = ()
+
+    def run_segments(self) -> None:
+        for segment in self.program.segments:
+            segment.run(self, self.slots)

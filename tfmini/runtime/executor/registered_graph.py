@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from tfmini.ops.array.kernel_arguments import holds
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.runtime.compiler.program import Program
 from tfmini.runtime.executor.effects import Effect, effects_of, is_training
-from tfmini.runtime.executor.function_run import FunctionRun
-from tfmini.runtime.executor.outcome import Outcome
-from tfmini.runtime.executor.partition_run import PartitionRun
+from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun, StepOutcome
 from tfmini.runtime.resources import Resources
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _NAMES = operator.itemgetter(0, 1)
 _DTYPE = operator.attrgetter("dtype")
@@ -64,13 +65,13 @@ class RegisteredGraph:
     effects: tuple[Effect, ...] = ()
     is_training: bool = False
     executed: int = 0
-    complete: Outcome = field(init=False)
+    complete: StepOutcome = field(init=False)
     waits_for: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         segments = self.program.segments
         self.waits_for = frozenset(node.op for node in self.program.waits.values())
-        self.complete = Outcome(frozenset(name for each in segments for name in each.updates + each.taken))
+        self.complete = StepOutcome(frozenset(name for each in segments for name in each.updates + each.taken))
 
     def sent_array(self, group: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """An array, not set, for a result that is only sent with a group: in the connection's memory, if it is large.
@@ -88,7 +89,7 @@ class RegisteredGraph:
     def describe_group(self, group: int) -> str:
         return self.labels.get(group, f"group {group}")
 
-    def comes_from(self, group: int, task: str, peer: Any) -> bool:
+    def comes_from(self, group: int, task: str, peer: Peer | None) -> bool:
         """Whether a task sends a group; the peer identifies it where a session gives it another name."""
         if self.senders.get(group) == task:
             return True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
+from tfmini.locks import lock
 from tfmini.runtime.compiler.kernel_errors import kernel_error, node_error
 from tfmini.runtime.compiler.levels import Level
 from tfmini.runtime.executor.partition_run import Owner, PartitionRun, Path
@@ -32,7 +32,7 @@ class WaitingRun(PartitionRun):
         self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
-        self.lock = threading.Lock()
+        self.lock = lock("run")
         self.waits: dict[NodeWait, None] = {}
         self.answered: set[int] = set()
         self.started_at = owner.now()
@@ -50,13 +50,12 @@ class WaitingRun(PartitionRun):
         """Makes a thread that waits for the run look at it again."""
 
     def missing_groups(self) -> list[int]:
-        """The groups that other tasks still have to send. The caller holds the lock."""
+        """The groups that other tasks still have to send."""
         return []
 
     def awaited(self) -> str:
-        with self.lock:
-            groups = sorted(self.missing_groups())
-            return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)])
+        groups = sorted(self.missing_groups())
+        return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in list(self.waits))])
 
     @property
     def waits_here(self) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import collections
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_device
 from tfmini.graph.node import Node
+from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
 from tfmini.runtime.heap import keep_freed_memory
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
@@ -22,6 +24,9 @@ from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name
 from tfmini.runtime.session_owners import GRACE_S
 from tfmini.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -69,7 +74,7 @@ class Master:
         self.resets = self.steps = self.failed = 0
         self._tasks = dict(tasks or {})
         self._peer_for = peer_for
-        self._lock = threading.Lock()
+        self._lock = lock("master")  # guards `ended`, and who traces
         self._known: dict[str, list[DeviceAttributes]] = {}
 
     @property
@@ -138,9 +143,16 @@ class Master:
         session = MasterSession(self, handle, options.merged_with(self.config), in_process)
         if nodes:
             session.extend(nodes)
-        with self._lock:
-            self.sessions[session.handle] = session
+        self.sessions[session.handle] = session
         return session
+
+    def open_trace_request(self, request: TraceRequest) -> bool:
+        """Notes a request for a trace; False if another one is open. Handlers for several peers run at once."""
+        with self._lock:
+            is_free = self.trace_request is None
+            if is_free:
+                self.trace_request = request
+        return is_free
 
     def step_over(self, has_failed: bool) -> None:
         """Counts a step that has ended."""
@@ -156,7 +168,7 @@ class Master:
                 text = f"{what}, which waits for them: {why}"
                 step.cancel(errors.UnavailableError.of(text, task=receiver))
 
-    def task_lost(self, peer: Any, why: str) -> None:
+    def task_lost(self, peer: Peer, why: str) -> None:
         """A task can no longer be reached: steps may wait for tensors that it has sent."""
         for step in [step for session in list(self.sessions.values()) for step in session.steps()]:
             step.task_lost(peer, why)
@@ -188,9 +200,9 @@ class Master:
 
     def forget(self, session: MasterSession) -> None:
         """A session has been closed: its tasks may forget it."""
-        with self._lock:
-            self.sessions.pop(session.handle, None)
-            if session.closed_because != CLOSED_BY_CLIENT:
+        self.sessions.pop(session.handle, None)
+        if session.closed_because != CLOSED_BY_CLIENT:
+            with self._lock:
                 self.ended[session.handle] = session.closed_because
                 while len(self.ended) > _REMEMBERED_SESSIONS:
                     self.ended.popitem(last=False)
@@ -258,30 +270,20 @@ class Master:
         self, tasks: Mapping[str, float], on_done: Callable[[Mapping[str, list[DeviceAttributes]]], None]
     ) -> None:
         """Asks tasks for their devices; each is waited for so many seconds, or (0) not if it cannot be reached."""
-        found: dict[str, list[DeviceAttributes]] = {}
-        left = len(tasks) + 1
-        lock = threading.Lock()
 
-        def one_done() -> None:
-            nonlocal left
-            with lock:
-                left -= 1
-                over = left == 0
-            if over:
-                on_done(found)
+        def ask(task: str, patience_s: float, answered: Callable[[Any], None]) -> None:
+            timeout_s, is_patient = patience_s or _ANSWER_TIMEOUT_S, bool(patience_s)
+            self.peer(task).call(GetStatus(), answered, timeout_s=timeout_s, wait_for_ready=is_patient)
 
-        def answered(task: str, answer: Any) -> None:
-            if not isinstance(answer, errors.OpError):
-                devices = renamed([DeviceAttributes(*fields) for fields in answer.devices], task)
-                found[task] = self._known[task] = devices
-            one_done()
+        def asked(outcomes: Mapping[str, Outcome[Any]]) -> None:
+            found = {}
+            for task, answer in outcomes.items():
+                if not isinstance(answer, errors.OpError):
+                    devices = renamed([DeviceAttributes(*fields) for fields in answer.devices], task)
+                    found[task] = self._known[task] = devices
+            on_done(found)
 
-        for task, patience_s in tasks.items():
-            self.peer(task).call(
-                GetStatus(), partial(answered, task), timeout_s=patience_s or _ANSWER_TIMEOUT_S,
-                wait_for_ready=bool(patience_s),
-            )  # fmt: skip
-        one_done()
+        fan_out({task: partial(ask, task, patience_s) for task, patience_s in tasks.items()}, asked)
 
     def reset(
         self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None],
@@ -303,23 +305,12 @@ class Master:
             session.close(f"{text} Make a new session.", errors.AbortedError.of)
         self.worker.cleanup_all(containers, who)
         tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
-        left = len(tasks) + 1
-        first: list[errors.OpError] = []
-        lock = threading.Lock()
+        request = CleanupAll(tuple(containers))
 
-        def one_done(answer: Any = None) -> None:
-            nonlocal left
-            with lock:
-                if isinstance(answer, errors.OpError):
-                    first.append(answer)
-                left -= 1
-                over = left == 0
-            if over:
-                on_done(first[0] if first else None)
+        def ask(task: str, answered: Callable[[Any], None]) -> None:
+            self.peer(task).call(request, answered, timeout_s=_ANSWER_TIMEOUT_S)
 
-        for task in tasks:
-            self.peer(task).call(CleanupAll(tuple(containers)), one_done, timeout_s=_ANSWER_TIMEOUT_S)
-        one_done()
+        fan_out({task: partial(ask, task) for task in tasks}, lambda outcomes: on_done(first_error(outcomes)))
 
     def close(self) -> None:
         """Closes all sessions, and opens no more."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
 from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.master.step import Step
 from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
 
 _UNREAD_LIMIT = 1 << 30  # bytes of answers to a client that it has not read
 
@@ -43,7 +49,7 @@ class _MasterService:
     def answer(self, method: Callable[[MasterSession, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
         """A handler that finds the session and its owner, and answers with the error that a method raises."""
 
-        def handler(peer: Any, request: Any, respond: Any) -> None:
+        def handler(peer: Peer, request: Any, respond: Responder) -> None:
             try:
                 session = self.master.session(request.session_handle)
                 self._owners.check(session.handle, peer)
@@ -53,12 +59,13 @@ class _MasterService:
 
         return handler
 
-    def create_session(self, peer: Any, request: m.CreateSession, respond: Any) -> None:
+    def create_session(self, peer: Peer, request: m.CreateSession, respond: Responder) -> None:
         self._owners.check_room(peer, self.master.task)
         nodes = [Node.from_wire(fields) for fields in request.graph]
 
         def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
             if session is None:
+                assert error is not None
                 respond(error)
                 return
             if respond.cancelled:
@@ -74,7 +81,7 @@ class _MasterService:
         except errors.OpError as error:
             respond(error)
 
-    def extend_session(self, session: MasterSession, request: m.ExtendSession, respond: Any) -> None:
+    def extend_session(self, session: MasterSession, request: m.ExtendSession, respond: Responder) -> None:
         if session.graph_version != request.current_graph_version:
             text = f"Current version is {session.graph_version} but caller expected {request.current_graph_version}."
             raise errors.AbortedError.of(text)
@@ -84,48 +91,39 @@ class _MasterService:
 
         session.extend_when_known([Node.from_wire(fields) for fields in request.graph], extended)
 
-    def run_step(self, peer: Any, request: m.RunStep, respond: Any) -> None:
+    def run_step(self, peer: Peer, request: m.RunStep, respond: Responder) -> None:
         if peer.backlog > _UNREAD_LIMIT:
             text = f"{peer.backlog} bytes of answers wait for {peer}. Read them before you run another step."
             respond(errors.ResourceExhaustedError.of(text))
         else:
             self._run_step(peer, request, respond)
 
-    def _start_step(self, session: MasterSession, request: m.RunStep, respond: Any) -> None:
+    def _start_step(self, session: MasterSession, request: m.RunStep, respond: Responder) -> None:
+        asked, costs = parsed(request.options), session.options.build_cost_model
         signature = (request.feeds, request.fetches, request.targets)
-        self._run(session, signature, request.feed_values, request.options, respond)
-
-    def _run(self, session: MasterSession, signature: Any, values: Any, options: bytes, respond: Any) -> None:
-        asked = parsed(options)
-        timeout = timeout_seconds(asked) or session.options.operation_timeout_s
-        request, costs = self._trace_request(session, signature), session.options.build_cost_model
-        traced = is_traced(asked) or request is not None
-
         cancelled = errors.CancelledError.of("Step was cancelled by its client.")
 
-        def prepared(error: errors.OpError | None, plan: Any) -> None:
-            if error is not None or respond.cancelled:
-                if request is not None:
-                    request.done(error or cancelled)
-                respond(error or cancelled)
-                return
+        plans: list[Plan] = []
 
-            def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
-                if request is not None:
-                    request.done(error, trace)
-                if error is not None:
-                    respond(error)
-                elif not wants_metadata(asked):
-                    respond(m.RunStepReply(tuple(found), b""))
-                elif not self.master.worker.run_in_pool(_reply, found, asked, plan, trace, costs, respond):
-                    respond(errors.shutting_down(self.master.task))
+        def begun(step: Step) -> None:
+            if respond.cancelled:
+                raise cancelled
+            plans.append(step.plan)
+            respond.on_cancel(lambda: step.cancel(cancelled))
 
-            step = session.new_step(plan, done, timeout)
-            step.start(values)
-            if respond.is_open:
-                respond.on_cancel(lambda: step.cancel(cancelled))
+        def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
+            if error is not None:
+                respond(error)
+            elif not wants_metadata(asked):
+                respond(m.RunStepReply(tuple(found), b""))
+            elif not self.master.worker.threads.run_in_pool(_reply, found, asked, plans[0], trace, costs, respond):
+                respond(errors.shutting_down(self.master.task))
 
-        session.prepare(signature, prepared, traced, timeout_seconds(asked))
+        limit_s = timeout_seconds(asked)
+        session.run(
+            signature, request.feed_values, limit_s or session.options.operation_timeout_s, limit_s,
+            is_traced(asked), self._trace_request(session, signature), done, begun,
+        )  # fmt: skip
 
     def _trace_request(self, session: MasterSession, signature: Any) -> TraceRequest | None:
         """The open request for a trace, if it wants this step."""
@@ -133,16 +131,16 @@ class _MasterService:
         plan = session.find_plan(signature) if request is not None else None
         return request if request is not None and plan is not None and request.wants(session, plan) else None
 
-    def close_session(self, session: MasterSession, request: m.CloseSession, respond: Any) -> None:
+    def close_session(self, session: MasterSession, request: m.CloseSession, respond: Responder) -> None:
         self._owners.release(session.handle)
         session.close()
-        respond(m.CloseSessionReply())
+        respond(m.Acknowledged())
 
-    def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Any) -> None:
+    def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Responder) -> None:
         signature = (request.feeds, request.fetches, request.targets)
         session.describe_wait(signature, lambda text: respond(m.DescribeWaitReply(text)))
 
-    def list_devices(self, peer: Any, request: m.ListDevices, respond: Any) -> None:
+    def list_devices(self, peer: Peer, request: m.ListDevices, respond: Responder) -> None:
         def done(error: errors.OpError | None, devices: list[Any]) -> None:
             if error is not None:
                 respond(error)
@@ -156,15 +154,15 @@ class _MasterService:
         options = session.options if session else SessionOptions()
         master.list_devices(done, options.device_filters, options.patience_s)
 
-    def reset(self, peer: Any, request: m.Reset, respond: Any) -> None:
+    def reset(self, peer: Peer, request: m.Reset, respond: Responder) -> None:
         def done(error: errors.OpError | None) -> None:
-            respond(error if error is not None else m.ResetReply())
+            respond(error if error is not None else m.Acknowledged())
 
         self.master.reset(request.containers, request.device_filters, done, peer.describe())
 
 
 def _reply(
-    found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Any
+    found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Responder
 ) -> None:
     """Answers with a RunMetadata, which takes long for many ops."""
     try:

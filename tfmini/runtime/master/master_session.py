@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 from collections import ChainMap
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
@@ -19,29 +19,90 @@ from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import MADE_BY_PASSES, by_name, check_edges
 from tfmini.graph.omission import omit
 from tfmini.graph.prune import prune
+from tfmini.locks import Guarded, lock
 from tfmini.placement.decision import Decision
 from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
 from tfmini.placement.placer import place
 from tfmini.printable import printable
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import FanOut
 from tfmini.runtime.master.plan import Plan, build_plan, endpoint_of
-from tfmini.runtime.master.plan_wait import PlanWait
 from tfmini.runtime.master.registration import Registration, forget_when_unused
-from tfmini.runtime.master.step import OnDone, Step
-from tfmini.runtime.master.step_waits import Told
-from tfmini.runtime.master.traced_step import TracedStep
+from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
 if TYPE_CHECKING:
     from tfmini.runtime.master.master import Master
+    from tfmini.runtime.master.trace_request import TraceRequest
 
 _log = logging.getLogger("tfmini.runtime")
 
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
+OnStep = Callable[[Step], Any]
+OnOutcome = Callable[[Outcome[Plan]], None]
+MakeError = Callable[[str], errors.OpError]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _PlanKey = tuple[_Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
+
+
+class SessionBook:
+    """The plans, registrations and steps of a session, as long as it is open. Pure.
+
+    Attributes:
+      building: the plans that are being made, and who waits for each.
+      closed: whether it was closed; ``closed_because``: why. ``closed_as`` makes the error that says so.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[_PlanKey, Plan] = {}
+        self.building: dict[_PlanKey, list[OnOutcome]] = {}
+        self.registrations: dict[Registration, None] = {}
+        self.steps: dict[int, Step] = {}
+        self.closed = False
+        self.closed_because = CLOSED_BY_CLIENT
+        self.closed_as: MakeError = errors.CancelledError.of
+
+    def ask(self, key: _PlanKey, answered: OnOutcome) -> tuple[Plan | None, bool]:
+        """Somebody needs a plan: returns it if it is there, and whether the caller is to make it."""
+        plan = self.plans.get(key)
+        if plan is not None:
+            return plan, False
+        waiting = self.building.setdefault(key, [])
+        waiting.append(answered)
+        return None, len(waiting) == 1
+
+    def begin(self, registration: Registration) -> bool:
+        """A registration is about to begin; False if it must not: the session is closed."""
+        if not self.closed:
+            self.registrations[registration] = None
+        return not self.closed
+
+    def made(self, key: _PlanKey, plan: Plan | None) -> tuple[list[Plan], list[OnOutcome]]:
+        """A plan has been made, or (None) could not be; returns those to forget, and who waits for this one."""
+        for registration in [each for each in self.registrations if each.is_over]:
+            del self.registrations[registration]
+        if plan is not None and not self.closed:
+            self.plans[key] = plan
+        old = [self.plans.pop(next(iter(self.plans))) for _ in range(len(self.plans) - PLAN_LIMIT)]
+        return old, self.building.pop(key, [])
+
+    def add_step(self, step: Step) -> bool:
+        """Notes a step that begins; False when the session is closed."""
+        if not self.closed:
+            self.steps[step.step_id] = step
+        return not self.closed
+
+    def close(self, why: str, make_error: MakeError) -> tuple[list[Registration], list[Step]] | None:
+        """Ends the session; returns what runs. None: it is closed already."""
+        if self.closed:
+            return None
+        self.closed, self.closed_because, self.closed_as = True, why, make_error
+        self.plans.clear()
+        return list(self.registrations), list(self.steps.values())
 
 
 class MasterSession:
@@ -51,6 +112,7 @@ class MasterSession:
       in_process: whether the client is in this process; its thread may then run a local plan by itself.
       opened_at: on the clock of the worker.
       ended, failed: the number of its steps that have ended; of those that have ended with an error.
+      book: its plans and steps; see `SessionBook`.
       asked_tasks: those that were asked to open this session, also if they have not answered.
       holds: functions that stop reconnecting to the tasks where this session is open.
     """
@@ -65,20 +127,25 @@ class MasterSession:
         self.decisions: dict[str, Decision] = {}
         self._leaders = ColocationLeaders()
         self.graph_version = 0
-        self.closed = False
-        self.closed_because = CLOSED_BY_CLIENT
-        self._closed_as: Callable[[str], errors.OpError] = errors.CancelledError.of
+        self._book = Guarded("session plans", SessionBook())
+        self.book = self._book.state
         self.asked_tasks: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
         self.registered_tasks: dict[str, int] = {}
         self.holds: list[Callable[[], None]] = []
         self._names = itertools.count(0)
-        self._plans: dict[_PlanKey, Plan] = {}
-        self._building: dict[_PlanKey, list[OnPlan]] = {}
-        self._steps: dict[int, Step] = {}
         self.opened_at = master.worker.now()
         self.ended = self.failed = 0
-        self._registrations: set[Registration] = set()
-        self._lock = threading.RLock()
+        self._graph_lock = lock("session graph")  # guards the nodes and their placement
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self.book.closed
+
+    @property
+    def closed_because(self) -> str:
+        """Why it was closed."""
+        return self.book.closed_because
 
     # ---- graph ------------------------------------------------------------------------------
 
@@ -90,7 +157,7 @@ class MasterSession:
           OpError: `closing_error`, when the session is closed.
         """
         self._check_open()
-        with self._lock, collector_at_rest():
+        with self._graph_lock, collector_at_rest():
             for node in nodes:
                 if node.name in self.nodes:
                     text = (
@@ -157,7 +224,7 @@ class MasterSession:
 
     def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
         """The plan of a signature, or None if it is not registered."""
-        return self._plans.get((signature, traced, frozenset()))
+        return self.book.plans.get((signature, traced, frozenset()))
 
     def prepare(
         self, signature: _Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None,
@@ -173,39 +240,47 @@ class MasterSession:
           omitted: the names of updates that the plan leaves out.
         """
         key = (signature, traced, omitted)
-        if timeout_s is not None and key not in self._plans:
-            on_plan = PlanWait(on_plan, timeout_s, self.master.reactor, self._describe_registrations).done
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is None:
-                others = self._building.get(key)
-                if others is not None:
-                    others.append(on_plan)
-                    return
-                self._building[key] = [on_plan]
+
+        def done(outcomes: Mapping[str, Outcome[Plan]]) -> None:
+            plan = outcomes["plan"]
+            if isinstance(plan, errors.OpError):
+                on_plan(plan, None)
+            else:
+                on_plan(None, plan)
+
+        wait = FanOut({"plan": partial(self._prepare, key)}, done)
+        reactor = self.master.reactor
+        if timeout_s is not None and reactor is not None and key not in self.book.plans:
+            wait.limit(reactor, timeout_s, lambda: late_plan(timeout_s, self._describe_registrations()))
+        wait.begin()
+
+    def _prepare(self, key: _PlanKey, answered: OnOutcome) -> None:
+        plan, makes = self._book(SessionBook.ask, key, answered)
         if plan is not None:
-            on_plan(None, plan)
-            return
+            answered(plan)
+        elif makes:
+            self._make_plan(key)
+
+    def _make_plan(self, key: _PlanKey) -> None:
+        signature, traced, omitted = key
         try:
             self._check_open()
             plan = self._build(signature, omitted)
             plan.traced = traced
-            registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
-            with self._lock:  # either `close` sees the registration or it is never begun
-                if self.closed:
-                    raise self.closing_error()
-                self._registrations.add(registration)
+            registration = Registration(self, plan, lambda error: self._prepared(key, error or plan))
+            if not self._book(SessionBook.begin, registration):
+                raise self.closing_error()
             registration.start()
         except errors.OpError as error:
-            self._prepared(key, error, None)
+            self._prepared(key, error)
         except BaseException as error:  # even Ctrl-C
             # Others may wait for this plan: they must not wait for ever.
-            self._prepared(key, errors.InternalError.of(f"{type(error).__name__}: {error}"), None)
+            self._prepared(key, errors.InternalError.of(f"{type(error).__name__}: {error}"))
             raise
 
     def _build(self, signature: _Signature, omitted: frozenset[str]) -> Plan:
         feeds, fetches, targets = signature
-        with self._lock, collector_at_rest():
+        with self._graph_lock, collector_at_rest():
             incarnations = {d.name: d.incarnation for d in self.master.devices(())}
             nodes, placement = self.nodes, self.placement
             if omitted:
@@ -217,19 +292,51 @@ class MasterSession:
                 client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 
-    def _prepared(self, key: _PlanKey, error: errors.OpError | None, plan: Plan | None) -> None:
-        with self._lock:
-            self._registrations = {r for r in self._registrations if not r.is_over}
-            if error is None and plan is not None and not self.closed:
-                self._plans[key] = plan
-            old = [self._plans.pop(next(iter(self._plans))) for _ in range(len(self._plans) - PLAN_LIMIT)]
-            waiting = self._building.pop(key, [])
+    def _prepared(self, key: _PlanKey, outcome: Outcome[Plan]) -> None:
+        plan = None if isinstance(outcome, errors.OpError) else outcome
+        old, waiting = self._book(SessionBook.made, key, plan)
         for forgotten in old:
             forget_when_unused(forgotten, self.master)
-        for callback in waiting:
-            callback(error, None if error is not None else plan)
+        for answered in waiting:
+            answered(outcome)
 
     # ---- steps ------------------------------------------------------------------------------
+
+    def run(
+        self, signature: _Signature, values: Sequence[Any], timeout_s: float | None, plan_timeout_s: float | None,
+        traced: bool, request: TraceRequest | None, on_done: OnDone, begun: OnStep,
+    ) -> None:  # fmt: skip
+        """Makes the plan of a signature if that is needed, and runs a step of it, as `start_step`.
+
+        Args:
+          plan_timeout_s: seconds until it fails if the step has not begun.
+          request: wants this step to be traced.
+        """
+
+        def over(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
+            if request is not None:
+                request.done(error, trace)
+            on_done(error, found, trace)
+
+        def prepared(error: errors.OpError | None, plan: Plan | None) -> None:
+            if plan is None:
+                over(error, [], None)
+            else:
+                self.start_step(plan, values, timeout_s, over, begun)
+
+        self.prepare(signature, prepared, traced or request is not None, plan_timeout_s)
+
+    def start_step(
+        self, plan: Plan, values: Sequence[Any], timeout_s: float | None, on_done: OnDone, begun: OnStep
+    ) -> None:
+        """Runs a step of a plan; ``begun`` gets it before, and an OpError that it raises is the outcome."""
+        step = self.new_step(plan, on_done, timeout_s)
+        try:
+            begun(step)
+        except errors.OpError as refusal:
+            on_done(refusal, [], None)
+        else:
+            step.start(values)
 
     def new_step(self, plan: Plan, on_done: OnDone, timeout_s: float | None) -> Step:
         """A step of a plan, to be started; `Step` has the arguments."""
@@ -237,58 +344,57 @@ class MasterSession:
 
     def add_step(self, step: Step) -> bool:
         """Notes a step that begins; False when the session is closed."""
-        with self._lock:  # either `close` sees the step or the step sees that the session is closed
-            if not self.closed:
-                self._steps[step.step_id] = step
-            return not self.closed
+        return self._book(SessionBook.add_step, step)
 
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
-        self._steps.pop(step.step_id, None)
+        self.book.steps.pop(step.step_id, None)
         self.ended += 1
         self.failed += has_failed
         self.master.step_over(has_failed)
 
     def steps(self) -> list[Step]:
         """The steps that run now, except those that a client's thread runs alone (`Worker.execute`)."""
-        return list(self._steps.values())
+        return list(self.book.steps.values())
 
     def describe_wait(self, signature: _Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""
         plans = [plan for traced in (False, True) if (plan := self.find_plan(signature, traced)) is not None]
-        step = next((step for step in list(self._steps.values()) if step.plan in plans), None)
+        step = next((step for step in list(self.book.steps.values()) if step.plan in plans), None)
         if step is not None:
             step.describe(told)
             return
         told(self._describe_registrations())
 
     def _describe_registrations(self) -> str:
-        with self._lock:
-            registrations = list(self._registrations)
-        return "; ".join(text for r in registrations if (text := r.describe_wait()))
+        return "; ".join(text for r in list(self.book.registrations) if (text := r.describe_wait()))
 
     def closing_error(self) -> errors.OpError:
         """The error of steps and registrations that the end of the session ends."""
-        return self._closed_as(self.closed_because)
+        return self.book.closed_as(self.book.closed_because)
 
-    def close(
-        self, why: str = CLOSED_BY_CLIENT, make_error: Callable[[str], errors.OpError] = errors.CancelledError.of
-    ) -> None:
+    def close(self, why: str = CLOSED_BY_CLIENT, make_error: MakeError = errors.CancelledError.of) -> None:
         """Ends running steps and tells the tasks to forget the session.
 
         Args:
           why: the text of the error that the steps get.
           make_error: makes it.
         """
-        with self._lock:
-            if self.closed:
-                return
-            self.closed, self.closed_because, self._closed_as = True, why, make_error
-            running = list(self._steps.values())
-            registrations = list(self._registrations)
-            self._plans.clear()
+        running = self._book(SessionBook.close, why, make_error)
+        if running is None:
+            return
+        registrations, steps = running
         for registration in registrations:
             registration.cancel(self.closing_error())
-        for step in running:
+        for step in steps:
             step.cancel(self.closing_error())
         self.master.forget(self)
+
+
+def late_plan(timeout_s: float, cause: str) -> errors.OpError:
+    """The error of a step whose plan is not ready at its deadline. ``cause`` names what is missing, or is ""."""
+    return errors.DeadlineExceededError.of(
+        f"Timed out waiting for notification: the step did not begin within {timeout_s:g} s, since"
+        f" {cause or 'its plan is being made'}. If the tasks need longer to start, raise timeout_in_ms of its"
+        " RunOptions."
+    )

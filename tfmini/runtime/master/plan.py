@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Nodes
@@ -12,6 +12,9 @@ from tfmini.graph.prune import step_graph
 from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 
 @dataclass
@@ -30,7 +33,7 @@ class Part:
     feed_indices: list[int] = field(default_factory=list)
     fetch_indices: list[int] = field(default_factory=list)
     graph: RegisteredGraph | None = None
-    peer: Any = None
+    peer: Peer = None  # type: ignore[assignment] # set for every part of another task
     graph_handle: int = 0
     incarnation: int = 0
 

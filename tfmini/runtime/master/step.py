@@ -2,28 +2,162 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.traits import ops_with
-from tfmini.rpc.messages import AbortStep, LostTensors, RunGraph
-from tfmini.runtime.executor.partition_run import deadline_exceeded
+from tfmini.locks import Guarded
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import fan_out
+from tfmini.rpc.messages import AbortStep, DescribeStep, Logging, LostTensors, RunGraph
+from tfmini.runtime.executor.partition_run import PartitionRun, deadline_exceeded
 from tfmini.runtime.master.plan import Part, Plan
-from tfmini.runtime.master.step_state import Abort, Instruction, StepState
-from tfmini.runtime.master.step_waits import Told, describe_parts, pending_parts
-from tfmini.runtime.trace.gathered_trace import GatheredTrace
+from tfmini.runtime.trace.clocks import OWN, Alignment, ask_clock
+from tfmini.runtime.trace.gathered_trace import GatheredTrace, TaskRecord
 from tfmini.runtime.trace.record import StepLog, clock
 
 if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.master.master_session import MasterSession
 
+_log = logging.getLogger("tfmini.runtime")
 _ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing may compute on
+_COLLECT_TIMEOUT_S = 30.0
+ASK_S = 2.0  # how long a task may take to answer
 _WAITS, _COLLECTIVES = ops_with("waits"), ops_with("collective")
-
+Told = Callable[[str], None]
+"""Takes a text for people; "" when nothing is waited for."""
 OnDone = Callable[[errors.OpError | None, list[Any], GatheredTrace | None], None]
 """Called once: with the error, or with the fetched values, and with the trace of a traced step."""
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Tell the parts (by index) that have not answered that the step has failed."""
+
+    parts: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The step is over: with an error, or with the fetched values."""
+
+    error: errors.OpError | None
+    values: list[Any]
+
+
+Instruction = Abort | Finish
+
+
+class StepState:
+    """The state of one run of a plan: the parts that have not answered, the fetched values and the error.
+
+    Pure: events in (`part_done`, `part_failed`, `cancel`), instructions out. An error that is marked as derived never
+    replaces another one, so the step fails with the root cause in whatever order the errors arrive.
+    """
+
+    __slots__ = ("plan", "values", "waiting", "error", "over")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.values: list[Any] = [None] * len(plan.fetches)
+        self.waiting = set(range(len(plan.parts)))
+        self.error: errors.OpError | None = None
+        self.over = False
+
+    def part_done(self, part: int, values: Sequence[Any]) -> list[Instruction]:
+        """A part has run to its end."""
+        if part not in self.waiting:
+            return []
+        self.waiting.discard(part)
+        for index, value in zip(self.plan.parts[part].fetch_indices, values):
+            self.values[index] = value
+        return self._finish_if_last()
+
+    def part_failed(self, part: int, error: errors.OpError) -> list[Instruction]:
+        """A part, or the way to it, has failed: the others are told at the first failure."""
+        if part not in self.waiting:
+            return []
+        self.waiting.discard(part)
+        return self._fail(error)
+
+    def cancel(self, error: errors.OpError) -> list[Instruction]:
+        """The client gave up, the session was closed, or the time is up: the step ends at once.
+
+        Parts that have not answered are told (again); their answers are ignored.
+        """
+        if self.over:
+            return []
+        self.error = error if self.error is None or self.error.derived else self.error
+        told: list[Instruction] = [self._abort(error)] if self.waiting else []
+        self.waiting.clear()
+        return told + self._finish_if_last()
+
+    def _fail(self, error: errors.OpError) -> list[Instruction]:
+        told: list[Instruction] = [self._abort(error)] if self.error is None and self.waiting else []
+        if self.error is None or self.error.derived and not error.derived:
+            self.error = error
+        return told + self._finish_if_last()
+
+    def _abort(self, error: errors.OpError) -> Abort:
+        return Abort(tuple(sorted(self.waiting)), f"The step failed elsewhere: {error.message}")
+
+    def _finish_if_last(self) -> list[Instruction]:
+        if self.waiting or self.over:
+            return []
+        self.over = True
+        return [Finish(self.error, [] if self.error is not None else self.values)]
+
+
+def describe_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, PartitionRun], told: Told) -> None:
+    """Calls back with the waits of a step on some tasks.
+
+    Args:
+      parts: those that have not answered.
+      runs: step id -> run, of this task.
+    """
+
+    def own(answered: Told) -> None:
+        run = runs.get(step_id)
+        answered("" if run is None else run.describe_wait())
+
+    calls = {i: own if part.graph is not None else partial(_ask_task, step_id, part) for i, part in enumerate(parts)}
+
+    def gathered(texts: Mapping[int, Outcome[str]]) -> None:
+        told("; ".join(str(texts[i]) for i in sorted(texts) if texts[i]))
+
+    fan_out(calls, gathered)
+
+
+def pending_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, PartitionRun]) -> str:
+    """Sentences about parts that have not answered, from what this task knows; it asks no other one.
+
+    Args:
+      runs: step id -> run, of this task.
+    """
+    others = [part.task for part in parts if part.graph is None]
+    sentences = [f"There is no answer from {', '.join(others)}."] if others else []
+    for part in parts:
+        if part.graph is not None:
+            run = runs.get(step_id)
+            awaited = "" if run is None else run.awaited()
+            sentences.append(f"{part.task} {f'waits for {awaited}' if awaited else 'computes'}.")
+    return " ".join(sentences)
+
+
+def _ask_task(step_id: int, part: Part, told: Told) -> None:
+    def answered(answer: Any) -> None:
+        if isinstance(answer, errors.OpError):
+            told(f"{part.task} does not say what it waits for: {answer.message}")
+        else:
+            told(answer.text)
+
+    part.peer.call(DescribeStep(step_id), answered, timeout_s=ASK_S)
 
 
 class Step:
@@ -48,8 +182,7 @@ class Step:
             log.step_id = self.step_id
         self._on_done = on_done
         self._timeout_s = timeout_s
-        self._state = StepState(plan)
-        self._lock = threading.Lock()
+        self._state = Guarded("step", StepState(plan))
         self._timer: Any = None
         self._own_waits = ""  # of the part of this task when the time was up
         self._told: list[str] = []  # what other tasks have said of parts that were told to end
@@ -62,7 +195,7 @@ class Step:
         Args:
           values: one per feed of the plan.
         """
-        if self._state.over:  # cancelled before it began
+        if self._state.state.over:  # cancelled before it began
             return
         if not self.session.add_step(self):
             self._finish(self.session.closing_error(), [])
@@ -72,13 +205,13 @@ class Step:
             self._timer = reactor.call_later(self._timeout_s, self.expire)
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
-            if self._state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
+            if self._state.state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
                 return
             if part.graph is not None:
                 local = index, part
             else:
                 self._guarded(self._call, index, part, values)
-        if local is not None and not self._state.over:
+        if local is not None and not self._state.state.over:
             self._guarded(self._run_local, *local, values)
 
     def cancel(self, error: errors.OpError) -> None:
@@ -127,14 +260,13 @@ class Step:
 
     def waiting_parts(self) -> list[Part]:
         """The parts that have not answered."""
-        with self._lock:
-            return [self.plan.parts[index] for index in sorted(self._state.waiting)]
+        return [self.plan.parts[index] for index in sorted(self._state.state.waiting)]
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
         describe_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs, told)
 
-    def task_lost(self, peer: Any, why: str) -> None:
+    def task_lost(self, peer: Peer, why: str) -> None:
         """A task is lost that may have run its part: ends the step if another part waits for tensors from there.
 
         They may have waited for a connection when the process died. A part that has not ended fails by itself.
@@ -196,8 +328,8 @@ class Step:
     # ---- the state --------------------------------------------------------------------------
 
     def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
-        with self._lock:
-            instructions = event(self._state, *args)
+        with self._state.lock:
+            instructions = event(self._state.state, *args)
         for instruction in instructions:
             if isinstance(instruction, Abort):
                 self._abort(instruction)
@@ -232,3 +364,55 @@ def _from_task(error: errors.OpError, task: str) -> errors.OpError:
         error.error_code, f"From {task}:\n{error.message}", node_name=error.node_name, device=error.device,
         task=error.task or task, derived=error.derived,
     )  # fmt: skip
+
+
+class TracedStep(Step):
+    """One run of a traced plan: it reads the clocks, runs the step, and collects the tasks' records."""
+
+    log: StepLog
+
+    def __init__(self, session: MasterSession, plan: Plan, on_done: OnDone, timeout_s: float | None) -> None:
+        super().__init__(session, plan, on_done, timeout_s, StepLog())
+        self._remote = [(i, part) for i, part in enumerate(plan.parts) if part.graph is None]
+        self._alignments: dict[int, Alignment | None] = {}
+        self._values: Sequence[Any] = ()
+
+    def start(self, values: Sequence[Any]) -> None:
+        self._values = values
+        fan_out({i: partial(ask_clock, part.peer) for i, part in self._remote}, self._run)
+
+    def _run(self, alignments: Mapping[int, Outcome[Alignment | None]]) -> None:
+        self._alignments = {i: None if isinstance(found, errors.OpError) else found for i, found in alignments.items()}
+        self.log.started = clock()
+        super().start(self._values)
+
+    def _finish(self, error: errors.OpError | None, values: list[Any]) -> None:
+        self.log.finished = clock()
+        if error is not None:
+            super()._finish(error, values)
+        else:
+            fan_out({i: partial(self._collect, part) for i, part in self._remote}, partial(self._collected, values))
+
+    def _collect(self, part: Part, answered: Callable[[Any], None]) -> None:
+        part.peer.call(Logging(self.step_id), answered, _COLLECT_TIMEOUT_S, part.incarnation)
+
+    def _collected(self, values: list[Any], answers: Mapping[int, Outcome[Any]]) -> None:
+        master = self.session.master
+        trace = GatheredTrace(master.default_device, self.log)
+        for index, part in enumerate(self.plan.parts):
+            answer = answers.get(index)
+            if answer is None:
+                stats = partial(master.worker.step_stats, self.step_id)
+                trace.records.append(TaskRecord(part.task, stats, OWN, index))
+            elif isinstance(answer, errors.OpError):
+                _log.warning("%s did not report its part of step %d: %s", part.task, self.step_id, answer.message)
+            else:
+                fed = _bytes(self._values[i] for i in part.feed_indices)
+                fetched = _bytes(values[i] for i in part.fetch_indices)
+                stats = partial(getattr, answer, "stats")
+                trace.records.append(TaskRecord(part.task, stats, self._alignments[index], index, fed, fetched))
+        self._on_done(None, values, trace)
+
+
+def _bytes(values: Iterable[Any]) -> int:
+    return sum(int(getattr(value, "nbytes", 0)) for value in values)

@@ -5,17 +5,20 @@ While there is no request, a step costs one look at an attribute of the master. 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.graph.training import training_ops
+from tfmini.locks import Once
 from tfmini.rpc.status_messages import TraceStep, TraceStepReply
+from tfmini.rpc.waiter import Clock
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
 if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
     from tfmini.runtime.master.master import Master
     from tfmini.runtime.master.master_session import MasterSession
     from tfmini.runtime.master.plan import Plan
@@ -47,13 +50,12 @@ class TraceRequest:
     def __init__(self, answer: Callable[[errors.OpError | None, GatheredTrace | None], None]) -> None:
         self._answer = answer
         self.timer: Any = None
-        self._lock = threading.Lock()
-        self._is_over = self._is_taken = False
+        self._taken, self._over = Once(), Once()
         self._trains: dict[int, tuple[Plan, bool]] = {}  # by the plan's identity, with the plan to keep it alive
 
     def wants(self, session: MasterSession, plan: Plan) -> bool:
         """Whether this run of a plan is the one to trace; True once."""
-        if self._is_taken or not (plan.fetches or plan.targets):
+        if self._taken.is_over or not (plan.fetches or plan.targets):
             return False
         signature = plan.feeds, plan.fetches, plan.targets
         if session.find_plan(signature) is not plan:  # one that leaves out updates; the traced plan would make them
@@ -61,25 +63,18 @@ class TraceRequest:
         if id(plan) not in self._trains:
             nodes = [node for part in plan.parts for node in part.task_graph.nodes.values()]
             self._trains[id(plan)] = plan, trains(nodes, list(session.nodes.values()))
-        with self._lock:
-            if self._is_taken or not self._trains[id(plan)][1]:
-                return False
-            self._is_taken = True
-            return True
+        return self._trains[id(plan)][1] and self._taken()
 
-    def limit(self, reactor: Any, seconds: float, late: errors.OpError) -> None:
+    def limit(self, reactor: Clock, seconds: float, late: errors.OpError) -> None:
         """Sets the deadline of a request that may be over by now."""
         self.timer = reactor.call_later(seconds, self.done, late)
-        with self._lock:
-            is_over = self._is_over
-        if is_over:
+        if self._over.is_over:
             self.timer.cancel()
 
     def done(self, error: errors.OpError | None, trace: GatheredTrace | None = None) -> bool:
         """Answers, unless that has been done."""
-        with self._lock:
-            is_first, self._is_over = not self._is_over, True
-            self._is_taken = True
+        self._taken()
+        is_first = self._over()
         if is_first:
             if self.timer is not None:
                 self.timer.cancel()
@@ -89,15 +84,10 @@ class TraceRequest:
 
 def trace_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
-    lock = threading.Lock()  # handlers for several peers run at once
 
-    def trace_step(peer: Any, asked: TraceStep, respond: Any) -> None:
+    def trace_step(peer: Peer, asked: TraceStep, respond: Responder) -> None:
         request = TraceRequest(lambda error, trace: _answer(master, error, trace, respond))
-        with lock:
-            is_free = master.trace_request is None
-            if is_free:
-                master.trace_request = request
-        if not is_free:
+        if not master.open_trace_request(request):
             respond(errors.UnavailableError.of(f"Another step of {master.task} is being traced; ask again later."))
             return
         seconds = min(max(asked.timeout_ms / 1000, 0.0), _MOST_S)
@@ -111,15 +101,15 @@ def trace_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
     return {TraceStep: trace_step}
 
 
-def _answer(master: Master, error: errors.OpError | None, trace: GatheredTrace | None, respond: Any) -> None:
+def _answer(master: Master, error: errors.OpError | None, trace: GatheredTrace | None, respond: Responder) -> None:
     master.trace_request = None
     if trace is None:
         respond(error or errors.InternalError.of("The step has no record."))
-    elif not master.worker.run_in_pool(_reply, trace, respond):
+    elif not master.worker.threads.run_in_pool(_reply, trace, respond):
         respond(errors.shutting_down(master.task))
 
 
-def _reply(trace: GatheredTrace, respond: Any) -> None:
+def _reply(trace: GatheredTrace, respond: Responder) -> None:
     """Answers with the StepStats, which take long for many ops."""
     try:
         respond(TraceStepReply(trace.step_stats().SerializeToString()))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-import threading
 import weakref
 from collections.abc import Callable
 
+from tfmini.locks import lock
 from tfmini.rpc.endpoint import Endpoint, Peer
 from tfmini.status.snapshot import EventSnapshot
 
@@ -24,7 +24,7 @@ class TaskEvents:
 
     def __init__(self, endpoint: Endpoint, wall_time: Callable[[], float]) -> None:
         self._wall_time = wall_time
-        self._lock = threading.Lock()
+        self._lock = lock("status events")
         self._events: collections.deque[EventSnapshot] = collections.deque(maxlen=_KEPT)
         self._incarnations: dict[str, int] = {}
         self._ready: dict[str, set[Peer]] = {}  # the connections of each task
@@ -36,11 +36,20 @@ class TaskEvents:
         return list(self._events)
 
     def _on_ready(self, peer: Peer) -> None:
-        if not peer.task:
-            return
+        if peer.task and self._changed(peer, None):
+            peer.on_lost(self._changed)
+
+    def _changed(self, peer: Peer, why: str | None) -> bool:
+        """A connection has been made, or (with the reason) lost; returns whether it is the peer's first one."""
         with self._lock:
-            before, self._incarnations[peer.task] = self._incarnations.get(peer.task, 0), peer.incarnation
             ready = self._ready.setdefault(peer.task, set())
+            if why is not None:
+                if peer in ready:
+                    ready.discard(peer)
+                    if not ready:
+                        self._note(LOST, peer.task, why)
+                return False
+            before, self._incarnations[peer.task] = self._incarnations.get(peer.task, 0), peer.incarnation
             if before and before != peer.incarnation:
                 self._note(RESTARTED, peer.task, "it has another incarnation")
             elif not ready:
@@ -48,16 +57,7 @@ class TaskEvents:
             ready.add(peer)
             is_new = peer not in self._watched
             self._watched.add(peer)
-        if is_new:
-            peer.on_lost(self._on_lost)
-
-    def _on_lost(self, peer: Peer, why: str) -> None:
-        with self._lock:
-            ready = self._ready.get(peer.task, set())
-            if peer in ready:
-                ready.discard(peer)
-                if not ready:
-                    self._note(LOST, peer.task, why)
+            return is_new
 
     def _note(self, kind: str, subject: str, text: str = "") -> None:
         self._events.append(EventSnapshot(self._wall_time(), kind, subject, text))

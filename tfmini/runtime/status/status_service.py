@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tfmini.locks import lock
 from tfmini.rpc.status_messages import GetTaskStatus, GetTaskStatusReply
 from tfmini.runtime.status.task_status import TaskStatus
 from tfmini.status.snapshot import to_json
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
 
 FRESH_S = 0.1
 """An answer that is not older is given again, so that many who ask cost no more than ten answers a second."""
@@ -29,10 +33,10 @@ class StatusService:
     def __init__(self, status: TaskStatus, now: Callable[[], float]) -> None:
         self._status = status
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = lock("status")
         self._latest: dict[bool, tuple[float, Any]] = {}  # with stacks or without: when, answer
 
-    def get_task_status(self, peer: Any, request: GetTaskStatus, respond: Any) -> None:
+    def get_task_status(self, peer: Peer, request: GetTaskStatus, respond: Responder) -> None:
         """The handler."""
         respond(GetTaskStatusReply(self._status.tasks(), self._answer(request.stacks)))
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import collections
+import os
+import resource
 import socket
+import threading
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from tfmini.journal import journal
-from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.endpoint import Endpoint, State
+from tfmini.rpc.traffic import Traffic, label, plus
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.session_owners import SessionOwners
-from tfmini.runtime.status import process_facts, stores
-from tfmini.runtime.status.computing import innermost, thread_stacks
+from tfmini.runtime.status import stores
 from tfmini.runtime.status.events import TaskEvents
-from tfmini.runtime.status.links import as_counters, link_counters, link_snapshots
-from tfmini.runtime.status.rates import Rates
 from tfmini.runtime.status.waits import Waits
-from tfmini.runtime.worker.computing import describe_computing
+from tfmini.runtime.worker.computing import describe_computing, innermost, thread_stacks
 from tfmini.runtime.worker.worker import Worker
 from tfmini.status.snapshot import (
     ANSWER,
@@ -24,6 +28,7 @@ from tfmini.status.snapshot import (
     STUCK,
     CollectiveSnapshot,
     EventSnapshot,
+    LinkSnapshot,
     ScalarSnapshot,
     SessionSnapshot,
     StalenessSnapshot,
@@ -31,6 +36,81 @@ from tfmini.status.snapshot import (
     TaskSnapshot,
     WaitSnapshot,
 )
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NAMES = "sent_bytes", "received_bytes", "sent_messages", "received_messages"
+_WINDOW_S, _LEAST_S, _SAMPLES = 10.0, 0.3, 40
+
+
+def memory_bytes() -> int:
+    """Resident memory; where the system does not tell, the most that it has been."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Rates:
+    """What counters have gained since somebody asked before: their latest readings. Who does not ask costs nothing."""
+
+    def __init__(self) -> None:
+        self._samples: collections.deque[tuple[float, Mapping[str, float]]] = collections.deque(maxlen=_SAMPLES)
+
+    def read(self, now: float, counters: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+        """Returns (the window in seconds, rate per second by counter); (0.0, {}) the first time.
+
+        Args:
+          now: seconds.
+          counters: their values now. One that was not there before counts from 0; one that has fallen has begun anew.
+        """
+        samples = self._samples
+        while len(samples) > 1 and now - samples[0][0] > _WINDOW_S:
+            samples.popleft()
+        window_s, before = (now - samples[0][0], samples[0][1]) if samples else (0.0, {})
+        if not samples or now - samples[-1][0] >= _LEAST_S:
+            samples.append((now, dict(counters)))
+        if window_s < _LEAST_S:
+            return 0.0, {}
+        gained = {name: value - before.get(name, 0.0) for name, value in counters.items()}
+        return window_s, {name: max(0.0, more) / window_s for name, more in gained.items()}
+
+
+def link_counters(endpoint: Endpoint) -> dict[str, Traffic]:
+    """What has been exchanged with each peer, by its `label`."""
+    sums = endpoint.past_traffic.sums()
+    for link in endpoint.links():
+        if link.peer is not None:
+            name = label(link.peer)
+            sums[name] = plus(sums.get(name, (0, 0, 0, 0)), link.traffic())
+    return sums
+
+
+def as_counters(traffic: dict[str, Traffic]) -> dict[str, float]:
+    """The same as flat counters, for `Rates`."""
+    return {f"{peer} {name}": float(value) for peer, sums in traffic.items() for name, value in zip(_NAMES, sums)}
+
+
+def link_snapshots(endpoint: Endpoint, traffic: dict[str, Traffic], rates: dict[str, float]) -> list[LinkSnapshot]:
+    """One snapshot per peer, the busiest first."""
+    states: dict[str, dict[str, Any]] = {}
+    for peer in endpoint.peers():
+        link = peer.link
+        entry = states.setdefault(label(peer), {"state": "", "transport": "", "backlog_bytes": 0})
+        if peer.state is State.READY or not entry["state"]:
+            entry["state"] = peer.state.name.lower()
+        if peer.address:
+            entry |= {"address": peer.where, "why": peer.trouble}
+        if link is not None:
+            entry["transport"] = link.connection.kind or entry["transport"]
+            entry["backlog_bytes"] += peer.backlog
+    found = []
+    for name in {**traffic, **states}:
+        sums: dict[str, Any] = dict(zip(_NAMES, traffic.get(name, (0, 0, 0, 0))))
+        speeds: dict[str, Any] = {f"{each}_s": rates.get(f"{name} {each}", 0.0) for each in _NAMES}
+        found.append(LinkSnapshot(name, **{"state": "closed", **states.get(name, {})}, **sums, **speeds))
+    return sorted(found, key=lambda each: -(each.sent_bytes + each.received_bytes))
+
 
 T = TypeVar("T")
 
@@ -105,8 +185,8 @@ class TaskStatus:
     @staticmethod
     def _with_process(snapshot: TaskSnapshot) -> TaskSnapshot:
         return replace(
-            snapshot, pid=process_facts.process_id(), cpu_s=process_facts.cpu_seconds(),
-            memory_bytes=process_facts.memory_bytes(), threads=process_facts.thread_count(),
+            snapshot, pid=os.getpid(), cpu_s=time.process_time(),
+            memory_bytes=memory_bytes(), threads=threading.active_count(),
         )  # fmt: skip
 
     # ---- sessions and steps -----------------------------------------------------------------
@@ -179,7 +259,7 @@ class TaskStatus:
         sent = collectives.traffic.snapshot()
         if not sent.messages and not sent.bytes:
             return []
-        members = list(collectives._members.values())
+        members = list(collectives.members.values())
         group = ", ".join(str(key) for key in sorted({member.group_key for member in members}))
         size = max((member.group_size for member in members), default=0)
         runs = sum(sum(member.counts.values()) for member in members)

@@ -20,8 +20,8 @@ from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.partition_run import PartitionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.executor.waiting_run import NodeWait, WaitingRun
-from tfmini.runtime.status.computing import computing_steps
 from tfmini.runtime.status.stores import contents, contributed, task_of
+from tfmini.runtime.worker.computing import computing_steps
 from tfmini.runtime.worker.worker import Worker
 from tfmini.status.snapshot import (
     COLLECTIVE,
@@ -86,11 +86,7 @@ class Waits:
         since_s = 0.0
         if isinstance(run, WaitingRun):
             since_s = self._now - run.started_at
-            if run.lock.acquire(timeout=_LOCK_S):
-                try:
-                    groups, waits = sorted(run.missing_groups()), list(run.waits)
-                finally:
-                    run.lock.release()
+            groups, waits = sorted(run.missing_groups()), list(run.waits)
         found = [self._of_group(run, group, since_s) for group in groups] + [self._of_node(run, w) for w in waits]
         if not found or (run.step_id in self._computing_steps() and all(wait.kind != COMPUTES for wait in found)):
             found.append(self._of_kernel(run, since_s))  # beside the waits of the other ops, too

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import Logging
 from tfmini.runtime.trace.record import clock, wall_offset_ns
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
 
 QUESTIONS = 8
 _TIMEOUT_S = 2.0
@@ -36,34 +39,26 @@ def alignment(asked_ns: int, theirs_ns: int, answered_ns: int) -> Alignment:
     return Alignment(0 if abs(offset) <= error else offset, error)
 
 
-class ClockReader:
+def ask_clock(peer: Peer, told: Callable[[Alignment | None], None], questions: int = QUESTIONS) -> None:
     """Asks a task for its time, a few questions one after the other, and keeps the quickest answer's.
 
-    ``on_done`` is called once, with None when the task does not answer.
+    Args:
+      told: called once, with None when the task does not answer.
     """
+    offset_ns = wall_offset_ns()
+    found: list[Alignment] = []
 
-    def __init__(self, peer: Any, on_done: Callable[[Alignment | None], None], questions: int = QUESTIONS) -> None:
-        self._peer = peer
-        self._on_done = on_done
-        self._left = questions
-        self._best: Alignment | None = None
-        self._offset_ns = wall_offset_ns()
-
-    def ask(self) -> None:
-        """Sends the next question."""
+    def ask() -> None:
         asked = clock()
-        self._peer.call(Logging(0), lambda answer: self._answered(asked, answer), timeout_s=_TIMEOUT_S)
+        peer.call(Logging(0), lambda answer: answered(asked, answer), timeout_s=_TIMEOUT_S)
 
-    def _answered(self, asked: int, answer: Any) -> None:
-        answered = clock()
-        if isinstance(answer, errors.OpError):
-            self._on_done(self._best)
-            return
-        found = alignment(asked + self._offset_ns, answer.clock_ns, answered + self._offset_ns)
-        if self._best is None or found.error_ns < self._best.error_ns:
-            self._best = found
-        self._left -= 1
-        if self._left:
-            self.ask()
-        else:
-            self._on_done(self._best)
+    def answered(asked: int, answer: Any) -> None:
+        now = clock()
+        if not isinstance(answer, errors.OpError):
+            found.append(alignment(asked + offset_ns, answer.clock_ns, now + offset_ns))
+            if len(found) < questions:
+                ask()
+                return
+        told(min(found, key=lambda each: each.error_ns, default=None))
+
+    ask()

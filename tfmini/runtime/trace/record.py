@@ -74,11 +74,10 @@ class TraceTable:
 
     def add_transfers(self, graph: TaskGraph) -> None:
         """Notes the tensors of each group, in the order of its message."""
-        for name, send in sorted(graph.sends.items(), key=lambda item: item[1].tensor):
-            self.sends.setdefault(send.group, []).append((graph.nodes[name], send))
-        for name, receive in sorted(graph.receives.items(), key=lambda item: item[1].tensor):
-            self.receives.setdefault(receive.group, []).append((graph.nodes[name], receive))
-            self.producers[name] = edge_number_and_producer(receive.tensor)[1]
+        for found, ends in ((self.sends, graph.sends), (self.receives, graph.receives)):
+            for name, end in sorted(ends.items(), key=lambda item: item[1].tensor):
+                found.setdefault(end.group, []).append((graph.nodes[name], end))
+        self.producers = {name: edge_number_and_producer(end.tensor)[1] for name, end in graph.receives.items()}
         self.producers.update((name, tensor[0]) for name, tensor in graph.feeds)
 
 
@@ -190,18 +189,19 @@ def _sizes(values: Sequence[Any]) -> tuple[Size | None, ...]:
 
 
 class KeptTraces:
-    """The records of traced steps on a task. They are kept until a master fetches them or newer ones need the room."""
+    """The records of traced steps on a task. They are kept until a master fetches them or newer ones need the room.
+
+    Not thread-safe: the worker guards them.
+    """
 
     def __init__(self) -> None:
         self._kept: collections.OrderedDict[int, tuple[Trace, Any]] = collections.OrderedDict()
-        self._lock = threading.Lock()
 
     def keep(self, step_id: int, trace: Trace, graph: Any) -> None:
         """Keeps the trace of a step of ``graph`` (a RegisteredGraph)."""
-        with self._lock:
-            self._kept[step_id] = (trace, graph)
-            while len(self._kept) > _STEP_LIMIT or len(self._kept) > 1 and self._size() > EVENT_LIMIT:
-                self._kept.popitem(last=False)
+        self._kept[step_id] = (trace, graph)
+        while len(self._kept) > _STEP_LIMIT or len(self._kept) > 1 and self._size() > EVENT_LIMIT:
+            self._kept.popitem(last=False)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -211,14 +211,12 @@ class KeptTraces:
 
     def take(self, step_id: int) -> tuple[Trace, Any] | None:
         """The trace and the graph of a step, once; or None."""
-        with self._lock:
-            return self._kept.pop(step_id, None)
+        return self._kept.pop(step_id, None)
 
     def forget_session(self, handle: str) -> None:
         """Drops the records that no master will fetch any more."""
-        with self._lock:
-            for step_id in [step for step, (_, graph) in self._kept.items() if graph.session_handle == handle]:
-                del self._kept[step_id]
+        for step_id in [step for step, (_, graph) in self._kept.items() if graph.session_handle == handle]:
+            del self._kept[step_id]
 
 
 class StepLog:

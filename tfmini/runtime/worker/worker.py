@@ -8,31 +8,38 @@ directly; `worker_service` calls them for messages.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.devices import parse
+from tfmini.locks import Guarded
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.collectives.executor import CollectiveExecutor
+from tfmini.rpc.messages import SendTensors
+from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
 from tfmini.runtime.compiler.blocking_kernels import several_may_block
-from tfmini.runtime.compiler.program import compile_program
-from tfmini.runtime.executor.drivers import choose_driver
-from tfmini.runtime.executor.partition_run import Done, PartitionRun, Path
+from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.program import Program, compile_program
+from tfmini.runtime.executor.blocking_run import BlockingRun, can_block
+from tfmini.runtime.executor.dataflow_run import DataflowRun
+from tfmini.runtime.executor.dispatch import TaskThreads
+from tfmini.runtime.executor.partition_run import Done, FunctionRun, PartitionRun, Path, StepOutcome
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
-from tfmini.runtime.process import Process, current_process, submitted
+from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.trace.record import KeptTraces, clock
+from tfmini.runtime.trace.record import clock
 from tfmini.runtime.trace.stats import task_stats
-from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S, EarlyTensors
-from tfmini.runtime.worker.ended_steps import EndedSteps, LossReports
-from tfmini.runtime.worker.part_counts import PartCounts
-from tfmini.runtime.worker.step_outcomes import StepOutcomes
-from tfmini.runtime.worker.tensor_messages import packed, unpacked
-from tfmini.runtime.worker.worker_session import WorkerSession
+from tfmini.runtime.worker.task_state import KEEP_S, ORPHAN_S, LossReports, TaskState, WorkerSession
+
+if TYPE_CHECKING:
+    from tfmini.rpc.peer import Peer
+
+_NOTHING = np.zeros((0,), np.float32)
+
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -47,17 +54,21 @@ class Worker:
       pool_size: how many long segments may run at once (``inter_op_parallelism_threads``).
       reactor: of the process; None without a network.
       process: the process that the worker belongs to; None: the current one.
+      losses: whom to tell of lost tensors; None: a worker without a network loses none.
+      ranks: the cluster of its collectives; None: this task is alone.
 
     Attributes:
-      runs: step id -> the run on this task.
-      cleanups: how often containers were cleared. ``counts``: of the parts of steps. ``losses``: of tensors.
+      sessions, graphs, runs, early, traces, outcomes, counts: those of its `TaskState`, which alone changes them.
+      threads: those that run long segments.
+      cleanups: how often containers were cleared.
       now: the clock of the process, in seconds.
       new_step_id: makes a number that no other step of the cluster has.
     """
 
     def __init__(
         self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None,
-        pool_size: int = 2, reactor: Any = None, process: Process | None = None,
+        pool_size: int = 2, reactor: Any = None, process: Process | None = None, losses: LossReports | None = None,
+        ranks: Ranks | None = None,
     ) -> None:  # fmt: skip
         self.process = process = process or current_process()
         self.now, self.new_step_id = process.now, process.new_step_id
@@ -66,24 +77,17 @@ class Worker:
         self.incarnation = devices[0].incarnation if devices else process.randbits(63)
         self.default_container = parse(task).job or "localhost"
         self.resources = ResourceManager(self.default_container)
-        self.sessions: dict[str, WorkerSession] = {}
-        self.graphs: dict[int, RegisteredGraph] = {}
-        self.runs: dict[int, PartitionRun] = {}
         self.reactor = reactor
+        self.threads = TaskThreads(process, reactor, pool_size)
+        self.losses = losses or LossReports(task)
         self._peer_for = peer_for
-        self._lock = threading.Lock()
-        self._early = EarlyTensors(task)  # of (group, values, path, time of arrival)
+        self._state = Guarded("task", state := TaskState(task))
+        self.sessions, self.graphs, self.runs = state.sessions, state.graphs, state.runs
+        self.early, self.traces, self.outcomes, self.counts = state.early, state.traces, state.outcomes, state.counts
         self._sweep_timer: Any = None
-        self.cleanups, self.traces, self.outcomes, self.counts = 0, KeptTraces(), StepOutcomes(), PartCounts()
-        self._ended, self.losses = EndedSteps(), LossReports(task)
-        self._pool: Any = None
-        self._spare = process.spare_threads("tfmini-segment")
-        self._schedules = reactor is not None and process.has_threads
-        self._pool_size = pool_size
-        self._closed = False
-        self.collectives = CollectiveExecutor(task, process)
-        self.collectives.running, self.collectives.incarnation = self.runs.values, self.incarnation
-        self.collectives.calls.most_ranks = len(devices) if peer_for is None else None
+        self.cleanups = 0
+        most_ranks = len(devices) if peer_for is None else None
+        self.collectives = CollectiveExecutor(task, process, ranks, self.runs.values, self.incarnation, most_ranks)
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
@@ -96,8 +100,7 @@ class Worker:
           task: the name of this task in that cluster, if it is not the server's own cluster.
         """
         resources = ResourceManager(self.default_container) if isolate else self.resources.for_session(handle)
-        with self._lock:
-            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses, task))
+        self._state(TaskState.open_session, WorkerSession(handle, resources, addresses, task))
 
     def delete_session(self, handle: str, error: errors.OpError | None = None) -> None:
         """Forgets a session and its graphs, and aborts its runs.
@@ -105,21 +108,13 @@ class Worker:
         Args:
           error: of the runs that have not been aborted yet.
         """
-        self.outcomes.end_session(handle)  # first: it has the outcomes of a session that is not open
-        with self._lock:
-            session = self.sessions.pop(handle, None)
-            self.counts.end_session(handle)
-            graphs = session.graphs if session else set()
-            for graph in graphs:
-                self.counts.forget(self.graphs.pop(graph, None))
-            running = [run for run in list(self.runs.values()) if run.graph.session_handle == handle]
+        session, running = self._state(TaskState.close_session, handle)
         # Other sessions use what is not isolated, but a worker without a network serves one session.
         if session is not None and (isinstance(session.resources, ResourceManager) or self._peer_for is None):
             session.resources.release()
         for run in running:
             run.abort(error or _session_closed(run.step_id))
         self.resources.end_session(handle)
-        self.traces.forget_session(handle)
 
     def register_graph(
         self, session_handle: str, task_graph: TaskGraph, fold_constants: bool = True, traced: bool = False,
@@ -155,12 +150,9 @@ class Worker:
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
         graph.study(task_graph)
-        with self._lock:
-            if self.sessions.get(session_handle) is session:
-                self.graphs[graph.handle] = graph
-                session.graphs.add(graph.handle)
-                return graph
-        raise errors.AbortedError.of(f"Session {session_handle} was closed while its graph was compiled.")
+        if not self._state(TaskState.register, session, graph):
+            raise errors.AbortedError.of(f"Session {session_handle} was closed while its graph was compiled.")
+        return graph
 
     def _peer(self, session: WorkerSession, task: str) -> Any:
         if self._peer_for is None or task not in session.addresses:
@@ -169,10 +161,7 @@ class Worker:
 
     def deregister_graph(self, handle: int) -> None:
         """Forgets a partition."""
-        with self._lock:
-            self.counts.forget(graph := self.graphs.pop(handle, None))
-            if graph is not None and graph.session_handle in self.sessions:
-                self.sessions[graph.session_handle].graphs.discard(handle)
+        self._state(TaskState.deregister, handle)
 
     def graph(self, handle: int) -> RegisteredGraph:
         """The registered graph of that handle.
@@ -225,20 +214,13 @@ class Worker:
         try:
             run, loss = self._new_run(graph, step_id, feeds, timeout_s)
         except BaseException:  # even Ctrl-C: neither the run nor tensors that arrive for it may stay for ever
-            self.runs.pop(step_id, None)
-            self.forget_step(step_id)
+            self._state(TaskState.give_up, step_id)
             raise
 
         def finished(error: errors.OpError | None, values: list[Any]) -> None:
             if run.trace is not None:
                 run.trace.finished = clock()
-            if graph.complete.made and loss is None:
-                self.outcomes.note(run, error)  # first: a step that does not run has its outcome
-            with self._lock:
-                self.counts.over(run, updates_before, error is not None)
-                self.runs.pop(step_id, None)
-                if graph.program.arrivals or graph.peers:
-                    self._ended.add(step_id, graph.session_handle, graph.peers)
+            self.run_over(run, updates_before, error, loss is None)
             on_done(error, values)
 
         if loss is not None:
@@ -252,19 +234,48 @@ class Worker:
         """A run that has the tensors which arrived before it, and the reason why it cannot start, if any."""
         graph.program.bind(graph.resources)
         run = graph.driver(self, graph, step_id, feeds, timeout_s)
-        if run.trace is not None:
-            self.traces.keep(step_id, run.trace, graph)
-        with self._lock:
-            loss: errors.OpError | None = self._early.loss(step_id)
-            early = self._early.take(step_id)
-            over = step_id in self._ended
-            self.runs[step_id] = run
+        with self._state.lock:
+            early, loss = self._state.state.begin(run)
         for group, values, path, arrived_ns in early:
             graph.check_group(group, values)
             run.deliver(group, values, path, arrived_ns)
-        if over:
-            loss = errors.AbortedError.of(f"Step {step_id} was aborted before it started.", derived=True)
         return run, loss
+
+    def run_over(
+        self, run: PartitionRun, updates_before: int, error: errors.OpError | None, has_begun: bool
+    ) -> None:
+        """Notes that a run has ended.
+
+        Args:
+          updates_before: see `PartCounts.over`.
+          has_begun: false if it could not start.
+        """
+        outcome: StepOutcome | PartitionRun | None = None
+        if run.graph.complete.made and has_begun:
+            outcome = run.graph.complete if error is None else run.outcome() if run.is_settled else run
+        with self._state.lock:
+            self._state.state.end(run, updates_before, error is not None, outcome)
+
+    def outcome_of(self, session: str, step_id: int) -> StepOutcome | PartitionRun:
+        """What a step has done here, or its run while that still computes; see `StepOutcomes.of`."""
+        return self._state(lambda state: state.outcomes.of(session, step_id, session in state.sessions))
+
+    def final_outcome(self, session: str, step_id: int, told: Callable[[StepOutcome], None]) -> None:
+        """Calls back with what a step has done here.
+
+        The step is aborted if it runs, and cannot begin any more. Nobody knows what a kernel will have done that runs
+        now: the call waits for its end.
+
+        Raises:
+          UnknownError: see `StepOutcomes.of`.
+        """
+        self.abort_step(step_id, errors.CancelledError.of(f"Step {step_id} has failed elsewhere.", derived=True))
+        found = self.outcome_of(session, step_id)
+        if isinstance(found, StepOutcome):
+            told(found)
+        else:
+            run = found
+            run.when_settled(lambda: told(run.outcome()))
 
     def receive(
         self, step_id: int, group: int, values: Sequence[Any], dead: bytes = b"", iteration: str = "",
@@ -276,26 +287,25 @@ class Worker:
           InvalidArgumentError: the step runs, and expects tensors of other types.
         """
         values, path = unpacked(values, dead, iteration)
-        with self._lock:
-            run = self.runs.get(step_id)
-            if run is None:
-                if step_id not in self._ended:
-                    self._early.add(step_id, (group, values, path, clock()), values, sender)
-                    if self._sweep_timer is None and self.reactor is not None and not self._closed:
-                        self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep)
-                return
-        run.graph.check_group(group, values)
-        run.deliver(group, values, path)
+        run = self.runs.get(step_id)
+        if run is None:
+            entry = group, values, path, clock()
+            run, sweeps = self._state(TaskState.arrive, step_id, entry, values, sender)
+            if sweeps and self.reactor is not None:
+                self._sweep_later()
+        if run is not None:
+            run.graph.check_group(group, values)
+            run.deliver(group, values, path)
+
+    def _sweep_later(self) -> None:
+        self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep)
+        if self._state.state.closed:  # meanwhile
+            self._sweep_timer.cancel()
 
     def _sweep(self) -> None:
         """Drops early tensors whose step does not start."""
-        with self._lock:
-            left = self._early.sweep() and not self._closed
-            self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep) if left else None
-
-    def _drop_orphans(self, task: str, why: str, peer: Any) -> None:
-        with self._lock:
-            self._early.drop_from(peer, task, why)
+        if self._state(TaskState.sweep):
+            self._sweep_later()
 
     def abort_step(self, step_id: int, error: errors.OpError) -> None:
         """Aborts the run of a step that failed elsewhere; its tensors that still arrive are dropped."""
@@ -306,16 +316,14 @@ class Worker:
 
     def forget_step(self, step_id: int) -> None:
         """Drops the tensors that have arrived for a step, and those that arrive later."""
-        with self._lock:
-            self._early.take(step_id)
-            self._ended.add(step_id)
+        self._state(TaskState.forget, step_id)
 
     def step_stats(self, step_id: int) -> bytes:
         """The serialized StepStats of a traced step on this task, in its wall-clock time; b"" when asked again."""
-        found = self.traces.take(step_id)
+        found = self._state(lambda state: state.traces.take(step_id))
         return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
-    def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
+    def peer_lost(self, task: str, why: str, peer: Peer | None = None) -> None:
         """Aborts the runs that exchange tensors with a task that can no longer be reached.
 
         A master watches only the tasks that it calls itself. Only this worker watches its links to other workers.
@@ -325,21 +333,16 @@ class Worker:
             if run.needs(task, peer):
                 text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
                 self.abort_step(run.step_id, errors.UnavailableError.of(text, task=task))
-        if len(self._early) and self.reactor is not None:  # the step of a task that has done its part may start soon
-            self.reactor.call_later(ORPHAN_S, self._drop_orphans, task, why, peer)
-        with self._lock:  # the steps that have ended here and whose tensors may have been in flight
-            steps = {} if self._closed else self._ended.sent_to(peer)
-        self.losses.report(peer, steps, why)
+        if self.early and self.reactor is not None:  # the step of a task that has done its part may start soon
+            self.reactor.call_later(ORPHAN_S, self._state, lambda state: state.early.drop_from(peer, task, why))
+        self.losses.report(peer, self._state(TaskState.sent_to, peer), why)
 
-    def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Any) -> None:
+    def tensors_lost(self, step_ids: Sequence[int], task: str, why: str, peer: Peer | None) -> None:
         """Ends the steps that need tensors which a task sent before it, or its connection to this one, was lost."""
         for step_id in step_ids:
             text = f"Tensors of {task} for step {step_id} were lost on their way to {self.task}: {why}"
             error = errors.UnavailableError.of(text, task=task)
-            with self._lock:
-                run = self.runs.get(step_id)
-                if run is None and step_id not in self._ended:
-                    self._early.drop(step_id, error)
+            run = self._state(TaskState.lose, step_id, error)
             if run is not None and run.awaits_from(task, peer):
                 self.abort_step(step_id, error)
 
@@ -350,54 +353,12 @@ class Worker:
         peer = graph.peers[graph.program.sends[group]]
         peer.send(message, lambda error: self._unsent(run, peer, error))
 
-    def _unsent(self, run: PartitionRun, peer: Any, error: errors.OpError) -> None:
+    def _unsent(self, run: PartitionRun, peer: Peer, error: errors.OpError) -> None:
         """A group was dropped for want of a connection. If its run is over, only the master can end the step."""
         is_over = self.runs.get(run.step_id) is not run
         run.abort(error)
-        if is_over and not self._closed:
+        if is_over and not self._state.state.closed:
             self.losses.tell_masters(peer, {run.step_id: run.graph.session_handle}, error.message)
-
-    def schedule(self, level_run: Any, segment: int) -> bool:
-        """Hands a segment to another thread if it is long or may be; False: the caller must run it.
-
-        Args:
-          level_run: has a ``level`` and a method ``run_later(segment)``.
-        """
-        work = level_run.level.segments[segment]
-        if work.is_open_ended or not work.seconds:
-            # Nobody knows how long it takes. Until a handler returns, nothing more is handled of its connection, nor
-            # the message that ends this step. The pool is for work that ends: this would keep it from all others.
-            return self.run_beside(level_run.run_later, segment, also=work.is_long)
-        # A step without a network stays in its client's thread, but for what another device can do.
-        is_due = work.is_long and (self._schedules or work.is_apart and self.process.has_threads)
-        return is_due and self.run_in_pool(level_run.run_later, segment)
-
-    def run_beside(self, function: Callable[..., None], *args: Any, also: bool = False) -> bool:
-        """Calls a function that may never return in a thread of its own, if the calling thread is in a handler.
-
-        Args:
-          also: whether to do so in other threads, too.
-
-        Returns:
-          False if the caller must call it: in a step without a network, when this worker is closed, and when the
-          process can start no thread.
-        """
-        if not self._schedules or self._closed or not (also or self.reactor.runs_here()):
-            return False
-        try:
-            self._spare.submit(function, *args)
-        except RuntimeError:  # the step need not fail: it holds up this thread, as it would without spare ones
-            return False
-        return True
-
-    def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
-        """Calls a function that takes long in a thread of the pool; False if this worker is closed or Python exits."""
-        with self._lock:
-            if self._closed:
-                return False
-            if self._pool is None:
-                self._pool = self.process.pool(self._pool_size, "tfmini-kernels")
-            return submitted(self._pool, function, *args)
 
     def cleanup_all(self, containers: Sequence[str], who: str = "") -> None:
         """Clears containers (`Session.reset`); ``who`` asks for it, "" for this process."""
@@ -408,19 +369,51 @@ class Worker:
 
     def close(self) -> None:
         """Aborts all runs and ends the pool."""
-        with self._lock:
-            self._closed = True
-            if self._sweep_timer is not None:
-                self._sweep_timer.cancel()
-            running = list(self.runs.values())
-            pool, self._pool = self._pool, None
+        running = self._state(TaskState.close)
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self.threads.close()
         for run in running:
             run.abort(errors.shutting_down(self.task))
         self.collectives.close()
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
         self.resources.release()
 
 
 def _session_closed(step_id: int) -> errors.OpError:
     return errors.CancelledError.of(f"The session of step {step_id} was closed.", derived=True)
+
+
+def packed(program: Program, step_id: int, group: int, values: tuple[Any, ...], path: Path) -> SendTensors:
+    """The message that sends a group. Dead values travel as bits."""
+    dead = b""
+    if group in program.uncertain_sends:
+        bits = sum(1 << i for i, value in enumerate(values) if value is DEAD)
+        dead = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        values = tuple(_NOTHING if value is DEAD else value for value in values)
+    if bytes in map(type, values):  # a scalar string; messages hold arrays
+        values = tuple(np.array(value, object) if type(value) is bytes else value for value in values)
+    iteration = ".".join(map(str, path)) if path else ""
+    return SendTensors(step_id, iteration, group, dead, values)
+
+
+def unpacked(values: Sequence[Any], dead: bytes, iteration: str) -> tuple[Sequence[Any], Path]:
+    """The values of a message, with the dead ones among them, and the path of its iteration."""
+    path = tuple(map(int, iteration.split("."))) if iteration else ()
+    if dead:
+        bits = int.from_bytes(dead, "little")
+        values = [DEAD if bits >> i & 1 else value for i, value in enumerate(values)]
+    return values, path
+
+
+def choose_driver(program: Program, in_caller: bool, has_network: bool) -> type[PartitionRun]:
+    """The driver for all runs of a program; it is chosen once, at registration.
+
+    Args:
+      in_caller: whether the thread of the client may run the program: the client is in this process, and the
+        program is the only part of its plan.
+    """
+    if not in_caller:
+        return DataflowRun
+    if program.is_simple:
+        return FunctionRun
+    return BlockingRun if has_network and can_block(program) else DataflowRun

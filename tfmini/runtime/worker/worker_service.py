@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collector import collector_at_rest
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc import messages as m
 from tfmini.rpc.link_watch import register_work
-from tfmini.runtime.executor.outcome import Outcome
+from tfmini.runtime.executor.partition_run import StepOutcome
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.computing import describe_computing
-from tfmini.runtime.worker.ended_steps import STEP_LIMIT
-from tfmini.runtime.worker.step_outcomes import final_outcome
+from tfmini.runtime.worker.task_state import STEP_LIMIT
 from tfmini.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
 
 _LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
 
@@ -26,69 +29,73 @@ register_work(describe_computing)
 def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
     service = _WorkerService(worker, owners)
-    return {
+    answered: dict[type[Any], Callable[..., Any]] = {
         m.GetStatus: service.get_status,
         m.CreateWorkerSession: service.create_worker_session,
         m.DeleteWorkerSession: service.delete_worker_session,
-        m.RegisterGraph: service.register_graph,
         m.DeregisterGraph: service.deregister_graph,
-        m.RunGraph: service.run_graph,
         m.CleanupAll: service.cleanup_all,
-        m.Logging: service.logging,
         m.DescribeStep: service.describe_step,
+        m.LostTensors: service.lost_tensors,
+    }
+    return {
+        **{kind: _answering(method) for kind, method in answered.items()},
+        m.RegisterGraph: service.register_graph,
+        m.RunGraph: service.run_graph,
+        m.Logging: service.logging,
         m.GetStepOutcome: service.get_step_outcome,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
-        m.LostTensors: service.lost_tensors,
-        m.CollectiveJoin: service.collective_join,
-        m.CollectiveData: service.collective_data,
-        m.CollectiveProbe: service.collective_probe,
-        m.CollectiveStage: service.collective_stage,
-        m.CollectiveBell: service.collective_bell,
-        m.CollectiveFailure: service.collective_failure,
-        m.CollectiveEnd: service.collective_end,
     }
+
+
+def _answering(method: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    """The handler that answers with what a method returns; None stands for a reply without content."""
+
+    def handler(peer: Peer, request: Any, respond: Responder) -> None:
+        reply = method(peer, request)
+        respond(type(request).row.reply() if reply is None else reply)
+
+    return handler
 
 
 class _WorkerService:
     def __init__(self, worker: Worker, owners: SessionOwners) -> None:
         self.worker = worker
         self._owners = owners
-        worker.losses.masters_of = owners.peers_of
 
-    def get_status(self, peer: Any, request: m.GetStatus, respond: Any) -> None:
+    def get_status(self, peer: Peer, request: m.GetStatus) -> m.GetStatusReply:
         devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
-        respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
+        return m.GetStatusReply(self.worker.task, self.worker.incarnation, devices)
 
-    def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
+    def create_worker_session(self, peer: Peer, request: m.CreateWorkerSession) -> None:
         handle = request.session_handle
         self._check_session(handle, peer)
         if handle not in self.worker.sessions:
             self._owners.check_room(peer, self.worker.task)
         self.worker.create_session(handle, request.isolate, request.tasks, request.task)
         self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
-        respond(m.CreateWorkerSessionReply())
 
-    def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
+    def delete_worker_session(self, peer: Peer, request: m.DeleteWorkerSession) -> None:
         self._check_session(request.session_handle, peer)
         self._owners.release(request.session_handle)
         self.worker.delete_session(request.session_handle)
-        respond(m.DeleteWorkerSessionReply())
 
-    def _check_session(self, handle: str, peer: Any) -> None:
+    def _check_session(self, handle: str, peer: Peer) -> None:
         """Raises PermissionDeniedError if the session is another process's."""
         if handle in self.worker.sessions:
             self._owners.check(handle, peer)
 
-    def register_graph(self, peer: Any, request: m.RegisterGraph, respond: Any) -> None:
+    def register_graph(self, peer: Peer, request: m.RegisterGraph, respond: Responder) -> None:
         self._check_session(request.session_handle, peer)
         nodes = request.graph.get("nodes") if type(request.graph) is dict else None
         if type(nodes) is not list or len(nodes) < _LARGE_GRAPH:
             self._register(request, respond)
-        elif not self.worker.run_in_pool(self._register, request, respond):  # else heartbeats and others wait for it
+        # Heartbeats and others would wait for it.
+        elif not self.worker.threads.run_in_pool(self._register, request, respond):
             respond(errors.shutting_down(self.worker.task))
 
-    def _register(self, request: m.RegisterGraph, respond: Any) -> None:
+    def _register(self, request: m.RegisterGraph, respond: Responder) -> None:
         try:
             with collector_at_rest():
                 task_graph = TaskGraph.from_wire(request.graph)
@@ -102,14 +109,13 @@ class _WorkerService:
         else:
             respond(m.RegisterGraphReply(graph.handle))
 
-    def deregister_graph(self, peer: Any, request: m.DeregisterGraph, respond: Any) -> None:
+    def deregister_graph(self, peer: Peer, request: m.DeregisterGraph) -> None:
         graph = self.worker.graphs.get(request.graph_handle)
         if graph is not None:
             self._owners.check(graph.session_handle, peer)
             self.worker.deregister_graph(graph.handle)
-        respond(m.DeregisterGraphReply())
 
-    def run_graph(self, peer: Any, request: m.RunGraph, respond: Any) -> None:
+    def run_graph(self, peer: Peer, request: m.RunGraph, respond: Responder) -> None:
         def done(error: errors.OpError | None, values: list[Any]) -> None:
             respond(error if error is not None else m.RunGraphReply(tuple(values)))
 
@@ -129,23 +135,22 @@ class _WorkerService:
         if respond.is_open:
             respond.on_cancel(lambda: self.worker.abort_step(run.step_id, _given_up(run.step_id)))
 
-    def _check_step(self, step_id: int, peer: Any) -> None:
+    def _check_step(self, step_id: int, peer: Peer) -> None:
         """Raises PermissionDeniedError if the step runs here for another process's session."""
         run = self.worker.runs.get(step_id)
         if run is not None:
             self._owners.check(run.graph.session_handle, peer)
 
-    def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
+    def cleanup_all(self, peer: Peer, request: m.CleanupAll) -> None:
         self.worker.cleanup_all(request.containers, peer.describe())
-        respond(m.CleanupAllReply())
 
-    def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
+    def logging(self, peer: Peer, request: m.Logging, respond: Responder) -> None:
         if not request.step_id:
             respond(m.LoggingReply(time.time_ns(), b""))
-        elif not self.worker.run_in_pool(self._report, request.step_id, respond):
+        elif not self.worker.threads.run_in_pool(self._report, request.step_id, respond):
             respond(errors.shutting_down(self.worker.task))
 
-    def _report(self, step_id: int, respond: Any) -> None:
+    def _report(self, step_id: int, respond: Responder) -> None:
         """Many ops make much to report: this is not for the thread that owns the sockets."""
         try:
             respond(m.LoggingReply(time.time_ns(), self.worker.step_stats(step_id)))
@@ -153,20 +158,20 @@ class _WorkerService:
             text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
             respond(errors.InternalError.of(text))
 
-    def describe_step(self, peer: Any, request: m.DescribeStep, respond: Any) -> None:
+    def describe_step(self, peer: Peer, request: m.DescribeStep) -> m.DescribeStepReply:
         run = self.worker.runs.get(request.step_id)
-        respond(m.DescribeStepReply("" if run is None else run.describe_wait()))
+        return m.DescribeStepReply("" if run is None else run.describe_wait())
 
-    def get_step_outcome(self, peer: Any, request: m.GetStepOutcome, respond: Any) -> None:
+    def get_step_outcome(self, peer: Peer, request: m.GetStepOutcome, respond: Responder) -> None:
         self._check_session(request.session_handle, peer)
         self._check_step(request.step_id, peer)
 
-        def told(outcome: Outcome) -> None:
+        def told(outcome: StepOutcome) -> None:
             respond(m.GetStepOutcomeReply(tuple(sorted(outcome.made)), tuple(sorted(outcome.uncertain))))
 
-        final_outcome(self.worker, request.session_handle, request.step_id, told)
+        self.worker.final_outcome(request.session_handle, request.step_id, told)
 
-    def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
+    def send_tensors(self, peer: Peer, request: m.SendTensors, respond: None) -> None:
         step_id = request.step_id
         try:
             self.worker.receive(step_id, request.group, request.values, request.dead, request.iteration, peer)
@@ -177,7 +182,7 @@ class _WorkerService:
             failure = errors.InternalError.of(f"{text} {type(error).__name__}: {error}", task=peer.task)
             self.worker.abort_step(step_id, failure)
 
-    def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
+    def abort_step(self, peer: Peer, request: m.AbortStep, respond: None) -> None:
         self._check_step(request.step_id, peer)
         self.worker.forget_step(request.step_id)  # first: a run that begins now finds this, and others are found here
         run = self.worker.runs.get(request.step_id)
@@ -187,7 +192,7 @@ class _WorkerService:
         if run is not None:
             run.end_soon(errors.CancelledError.of(text, derived=True))
 
-    def lost_tensors(self, peer: Any, request: m.LostTensors, respond: Any) -> None:
+    def lost_tensors(self, peer: Peer, request: m.LostTensors) -> None:
         steps = request.step_ids
         if not (type(steps) is list and len(steps) <= STEP_LIMIT and all(type(step_id) is int for step_id in steps)):
             raise errors.InvalidArgumentError.of(f"LostTensors of {peer} is malformed: {str(steps):.80}")
@@ -199,32 +204,6 @@ class _WorkerService:
             self.worker.losses.on_undelivered(steps, peer.task, request.receiver, request.message)
         else:
             self.worker.tensors_lost(steps, peer.task, request.message, peer)
-        respond(m.LostTensorsReply())
-
-    def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
-        leader, key, device = self.worker.collectives.leader, request.group_key, request.device
-        self.worker.collectives.tell_ended(peer)
-        leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
-        if respond.is_open:
-            respond.on_cancel(lambda: leader.withdraw(key, device, respond))
-
-    def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
-        self.worker.collectives.receive(request, peer.task)
-
-    def collective_probe(self, peer: Any, request: m.CollectiveProbe, respond: Any) -> None:
-        self.worker.collectives.probed(request, peer.task)
-
-    def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
-        self.worker.collectives.failed(request.epoch, m.error_of(request))
-
-    def collective_end(self, peer: Any, request: m.CollectiveEnd, respond: Any) -> None:
-        self.worker.collectives.ended(request)
-
-    def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
-        self.worker.collectives.receive(request, peer.task)
-
-    def collective_bell(self, peer: Any, request: m.CollectiveBell, respond: Any) -> None:
-        self.worker.collectives.rung(request)
 
 
 def _given_up(step_id: int) -> errors.OpError:

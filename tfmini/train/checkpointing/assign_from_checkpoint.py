@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.graph.operation import Operation
 from tfmini.layers.contrib.model_variables import get_variable_full_name, get_variables
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import group, no_op
 from tfmini.train.checkpointing.reader import load_checkpoint
-
-__all__ = ["assign_from_checkpoint", "assign_from_checkpoint_fn", "assign_from_values", "assign_from_values_fn"]
 
 _log = logging.getLogger("tensorflow")
 Feeds = dict[Any, Any]
@@ -27,6 +26,7 @@ def _assigned(variable: Any, value: Any, feeds: Feeds) -> Operation:
     return variable.assign(source)  # type: ignore[no-any-return]
 
 
+@export("tf.contrib.framework.assign_from_values", "tf.contrib.slim.assign_from_values")
 def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Operation, Feeds]:
     """(an op that assigns all values, its feeds) (``tf.contrib.framework.assign_from_values``).
 
@@ -56,6 +56,7 @@ def _named(name: str) -> Any:
     return exact[0]
 
 
+@export("tf.contrib.framework.assign_from_values_fn", "tf.contrib.slim.assign_from_values_fn")
 def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], Any]:
     """A function of a session that runs `assign_from_values`."""
     op, feeds = assign_from_values(var_names_to_values)
@@ -72,20 +73,24 @@ def _grouped(var_list: Any) -> dict[str, list[Any]]:
     return grouped
 
 
-def _part(variable: Any, value: Any, name: str) -> Any:
-    """The value of a variable from a tensor in the checkpoint: all of it, or the slice of a partition."""
+def _restored(variable: Any, value: Any, name: str, feeds: Feeds, reshape: bool = False) -> Operation:
+    """Assigns a tensor of the checkpoint: all of it, or the slice of a partition."""
+    lengths = variable.shape.as_list()
     info = getattr(variable, "_save_slice_info", None)
     if info is not None:
         spans = zip(info.var_offset, info.var_shape, strict=True)
-        return np.reshape(value[tuple(slice(o, o + n) for o, n in spans)], variable.shape.as_list())
-    if tuple(variable.shape.as_list()) != value.shape:
+        value = np.reshape(value[tuple(slice(o, o + n) for o, n in spans)], lengths)
+    elif reshape:
+        value = np.reshape(value, lengths)
+    elif tuple(lengths) != value.shape:
         raise ValueError(
             f"Total size of new array must be unchanged for {name} lh_shape: [{value.shape}],"
             f" rh_shape: [{variable.shape}]"
         )
-    return value
+    return _assigned(variable, value, feeds)
 
 
+@export("tf.contrib.framework.assign_from_checkpoint", "tf.contrib.slim.assign_from_checkpoint")
 def assign_from_checkpoint(
     model_path: Any, var_list: Any, ignore_missing_vars: bool = False
 ) -> tuple[Operation, Feeds]:
@@ -110,10 +115,11 @@ def assign_from_checkpoint(
             _log.warning(missing)
             continue
         value = reader.get_tensor(name)
-        assigned += [_assigned(variable, _part(variable, value, name), feeds) for variable in variables]
+        assigned += [_restored(variable, value, name, feeds) for variable in variables]
     return group(*assigned) if assigned else no_op(), feeds
 
 
+@export("tf.contrib.framework.assign_from_checkpoint_fn", "tf.contrib.slim.assign_from_checkpoint_fn")
 def assign_from_checkpoint_fn(
     model_path: Any, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Callable[[Any], Any] | None:
@@ -144,9 +150,6 @@ def assign_from_checkpoint_fn(
     assigned = []
     for name, variables in grouped.items():
         value = reader.get_tensor(name)
-        for variable in variables:
-            whole = getattr(variable, "_save_slice_info", None) is None
-            fitted = np.reshape(value, variable.shape.as_list()) if reshape_variables and whole else value
-            assigned.append(_assigned(variable, _part(variable, fitted, name), feeds))
+        assigned += [_restored(variable, value, name, feeds, reshape_variables) for variable in variables]
     op = group(*assigned)
     return lambda session: session.run(op, feeds)

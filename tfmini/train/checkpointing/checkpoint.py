@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.checkpoint.files import local_path
+from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, device
 from tfmini.ops.array.identity import placeholder_with_default
@@ -29,6 +30,7 @@ class _GraphSaveable(SaveableObject):
         return no_op()
 
 
+@export("tf.train.Checkpoint")
 class Checkpoint(Trackable):
     """Groups objects to save and restore them together (``tf.train.Checkpoint``).
 

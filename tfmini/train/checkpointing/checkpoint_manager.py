@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.checkpoint import files
+from tfmini.export import export
 from tfmini.graph.default_session import get_default_session
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing import state_file as checkpoint_state
@@ -20,6 +21,7 @@ from tfmini.train.global_steps import global_step as value_of_step
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.train.CheckpointManager", "tf.contrib.checkpoint.CheckpointManager")
 class CheckpointManager:
     """Saves a `Checkpoint` under numbered names and deletes old ones (``tf.train.CheckpointManager``).
 

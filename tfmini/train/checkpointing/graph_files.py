@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini import errors, protos
 from tfmini.checkpoint import files
+from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.meta_graph_export import export_scoped_meta_graph
 
@@ -14,6 +15,7 @@ GRAPH_FILE = "graph.pbtxt"
 """The graph in a training directory."""
 
 
+@export("tf.train.export_meta_graph")
 def export_meta_graph(
     filename: str | None = None,
     meta_info_def: Any = None,
@@ -60,6 +62,7 @@ def export_meta_graph(
     return made
 
 
+@export("tf.io.write_graph", "tf.train.write_graph")
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
     """Writes a graph's GraphDef to ``logdir/name`` atomically and returns the path (``tf.io.write_graph``).
 

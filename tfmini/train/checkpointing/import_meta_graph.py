@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.meta_graph_import import import_scoped_meta_graph
@@ -11,6 +12,7 @@ from tfmini.train.checkpointing.graph_files import as_meta_graph
 from tfmini.train.checkpointing.saver import Saver
 
 
+@export("tf.train.import_meta_graph")
 def import_meta_graph(
     meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
 ) -> Saver | None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.scoping import device
 from tfmini.ops.io.save_restore import restore_v2
 from tfmini.ops.variables.base import Variable
@@ -19,6 +20,7 @@ _log = logging.getLogger("tensorflow")
 Parts = list[Any]  # one variable, or the parts of one
 
 
+@export("tf.train.init_from_checkpoint", "tf.contrib.framework.init_from_checkpoint")
 def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Mapping[str, Any]) -> None:
     """Makes the initializers of variables load from a checkpoint (``tf.train.init_from_checkpoint``).
 

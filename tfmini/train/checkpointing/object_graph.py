@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.layers.base import Layer
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.reader import CheckpointReader
@@ -22,6 +23,7 @@ OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
 
 
+@export("tf.contrib.checkpoint.Checkpointable")
 class Trackable:
     """Base class of objects whose attributes are saved in checkpoints.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from tfmini.export import export
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.state_file import latest_checkpoint
 
@@ -12,6 +13,7 @@ _log = logging.getLogger("tensorflow")
 _INTERVAL_S = 1.0
 
 
+@export("tf.contrib.training.wait_for_new_checkpoint", "tf.contrib.slim.evaluation.wait_for_new_checkpoint")
 def wait_for_new_checkpoint(
     checkpoint_dir: str,
     last_checkpoint: str | None = None,
@@ -32,6 +34,11 @@ def wait_for_new_checkpoint(
         process.sleep(seconds_to_sleep)
 
 
+@export(
+    "tf.train.checkpoints_iterator",
+    "tf.contrib.training.checkpoints_iterator",
+    "tf.contrib.slim.evaluation.checkpoints_iterator",
+)
 def checkpoints_iterator(
     checkpoint_dir: str,
     min_interval_secs: float = 0,

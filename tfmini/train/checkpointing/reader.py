@@ -6,6 +6,7 @@ from typing import Any
 
 from tfmini import protos
 from tfmini.dtypes import DType
+from tfmini.export import export
 from tfmini.ops.io.checkpoint_v1 import open_checkpoint
 from tfmini.train.checkpointing.state_file import checkpoint_file
 
@@ -55,11 +56,13 @@ class CheckpointReader:
         return b"".join(lines)
 
 
+@export("tf.train.NewCheckpointReader")
 def NewCheckpointReader(filepattern: Any) -> CheckpointReader:  # noqa: N802 - TensorFlow's name
     """Opens a checkpoint (``tf.train.NewCheckpointReader``); for errors see `CheckpointReader`."""
     return CheckpointReader(filepattern.decode() if isinstance(filepattern, bytes) else str(filepattern))
 
 
+@export("tf.train.load_checkpoint", "tf.contrib.framework.load_checkpoint")
 def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
     """Opens a checkpoint, or the newest one of a directory (``tf.train.load_checkpoint``).
 
@@ -70,11 +73,13 @@ def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
     return CheckpointReader(checkpoint_file(ckpt_dir_or_file))
 
 
+@export("tf.train.load_variable", "tf.contrib.framework.load_variable")
 def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
     """The value of a variable (``tf.train.load_variable``); errors as in `load_checkpoint` and ``get_tensor``."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
 
 
+@export("tf.train.list_variables", "tf.contrib.framework.list_variables")
 def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
     """Pairs (name, shape) of a checkpoint's variables, sorted by name (``tf.train.list_variables``)."""
     return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())

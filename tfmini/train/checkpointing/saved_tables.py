@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import add_to_collection, colocate_with, name_scope
@@ -25,6 +26,7 @@ class _TableSaveable(SaveableObject):
             return table_ops.import_(self.op.resource_handle, restored_tensors[0], restored_tensors[1])  # type: ignore[no-any-return]
 
 
+@export("tf.contrib.lookup.MutableHashTable", "tf.lookup.experimental.MutableHashTable")
 class MutableHashTable(tables.MutableHashTable):
     """`tables.MutableHashTable`, which Savers save if ``checkpoint``."""
 
@@ -37,6 +39,7 @@ class MutableHashTable(tables.MutableHashTable):
             add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))
 
 
+@export("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable")
 class DenseHashTable(tables.DenseHashTable):
     """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
 

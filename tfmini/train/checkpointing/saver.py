@@ -11,6 +11,7 @@ import numpy as np
 
 from tfmini import errors, protos
 from tfmini.checkpoint.files import local_path
+from tfmini.export import export
 from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -32,6 +33,7 @@ _FORWARDS, _RESTORES = ops_with("forwards"), ops_with("checkpoint")
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.train.Saver")
 class Saver:
     """Saves variables to checkpoints and restores them (``tf.train.Saver``).
 

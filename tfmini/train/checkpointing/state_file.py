@@ -11,6 +11,7 @@ from typing import Any
 
 from tfmini import errors, protos
 from tfmini.checkpoint import files
+from tfmini.export import export
 from tfmini.journal import SAVED, journal
 from tfmini.train.checkpointing.graph_files import parse_text
 
@@ -19,6 +20,7 @@ _SHARD_SUFFIX = re.compile(r"-[\d?]+-of-\d+$")
 V2 = 2
 
 
+@export("tf.train.generate_checkpoint_state_proto")
 def generate_checkpoint_state_proto(
     save_dir: str,
     model_checkpoint_path: str,
@@ -62,6 +64,7 @@ def _relative(path: str, save_dir: str) -> str:
     return path if os.path.isabs(path) else os.path.relpath(path, save_dir or ".")
 
 
+@export("tf.train.update_checkpoint_state")
 def update_checkpoint_state(
     save_dir: str,
     model_checkpoint_path: str,
@@ -110,6 +113,7 @@ def _state_file(directory: str, latest_filename: str | None) -> str:
     return os.path.join(files.local_path(directory), latest_filename or "checkpoint")
 
 
+@export("tf.train.get_checkpoint_state")
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> Any:
     """The CheckpointState of a directory with its paths resolved, or None (``tf.train.get_checkpoint_state``).
 
@@ -135,6 +139,7 @@ def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None
     return state
 
 
+@export("tf.train.latest_checkpoint")
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
     """The prefix of the newest checkpoint of a directory, or None (``tf.train.latest_checkpoint``)."""
     state = get_checkpoint_state(checkpoint_dir, latest_filename)
@@ -159,17 +164,20 @@ def _any_file(pattern: str) -> str | None:
     return next(iter(sorted(glob(pattern))), None)
 
 
+@export("tf.train.checkpoint_exists")
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
     """Whether a checkpoint (V2 or V1) with the prefix exists (``tf.train.checkpoint_exists``)."""
     return bool(_any_file(files.index_file(checkpoint_prefix)) or _any_file(checkpoint_prefix))
 
 
+@export("tf.train.get_checkpoint_mtimes")
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
     """Modification times of the existing checkpoints, seconds since the epoch (``tf.train.get_checkpoint_mtimes``)."""
     found = (_any_file(files.index_file(prefix)) or _any_file(prefix) for prefix in checkpoint_prefixes)
     return [os.stat(path).st_mtime for path in found if path is not None]
 
 
+@export("tf.train.remove_checkpoint")
 def remove_checkpoint(
     checkpoint_prefix: str, checkpoint_format_version: int = V2, meta_graph_suffix: str = "meta"
 ) -> None:

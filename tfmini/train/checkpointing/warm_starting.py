@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -34,6 +35,7 @@ class _VocabInfo(NamedTuple):
     axis: int = 0
 
 
+@export("tf.estimator.VocabInfo", "tf.train.VocabInfo")
 class VocabInfo(_VocabInfo):
     """The vocabularies of a variable's rows or columns, now and in the checkpoint (``tf.train.VocabInfo``).
 
@@ -58,6 +60,7 @@ class VocabInfo(_VocabInfo):
         return made
 
 
+@export("tf.train.warm_start")
 def warm_start(
     ckpt_to_initialize_from: Any,
     vars_to_warm_start: Any = ".*",

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import get_collection
 from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
+from tfmini.train.global_steps import global_step
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.hooks.stopping_hooks import global_step_read
 from tfmini.train.hooks.timers import SecondOrStepTimer
@@ -20,6 +23,33 @@ from tfmini.train.summaries.summary_writer import FileWriterCache
 _log = logging.getLogger("tensorflow")
 
 
+def record_graph(graph: Graph, directory: str | None, writer: Any, saver: Any) -> None:
+    """Writes a graph to its directory, and with the Saver's description to an event file; either may be None."""
+    if not directory and not writer:
+        return
+    graph_def = graph.as_graph_def(add_shapes=True)
+    if directory:
+        write_training_graph(graph, directory, graph_def)
+    if writer:
+        saver_def = saver.saver_def if saver else None
+        writer.add_graph(graph)
+        writer.add_meta_graph(export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver_def))
+
+
+def save_checkpoint(session: Any, saver: Any, path: str | None, step: Any, writer: Any) -> None:
+    """Saves a checkpoint, and notes it in an event file if there is one.
+
+    Args:
+      step: the value of the global step, or the tensor.
+    """
+    saver.save(session, path, global_step=step)
+    if writer:
+        value = step if isinstance(step, int) else global_step(session, step)
+        note = protos.SessionLog(status=protos.SessionLog.CHECKPOINT, checkpoint_path=path)
+        writer.add_session_log(note, value)
+
+
+@export("tf.estimator.CheckpointSaverListener", "tf.train.CheckpointSaverListener")
 class CheckpointSaverListener:
     """Is notified of every save of a `CheckpointSaverHook` (``tf.train.CheckpointSaverListener``)."""
 
@@ -36,6 +66,7 @@ class CheckpointSaverListener:
         """Called at the end of the session, after its last checkpoint."""
 
 
+@export("tf.estimator.CheckpointSaverHook", "tf.train.CheckpointSaverHook")
 class CheckpointSaverHook(SessionRunHook):
     """Saves when the session is created, periodically, and at its end (``tf.train.CheckpointSaverHook``).
 
@@ -84,18 +115,9 @@ class CheckpointSaverHook(SessionRunHook):
     def after_create_session(self, session: Any, coord: Any) -> None:
         step = int(session.run(self._global_step_tensor))
         # Not in `begin`, since the hooks after this one may still add to the graph.
-        self._write_graph()
+        record_graph(get_default_graph(), self._checkpoint_dir, self._summary_writer, self._get_saver())
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
-
-    def _write_graph(self) -> None:
-        graph = get_default_graph()
-        graph_def = graph.as_graph_def(add_shapes=True)
-        write_training_graph(graph, self._checkpoint_dir, graph_def)
-        saver = self._get_saver()
-        meta_graph = export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver.saver_def if saver else None)
-        self._summary_writer.add_graph(graph)
-        self._summary_writer.add_meta_graph(meta_graph)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         return SessionRunArgs(self._global_step_tensor)
@@ -122,9 +144,7 @@ class CheckpointSaverHook(SessionRunHook):
         _log.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
             listener.before_save(session, step)
-        self._get_saver().save(session, self._save_path, global_step=step)
-        note = protos.SessionLog(status=protos.SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
-        self._summary_writer.add_session_log(note, step)
+        save_checkpoint(session, self._get_saver(), self._save_path, step, self._summary_writer)
         should_stop = False
         for listener in self._listeners:
             if listener.after_save(session, step):

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.estimator.FinalOpsHook", "tf.train.FinalOpsHook")
 class FinalOpsHook(SessionRunHook):
     """Evaluates tensors at the end of the session (``tf.train.FinalOpsHook``).
 
@@ -44,6 +46,7 @@ class FinalOpsHook(SessionRunHook):
             raise
 
 
+@export("tf.estimator.FeedFnHook", "tf.train.FeedFnHook")
 class FeedFnHook(SessionRunHook):
     """Feeds every run with the result of a function (``tf.train.FeedFnHook``).
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.train.global_steps import get_global_step
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -43,6 +44,7 @@ def as_graph_element(obj: Any) -> Any:
     return element
 
 
+@export("tf.estimator.LoggingTensorHook", "tf.train.LoggingTensorHook")
 class LoggingTensorHook(SessionRunHook):
     """Logs values of tensors periodically, and at the end (``tf.train.LoggingTensorHook``).
 
@@ -114,6 +116,17 @@ class LoggingTensorHook(SessionRunHook):
         _log.info("%s", text)
 
 
+def write_steps_per_sec(writer: Any, tag: str, steps: int, seconds: float, global_step: int, log: bool = True) -> None:
+    """Writes the steps per second as a summary, if there is a writer, and to the log."""
+    steps_per_sec = steps / seconds if seconds > 0 else float("inf")
+    if writer is not None:
+        value = protos.Summary.Value(tag=tag, simple_value=steps_per_sec)
+        writer.add_summary(protos.Summary(value=[value]), global_step)
+    if log:
+        _log.info("%s: %g", tag, steps_per_sec)
+
+
+@export("tf.estimator.StepCounterHook", "tf.train.StepCounterHook")
 class StepCounterHook(SessionRunHook):
     """Logs steps per second and writes them as summary ``global_step/sec`` (``tf.train.StepCounterHook``).
 
@@ -168,11 +181,7 @@ class StepCounterHook(SessionRunHook):
         self._last_global_step = before
 
     def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
-        steps_per_sec = elapsed_steps / elapsed_time if elapsed_time > 0 else float("inf")
-        if self._summary_writer is not None:
-            value = protos.Summary.Value(tag=self._summary_tag, simple_value=steps_per_sec)
-            self._summary_writer.add_summary(protos.Summary(value=[value]), global_step)
-        _log.info("%s: %g", self._summary_tag, steps_per_sec)
+        write_steps_per_sec(self._summary_writer, self._summary_tag, elapsed_steps, elapsed_time, global_step)
 
     def _warn_of_standing_step(self, step: int) -> None:
         # Rarely, since it may be intended: with SyncReplicasOptimizer only the chief increments the step.

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tfmini.export import export
 
+
+@export("tf.estimator.SessionRunArgs", "tf.train.SessionRunArgs")
 class SessionRunArgs(NamedTuple):
     """A hook's additions to a run (``tf.train.SessionRunArgs``): fetches in any structure, feeds, RunOptions."""
 
@@ -21,6 +24,7 @@ class SessionRunArgs(NamedTuple):
     options: Any = None
 
 
+@export("tf.estimator.SessionRunValues", "tf.train.SessionRunValues")
 class SessionRunValues(NamedTuple):
     """The results of a run (``tf.train.SessionRunValues``): ``results`` has the structure of the hook's fetches."""
 
@@ -29,6 +33,7 @@ class SessionRunValues(NamedTuple):
     run_metadata: Any
 
 
+@export("tf.estimator.SessionRunContext", "tf.train.SessionRunContext")
 class SessionRunContext:
     """The run for which a hook is called (``tf.train.SessionRunContext``)."""
 
@@ -57,6 +62,7 @@ class SessionRunContext:
         self._stop_requested = True
 
 
+@export("tf.estimator.SessionRunHook", "tf.train.SessionRunHook")
 class SessionRunHook:
     """Base class of hooks, whose methods do nothing (``tf.train.SessionRunHook``)."""
 

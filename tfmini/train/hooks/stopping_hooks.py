@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.export import export
 from tfmini.runtime.process import current_process
 from tfmini.train.global_steps import _get_or_create_global_step_read
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -29,6 +30,7 @@ def global_step_read(hook: str) -> Any:
     return read
 
 
+@export("tf.estimator.StopAtStepHook", "tf.train.StopAtStepHook")
 class StopAtStepHook(SessionRunHook):
     """Requests a stop when the global step reaches a value (``tf.train.StopAtStepHook``).
 
@@ -68,6 +70,7 @@ class StopAtStepHook(SessionRunHook):
             run_context.request_stop()
 
 
+@export("tf.estimator.NanLossDuringTrainingError", "tf.train.NanLossDuringTrainingError")
 class NanLossDuringTrainingError(RuntimeError):
     """Raised when the loss is NaN (``tf.train.NanLossDuringTrainingError``)."""
 
@@ -75,6 +78,7 @@ class NanLossDuringTrainingError(RuntimeError):
         return "NaN loss during training."
 
 
+@export("tf.estimator.NanTensorHook", "tf.train.NanTensorHook")
 class NanTensorHook(SessionRunHook):
     """Ends training when the loss is NaN (``tf.train.NanTensorHook``).
 
@@ -101,6 +105,7 @@ class NanTensorHook(SessionRunHook):
         run_context.request_stop()
 
 
+@export("tf.estimator.GlobalStepWaiterHook", "tf.train.GlobalStepWaiterHook")
 class GlobalStepWaiterHook(SessionRunHook):
     """Delays the first run until the global step reaches a value (``tf.train.GlobalStepWaiterHook``).
 

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.hooks.stopping_hooks import global_step_read
 from tfmini.train.hooks.timers import SecondOrStepTimer
@@ -16,6 +17,7 @@ from tfmini.train.summaries.timeline import Timeline
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.estimator.SummarySaverHook", "tf.train.SummarySaverHook")
 class SummarySaverHook(SessionRunHook):
     """Writes summaries periodically (``tf.train.SummarySaverHook``).
 
@@ -87,6 +89,7 @@ class SummarySaverHook(SessionRunHook):
         return [found]
 
 
+@export("tf.estimator.ProfilerHook", "tf.train.ProfilerHook")
 class ProfilerHook(SessionRunHook):
     """Traces a run periodically, as ``timeline-<step>.json`` for ``chrome://tracing`` (``tf.train.ProfilerHook``).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfmini.export import export
 from tfmini.runtime.process import current_process
 
 
@@ -24,6 +25,7 @@ class HookTimer:
         raise NotImplementedError
 
 
+@export("tf.estimator.SecondOrStepTimer", "tf.train.SecondOrStepTimer")
 class SecondOrStepTimer(HookTimer):
     """Triggers at first, then every ``every_secs`` seconds or ``every_steps`` steps (``tf.train.SecondOrStepTimer``).
 

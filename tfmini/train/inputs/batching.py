@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -170,6 +171,7 @@ def _shuffle(
 # ---- the public functions -------------------------------------------------------------------
 
 
+@export("tf.train.batch")
 def batch(
     tensors: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False,
     shapes: Any = None, dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
@@ -200,6 +202,7 @@ def batch(
                        allow_smaller_final_batch, shared_name, name)  # fmt: skip
 
 
+@export("tf.train.maybe_batch")
 def maybe_batch(
     tensors: Any, keep_input: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32,
     enqueue_many: bool = False, shapes: Any = None, dynamic_pad: bool = False,
@@ -215,6 +218,7 @@ def maybe_batch(
     return _like(tensors, found)
 
 
+@export("tf.train.batch_join")
 def batch_join(
     tensors_list: Any, batch_size: Any, capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
     dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
@@ -229,6 +233,7 @@ def batch_join(
                             allow_smaller_final_batch, shared_name, name)  # fmt: skip
 
 
+@export("tf.train.maybe_batch_join")
 def maybe_batch_join(
     tensors_list: Any, keep_input: Any, batch_size: Any, capacity: int = 32, enqueue_many: bool = False,
     shapes: Any = None, dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
@@ -240,6 +245,7 @@ def maybe_batch_join(
     return _like(tensors_list[0], found)
 
 
+@export("tf.train.shuffle_batch")
 def shuffle_batch(
     tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, num_threads: int = 1,
     seed: int | None = None, enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
@@ -258,6 +264,7 @@ def shuffle_batch(
                                enqueue_many, shapes, allow_smaller_final_batch, shared_name, name)  # fmt: skip
 
 
+@export("tf.train.maybe_shuffle_batch")
 def maybe_shuffle_batch(
     tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any, num_threads: int = 1,
     seed: int | None = None, enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
@@ -269,6 +276,7 @@ def maybe_shuffle_batch(
     return _like(tensors, found)
 
 
+@export("tf.train.shuffle_batch_join")
 def shuffle_batch_join(
     tensors_list: Any, batch_size: Any, capacity: int, min_after_dequeue: int, seed: int | None = None,
     enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
@@ -279,6 +287,7 @@ def shuffle_batch_join(
                                     shapes, allow_smaller_final_batch, shared_name, name)  # fmt: skip
 
 
+@export("tf.train.maybe_shuffle_batch_join")
 def maybe_shuffle_batch_join(
     tensors_list: Any, batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any,
     seed: int | None = None, enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,

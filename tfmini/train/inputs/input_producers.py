@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.layers.functional import sharing
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import range as range_of
@@ -26,6 +29,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.train.inputs.queue_runners import QueueRunner, add_queue_runner
 
 
+@export("tf.io.match_filenames_once", "tf.train.match_filenames_once")
 def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
     """A local variable whose initializer finds the names of the files that match (``tf.train.match_filenames_once``).
 
@@ -40,6 +44,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
         )  # fmt: skip
 
 
+@export("tf.train.limit_epochs")
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
     """Returns ``tensor`` in ``num_epochs`` steps, then raises `OutOfRangeError` (``tf.train.limit_epochs``).
 
@@ -59,18 +64,24 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
             return identity(tensor, name=scope)
 
 
+@dataclass
+class _Producing:
+    """The arguments that the producers share; see `input_producer`."""
+
+    num_epochs: int | None = None
+    shuffle: bool = True
+    seed: int | None = None
+    capacity: int = 32
+    shared_name: str | None = None
+    name: str | None = None
+
+
+@export("tf.train.input_producer")
+@sharing(_Producing, before={"summary_name": "name"})
 def input_producer(
-    input_tensor: Any,
-    element_shape: Any = None,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    summary_name: str | None = None,
-    name: str | None = None,
+    given: _Producing, input_tensor: Any, element_shape: Any = None, *, summary_name: str | None = None,
     cancel_op: Any = None,
-) -> QueueBase:
+) -> QueueBase:  # fmt: skip
     """A queue that a queue runner fills with the rows of ``input_tensor`` repeatedly (``tf.train.input_producer``).
 
     Args:
@@ -88,33 +99,27 @@ def input_producer(
     Raises:
       ValueError: when the shape of a row is not known.
     """
-    with name_scope(name, "input_producer", [input_tensor]):
+    with name_scope(given.name, "input_producer", [input_tensor]):
         tensor = convert_to_tensor(input_tensor, name="input_tensor")
         shape = tensor.shape[1:].merge_with(element_shape)
         if not shape.is_fully_defined():
             raise ValueError(
                 "Either `input_tensor` must have a fully defined shape or `element_shape` must be specified"
             )
-        if shuffle:
-            tensor = random_shuffle(tensor, seed=seed)
-        tensor = limit_epochs(tensor, num_epochs)
-        queue = FIFOQueue(capacity, [tensor.dtype.base_dtype], [shape], shared_name=shared_name, name=name or "")
+        if given.shuffle:
+            tensor = random_shuffle(tensor, seed=given.seed)
+        tensor = limit_epochs(tensor, given.num_epochs)
+        dtype, called = tensor.dtype.base_dtype, given.name or ""
+        queue = FIFOQueue(given.capacity, [dtype], [shape], shared_name=given.shared_name, name=called)
         add_queue_runner(QueueRunner(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op))
         if summary_name is not None:
-            scalar(summary_name, cast(queue.size(), dtypes.float32) * (1.0 / capacity))
+            scalar(summary_name, cast(queue.size(), dtypes.float32) * (1.0 / given.capacity))
         return queue
 
 
-def string_input_producer(
-    string_tensor: Any,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    name: str | None = None,
-    cancel_op: Any = None,
-) -> QueueBase:
+@export("tf.train.string_input_producer")
+@sharing(_Producing)
+def string_input_producer(given: _Producing, string_tensor: Any, *, cancel_op: Any = None) -> QueueBase:
     """A queue of strings, usually file names (``tf.train.string_input_producer``); see `input_producer`.
 
     Raises:
@@ -123,42 +128,26 @@ def string_input_producer(
     problem = "string_input_producer requires a non-null input tensor"
     if not isinstance(string_tensor, Tensor) and not hasattr(string_tensor, "graph") and not len(string_tensor):
         raise ValueError(problem)
-    with name_scope(name, "input_producer", [string_tensor]) as scope:
+    with name_scope(given.name, "input_producer", [string_tensor]) as scope:
         tensor = convert_to_tensor(string_tensor, dtype=dtypes.string)
         with control_dependencies([Assert(greater(size_of(tensor), 0), [problem])]):
             tensor = identity(tensor)
-        return input_producer(
-            tensor, element_shape=[], num_epochs=num_epochs, shuffle=shuffle, seed=seed, capacity=capacity,
-            shared_name=shared_name, name=scope, summary_name=f"fraction_of_{capacity}_full", cancel_op=cancel_op,
-        )  # fmt: skip
+        summary_name, more = f"fraction_of_{given.capacity}_full", {**vars(given), "name": scope}
+        return input_producer(tensor, [], summary_name=summary_name, cancel_op=cancel_op, **more)
 
 
-def range_input_producer(
-    limit: Any,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    name: str | None = None,
-) -> QueueBase:
+@export("tf.train.range_input_producer")
+@sharing(_Producing)
+def range_input_producer(given: _Producing, limit: Any) -> QueueBase:
     """A queue of the integers from 0 to ``limit - 1`` (``tf.train.range_input_producer``); see `input_producer`."""
-    with name_scope(name, "input_producer", [limit]) as scope:
-        return input_producer(
-            range_of(limit), [], num_epochs, shuffle, seed, capacity, shared_name, f"fraction_of_{capacity}_full",
-            scope,
-        )  # fmt: skip
+    with name_scope(given.name, "input_producer", [limit]) as scope:
+        summary_name, more = f"fraction_of_{given.capacity}_full", {**vars(given), "name": scope}
+        return input_producer(range_of(limit), [], summary_name=summary_name, **more)
 
 
-def slice_input_producer(
-    tensor_list: Any,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    name: str | None = None,
-) -> list[Tensor]:
+@export("tf.train.slice_input_producer")
+@sharing(_Producing)
+def slice_input_producer(given: _Producing, tensor_list: Any) -> list[Tensor]:
     """One row of each tensor, all with the same index (``tf.train.slice_input_producer``); see `input_producer`.
 
     Args:
@@ -167,14 +156,12 @@ def slice_input_producer(
     Raises:
       ValueError: when the list is empty.
     """
-    with name_scope(name, "input_producer", tensor_list):
+    with name_scope(given.name, "input_producer", tensor_list):
         tensors = convert_n_to_tensor_or_indexed_slices(tensor_list)
         if not tensors:
             raise ValueError("Expected at least one tensor in slice_input_producer().")
         sizes: Any = shape_of(tensors[0])
         rows = sizes[0]
-        queue = range_input_producer(
-            rows, num_epochs=num_epochs, shuffle=shuffle, seed=seed, capacity=capacity, shared_name=shared_name
-        )
+        queue = range_input_producer(rows, **{**vars(given), "name": None})
         index = queue.dequeue()
         return [gather(tensor, index) for tensor in tensors]

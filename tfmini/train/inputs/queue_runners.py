@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import get_default_session
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.train.QueueRunner", "tf.train.queue_runner.QueueRunner")
 class QueueRunner:
     """Runs enqueue operations, each in its own thread, until the input ends (``tf.train.QueueRunner``).
 
@@ -231,11 +233,13 @@ class QueueRunner:
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
 
 
+@export("tf.train.add_queue_runner", "tf.train.queue_runner.add_queue_runner")
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
     """Adds a runner to a collection of the default graph, for `start_queue_runners`."""
     add_to_collection(collection, qr)
 
 
+@export("tf.train.start_queue_runners", "tf.train.queue_runner.start_queue_runners")
 def start_queue_runners(
     sess: Any = None,
     coord: Coordinator | None = None,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies
+from tfmini.layers.functional import sharing
 from tfmini.ops.array.identity import identity
 from tfmini.ops.summary.functions import merge_all
 from tfmini.ops.variables.assignment import assign_add
@@ -32,6 +36,7 @@ _USE_DEFAULT = 0
 _ALL_LOGGED_BELOW = 20  # with fewer evaluations each one is logged
 
 
+@export("tf.contrib.training.get_or_create_eval_step")
 def get_or_create_eval_step() -> Any:
     """The local variable that counts evaluations (``tf.contrib.training.get_or_create_eval_step``).
 
@@ -49,6 +54,7 @@ def get_or_create_eval_step() -> Any:
     )  # fmt: skip
 
 
+@export("tf.contrib.training.StopAfterNEvalsHook")
 class StopAfterNEvalsHook(SessionRunHook):
     """Requests a stop after a number of evaluations (``tf.contrib.training.StopAfterNEvalsHook``).
 
@@ -78,6 +84,7 @@ class StopAfterNEvalsHook(SessionRunHook):
             run_context.request_stop()
 
 
+@export("tf.contrib.training.SummaryAtEndHook")
 class SummaryAtEndHook(SessionRunHook):
     """Writes summaries at the end of a session (``tf.contrib.training.SummaryAtEndHook``).
 
@@ -132,30 +139,38 @@ def _counted(eval_ops: Any, hooks: Sequence[Any]) -> Any:
     return eval_ops
 
 
-def _evaluate(
-    checkpoint: str | None, master: str, scaffold: Any, eval_ops: Any, feeds: Any, hooks: Any, config: Any
-) -> None:
-    creator = ChiefSessionCreator(
-        scaffold=scaffold, checkpoint_filename_with_path=checkpoint, master=master, config=config
-    )
-    _log.info("Starting evaluation of %s", checkpoint)
-    with MonitoredSession(session_creator=creator, hooks=hooks) as session:
-        while eval_ops is not None and not session.should_stop():
-            session.run(eval_ops, feeds)
-    _log.info("Finished evaluation of %s", checkpoint)
+@dataclass
+class _Evaluation:
+    """The arguments of `evaluate_once` besides the checkpoint."""
+
+    master: str = ""
+    scaffold: Scaffold | None = None
+    eval_ops: Any = None
+    feed_dict: Any = None
+    final_ops: Any = None
+    final_ops_feed_dict: Any = None
+    hooks: Sequence[Any] | None = None
+    config: Any = None
+
+    def of(self, checkpoints: Iterable[str | None]) -> Any:
+        """Evaluates the checkpoints; returns the last value of ``final_ops``."""
+        final = FinalOpsHook(self.final_ops, self.final_ops_feed_dict)
+        get_or_create_eval_step()
+        hooks = [*(self.hooks or []), final]
+        counted = _counted(self.eval_ops, hooks)
+        for checkpoint in checkpoints:
+            creator = ChiefSessionCreator(self.scaffold, self.master, self.config, None, checkpoint)
+            _log.info("Starting evaluation of %s", checkpoint)
+            with MonitoredSession(session_creator=creator, hooks=hooks) as session:
+                while counted is not None and not session.should_stop():
+                    session.run(counted, self.feed_dict)
+            _log.info("Finished evaluation of %s", checkpoint)
+        return final.final_ops_values
 
 
-def evaluate_once(
-    checkpoint_path: str | None,
-    master: str = "",
-    scaffold: Scaffold | None = None,
-    eval_ops: Any = None,
-    feed_dict: Any = None,
-    final_ops: Any = None,
-    final_ops_feed_dict: Any = None,
-    hooks: Sequence[Any] | None = None,
-    config: Any = None,
-) -> Any:
+@export("tf.contrib.training.evaluate_once")
+@sharing(_Evaluation)
+def evaluate_once(given: _Evaluation, checkpoint_path: str | None) -> Any:
     """Restores a checkpoint, runs ``eval_ops`` until a hook requests a stop, and returns the value of ``final_ops``.
 
     TF name: ``tf.contrib.training.evaluate_once``.
@@ -165,28 +180,16 @@ def evaluate_once(
       eval_ops: a tensor, or a list or dictionary of tensors; None runs only the final ops.
       hooks: hooks of the session, usually with a `StopAfterNEvalsHook`.
     """
-    final = FinalOpsHook(final_ops, final_ops_feed_dict)
-    get_or_create_eval_step()
-    counted = _counted(eval_ops, hooks or [])
-    _evaluate(checkpoint_path, master, scaffold, counted, feed_dict, [*(hooks or []), final], config)
-    return final.final_ops_values
+    return given.of([checkpoint_path])
 
 
+@export("tf.contrib.training.evaluate_repeatedly")
+@sharing(_Evaluation, before={"eval_interval_secs": "hooks"})
 def evaluate_repeatedly(
-    checkpoint_dir: str,
-    master: str = "",
-    scaffold: Scaffold | None = None,
-    eval_ops: Any = None,
-    feed_dict: Any = None,
-    final_ops: Any = None,
-    final_ops_feed_dict: Any = None,
-    eval_interval_secs: float = 60,
-    hooks: Sequence[Any] | None = None,
-    config: Any = None,
-    max_number_of_evaluations: int | None = None,
-    timeout: float | None = None,
+    given: _Evaluation, checkpoint_dir: str, *, eval_interval_secs: float = 60,
+    max_number_of_evaluations: int | None = None, timeout: float | None = None,
     timeout_fn: Callable[[], bool] | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """`evaluate_once` for each new checkpoint of a directory; returns the last value of ``final_ops``.
 
     TF name: ``tf.contrib.training.evaluate_repeatedly``.
@@ -197,119 +200,92 @@ def evaluate_repeatedly(
       timeout, timeout_fn: as in `tf.train.checkpoints_iterator`.
       The others are those of `evaluate_once`.
     """
-    final = FinalOpsHook(final_ops, final_ops_feed_dict)
-    get_or_create_eval_step()
-    counted = _counted(eval_ops, hooks or [])
     found = checkpoints_iterator(checkpoint_dir, eval_interval_secs, timeout, timeout_fn)
-    for done, checkpoint in enumerate(found, start=1):
-        _evaluate(checkpoint, master, scaffold, counted, feed_dict, [*(hooks or []), final], config)
-        if max_number_of_evaluations is not None and done >= max_number_of_evaluations:
-            break
-    return final.final_ops_values
+    most = None if max_number_of_evaluations is None else max(1, max_number_of_evaluations)
+    return given.of(islice(found, most))
 
 
 # ---- tf.contrib.slim.evaluation -----------------------------------------------------------------
 
 
-def _hooks(num_evals: int, logdir: str, summary_op: Any, feeds: Any, hooks: Sequence[Any] | None) -> list[Any]:
-    if isinstance(summary_op, int) and summary_op == _USE_DEFAULT:
-        summary_op = merge_all()
-    own: list[Any] = [StopAfterNEvalsHook(num_evals)]
-    if summary_op is not None:
-        own.append(SummaryAtEndHook(log_dir=logdir, summary_op=summary_op, feed_dict=feeds))
-    return [*own, *(hooks or [])]
+@dataclass
+class _SlimEvaluation:
+    """The arguments of `slim_evaluate_once` besides the checkpoint.
 
-
-def _scaffold(initial_op: Any, feeds: Any, variables: Any, init_fn: Callable[[Any], Any] | None = None) -> Scaffold:
-    def call(_: Any, session: Any) -> None:
-        if init_fn is not None:
-            init_fn(session)
-
-    return Scaffold(
-        init_op=initial_op, init_feed_dict=feeds, init_fn=None if init_fn is None else call,
-        saver=None if variables is None else Saver(variables),
-    )  # fmt: skip
-
-
-def slim_evaluate_once(
-    master: str,
-    checkpoint_path: str,
-    logdir: str,
-    num_evals: int = 1,
-    initial_op: Any = None,
-    initial_op_feed_dict: Any = None,
-    eval_op: Any = None,
-    eval_op_feed_dict: Any = None,
-    final_op: Any = None,
-    final_op_feed_dict: Any = None,
-    summary_op: Any = _USE_DEFAULT,
-    summary_op_feed_dict: Any = None,
-    variables_to_restore: Any = None,
-    session_config: Any = None,
-    hooks: Sequence[Any] | None = None,
-) -> Any:
-    """Restores a checkpoint, runs ``eval_op`` ``num_evals`` times, writes summaries, and returns ``final_op``'s value.
-
-    TF name: ``tf.contrib.slim.evaluation.evaluate_once``.
-
-    Args:
+    Attributes:
       initial_op: an op to run first, in place of the initializers.
       summary_op: a serialized Summary; default: all summaries; None for none.
       variables_to_restore: the variables to restore; None for all.
     """
-    return evaluate_once(
-        checkpoint_path,
-        master,
-        _scaffold(initial_op, initial_op_feed_dict, variables_to_restore),
-        eval_op,
-        eval_op_feed_dict,
-        final_op,
-        final_op_feed_dict,
-        _hooks(num_evals, logdir, summary_op, summary_op_feed_dict, hooks),
-        session_config,
-    )
+
+    num_evals: int = 1
+    initial_op: Any = None
+    initial_op_feed_dict: Any = None
+    eval_op: Any = None
+    eval_op_feed_dict: Any = None
+    final_op: Any = None
+    final_op_feed_dict: Any = None
+    summary_op: Any = _USE_DEFAULT
+    summary_op_feed_dict: Any = None
+    variables_to_restore: Any = None
+    session_config: Any = None
+    hooks: Sequence[Any] | None = None
+
+    def plain(self, master: str, logdir: str, init_fn: Callable[[Any], Any] | None = None) -> _Evaluation:
+        """The same evaluation with a scaffold and hooks."""
+        saver = None if self.variables_to_restore is None else Saver(self.variables_to_restore)
+        call = None if init_fn is None else lambda _, session: init_fn(session)
+        scaffold = Scaffold(self.initial_op, self.initial_op_feed_dict, call, saver=saver)
+        summary_op = self.summary_op
+        if isinstance(summary_op, int) and summary_op == _USE_DEFAULT:
+            summary_op = merge_all()
+        hooks: list[Any] = [StopAfterNEvalsHook(self.num_evals)]
+        if summary_op is not None:
+            feeds = self.summary_op_feed_dict
+            hooks.append(SummaryAtEndHook(log_dir=logdir, summary_op=summary_op, feed_dict=feeds))
+        return _Evaluation(
+            master, scaffold, self.eval_op, self.eval_op_feed_dict, self.final_op, self.final_op_feed_dict,
+            [*hooks, *(self.hooks or [])], self.session_config,
+        )  # fmt: skip
 
 
+@export("tf.contrib.slim.evaluation.evaluate_once")
+@sharing(_SlimEvaluation)
+def slim_evaluate_once(given: _SlimEvaluation, master: str, checkpoint_path: str, logdir: str) -> Any:
+    """Restores a checkpoint, runs ``eval_op`` ``num_evals`` times, writes summaries, and returns ``final_op``'s value.
+
+    TF name: ``tf.contrib.slim.evaluation.evaluate_once``. The other arguments are those of `_SlimEvaluation`.
+    """
+    return given.plain(master, logdir).of([checkpoint_path])
+
+
+_LOOP = {
+    "init_fn": "eval_op", "eval_interval_secs": "session_config", "max_number_of_evaluations": "session_config",
+    "timeout": "hooks", "timeout_fn": "hooks",
+}  # fmt: skip
+
+
+@export("tf.contrib.slim.evaluation.evaluation_loop")
+@sharing(_SlimEvaluation, before=_LOOP)
 def evaluation_loop(
-    master: str,
-    checkpoint_dir: str,
-    logdir: str,
-    num_evals: int = 1,
-    initial_op: Any = None,
-    initial_op_feed_dict: Any = None,
-    init_fn: Callable[[Any], Any] | None = None,
-    eval_op: Any = None,
-    eval_op_feed_dict: Any = None,
-    final_op: Any = None,
-    final_op_feed_dict: Any = None,
-    summary_op: Any = _USE_DEFAULT,
-    summary_op_feed_dict: Any = None,
-    variables_to_restore: Any = None,
-    eval_interval_secs: float = 60,
-    max_number_of_evaluations: int | None = None,
-    session_config: Any = None,
-    timeout: float | None = None,
+    given: _SlimEvaluation, master: str, checkpoint_dir: str, logdir: str, *,
+    init_fn: Callable[[Any], Any] | None = None, eval_interval_secs: float = 60,
+    max_number_of_evaluations: int | None = None, timeout: float | None = None,
     timeout_fn: Callable[[], bool] | None = None,
-    hooks: Sequence[Any] | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """`slim_evaluate_once` for each new checkpoint of a directory (``tf.contrib.slim.evaluation.evaluation_loop``).
 
     Args:
       init_fn: a function of the session, called after the initializers.
       The others are those of `slim_evaluate_once` and `evaluate_repeatedly`.
     """
-    return evaluate_repeatedly(
-        checkpoint_dir,
-        master,
-        _scaffold(initial_op, initial_op_feed_dict, variables_to_restore, init_fn),
-        eval_op,
-        eval_op_feed_dict,
-        final_op,
-        final_op_feed_dict,
-        eval_interval_secs,
-        _hooks(num_evals, logdir, summary_op, summary_op_feed_dict, hooks),
-        session_config,
-        max_number_of_evaluations,
-        timeout,
-        timeout_fn,
-    )
+    found = checkpoints_iterator(checkpoint_dir, eval_interval_secs, timeout, timeout_fn)
+    most = None if max_number_of_evaluations is None else max(1, max_number_of_evaluations)
+    return given.plain(master, logdir, init_fn).of(islice(found, most))
+
+
+export_names(
+    "tensorflow.python.training.evaluation",
+    "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once "
+    "_get_or_create_eval_step=get_or_create_eval_step",
+)

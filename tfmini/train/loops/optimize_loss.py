@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -18,13 +19,15 @@ from tfmini.ops.variables.initializers import Constant
 from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.train.global_steps import assert_global_step, get_global_step
 from tfmini.train.loops.train_ops import GradsAndVars, values_of, with_values
-from tfmini.train.optimizers.adagrad import AdagradOptimizer
-from tfmini.train.optimizers.adam import AdamOptimizer
-from tfmini.train.optimizers.ftrl import FtrlOptimizer
-from tfmini.train.optimizers.gradient_descent import GradientDescentOptimizer
-from tfmini.train.optimizers.momentum import MomentumOptimizer
+from tfmini.train.optimizers.fused_optimizer import (
+    AdagradOptimizer,
+    AdamOptimizer,
+    FtrlOptimizer,
+    GradientDescentOptimizer,
+    MomentumOptimizer,
+    RMSPropOptimizer,
+)
 from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.optimizers.rmsprop import RMSPropOptimizer
 
 OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
     "Adagrad": AdagradOptimizer,
@@ -37,6 +40,7 @@ OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
 OPTIMIZER_SUMMARIES = ["learning_rate", "loss", "gradients", "gradient_norm", "global_gradient_norm"]
 
 
+@export("tf.contrib.layers.optimize_loss", "tf.contrib.slim.layers.optimize_loss")
 def optimize_loss(
     loss: Any,
     global_step: Any,
@@ -209,3 +213,6 @@ def _summarize(loss: Any, gradients: GradsAndVars, wanted: Sequence[str]) -> Non
             histogram(f"gradients/{name}", values_of(gradient))
         if "gradient_norm" in wanted:
             scalar(f"gradient_norm/{name}", global_norm([values_of(gradient)]))
+
+
+export_names("tf.contrib.layers tf.contrib.slim.layers", "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES")

@@ -1,17 +1,20 @@
-"""Training loops: ``slim.learning.train`` with a `Supervisor` and ``tf.contrib.training.train`` with hooks."""
+"""Training loops: ``tf.train.basic_train_loop`` and ``slim.learning.train`` with a `Supervisor`, and one with hooks."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.layers.functional import sharing
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import group
 from tfmini.ops.math import comparison as compare
@@ -37,6 +40,35 @@ _USE_DEFAULT = 0
 _POLL_SECS = 1.0
 
 
+@export("tf.train.basic_train_loop")
+def basic_train_loop(
+    supervisor: Supervisor,
+    train_step_fn: Callable[..., Any],
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    master: str = "",
+) -> None:
+    """Calls ``train_step_fn(session, *args, **kwargs)`` until the supervisor stops.
+
+    After a restart of a task of the cluster (AbortedError) the loop continues in a new session.
+
+    Args:
+      supervisor: makes the sessions and runs the services.
+      train_step_fn: runs one step.
+      args, kwargs: further arguments of ``train_step_fn``.
+      master: the sessions' target.
+    """
+    while True:
+        try:
+            with supervisor.managed_session(master) as session:
+                while not supervisor.should_stop():
+                    train_step_fn(session, *(args or ()), **(kwargs or {}))
+            return
+        except errors.AbortedError:
+            continue
+
+
+@export("tf.contrib.slim.learning.train_step")
 def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Runs one step; returns (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
 
@@ -73,34 +105,103 @@ def _write_trace(metadata: Any, step: int, kwargs: dict[str, Any]) -> None:
         kwargs["summary_writer"].add_run_metadata(metadata, f"run_metadata-{step}")
 
 
-def train(
-    train_op: Any,
-    logdir: str | None,
-    train_step_fn: Callable[..., tuple[Any, Any]] = train_step,
-    train_step_kwargs: Any = _USE_DEFAULT,
-    log_every_n_steps: int = 1,
-    graph: Graph | None = None,
-    master: str = "",
-    is_chief: bool = True,
-    global_step: Any = None,
-    number_of_steps: int | None = None,
-    init_op: Any = _USE_DEFAULT,
-    init_feed_dict: Any = None,
-    local_init_op: Any = _USE_DEFAULT,
-    init_fn: Callable[[Any], Any] | None = None,
-    ready_op: Any = _USE_DEFAULT,
-    summary_op: Any = _USE_DEFAULT,
-    save_summaries_secs: float = 600,
-    summary_writer: Any = _USE_DEFAULT,
-    startup_delay_steps: int = 0,
-    saver: Any = None,
-    save_interval_secs: float = 600,
-    sync_optimizer: Any = None,
-    session_config: Any = None,
-    session_wrapper: Callable[[Any], Any] | None = None,
-    trace_every_n_steps: int | None = None,
-    ignore_live_threads: bool = False,
-) -> Any:
+@dataclass
+class _SlimTraining:
+    """The arguments of `train` besides the train op and its directory, and what they mean."""
+
+    train_step_fn: Callable[..., tuple[Any, Any]] = train_step
+    train_step_kwargs: Any = _USE_DEFAULT
+    log_every_n_steps: int = 1
+    graph: Graph | None = None
+    master: str = ""
+    is_chief: bool = True
+    global_step: Any = None
+    number_of_steps: int | None = None
+    init_op: Any = _USE_DEFAULT
+    init_feed_dict: Any = None
+    local_init_op: Any = _USE_DEFAULT
+    init_fn: Callable[[Any], Any] | None = None
+    ready_op: Any = _USE_DEFAULT
+    summary_op: Any = _USE_DEFAULT
+    save_summaries_secs: float = 600
+    summary_writer: Any = _USE_DEFAULT
+    startup_delay_steps: int = 0
+    saver: Any = None
+    save_interval_secs: float = 600
+    sync_optimizer: Any = None
+    session_config: Any = None
+    session_wrapper: Callable[[Any], Any] | None = None
+    trace_every_n_steps: int | None = None
+    ignore_live_threads: bool = False
+
+    def optimizers(self, train_op: Any, logdir: str | None) -> list[Any]:
+        """Checks the arguments and returns the list of synchronous optimizers."""
+        if train_op is None:
+            raise ValueError("train_op cannot be None.")
+        given = {
+            "summary_op": not _default(self.summary_op),
+            "saver": self.saver is not None,
+            "trace_every_n_steps": self.trace_every_n_steps is not None,
+        }
+        for name in (name for name, is_given in given.items() if is_given and logdir is None):
+            raise ValueError(f"Cannot provide {name} because logdir=None")
+        one = self.sync_optimizer
+        if one is not None and self.startup_delay_steps > 0:
+            raise ValueError("startup_delay_steps must be zero when sync_optimizer is supplied.")
+        if self.number_of_steps is not None and self.number_of_steps <= 0:
+            raise ValueError("`number_of_steps` must be either None or a positive number.")
+        optimizers = one if isinstance(one, list) else [one] if one else []
+        if not all(isinstance(optimizer, SyncReplicasOptimizer) for optimizer in optimizers):
+            raise ValueError("`sync_optimizer` must be a tf.train.SyncReplicasOptimizer.")
+        return optimizers
+
+    def ops(self, optimizers: Sequence[Any]) -> dict[str, Any]:
+        """The supervisor's ops, in the default graph."""
+        global_step = get_or_create_global_step() if self.global_step is None else self.global_step
+        saver = self.saver or Saver()
+        with name_scope("init_ops"):
+            init_op = global_variables_initializer() if _default(self.init_op) else self.init_op
+            ready_op = report_uninitialized_variables() if _default(self.ready_op) else self.ready_op
+            local_init_op, ready_for_local_init_op = _local_init(self.local_init_op, optimizers, self.is_chief)
+        summary_op = merge_all() if _default(self.summary_op) else self.summary_op
+        return {
+            "global_step": global_step, "saver": saver, "init_op": init_op, "ready_op": ready_op,
+            "local_init_op": local_init_op, "ready_for_local_init_op": ready_for_local_init_op,
+            "summary_op": summary_op,
+        }  # fmt: skip
+
+    def step_arguments(self, global_step: Any, logdir: str | None) -> dict[str, Any]:
+        """The last argument of ``train_step_fn``."""
+        if not _default(self.train_step_kwargs):
+            return self.train_step_kwargs  # type: ignore[no-any-return]
+        with name_scope("train_step"):
+            last = self.number_of_steps
+            arguments = {"should_stop": compare.greater_equal(global_step, last) if last else constant(False)}
+            if self.log_every_n_steps > 0:
+                arguments["should_log"] = compare.equal(floormod(global_step, self.log_every_n_steps), 0)
+            if self.is_chief and self.trace_every_n_steps is not None:
+                arguments["should_trace"] = compare.equal(floormod(global_step, self.trace_every_n_steps), 0)
+                arguments["logdir"] = logdir
+        return arguments
+
+    def begin(self, supervisor: Supervisor, sess: Any, chief_ops: Sequence[Any]) -> Sequence[Any]:
+        """Starts the queue runners, and on the chief the services, which it returns."""
+        services: Sequence[Any] = []
+        if self.is_chief and supervisor.save_path:
+            services = supervisor.start_standard_services(sess) or []
+        elif not self.is_chief and self.startup_delay_steps > 0:
+            step = min(self.startup_delay_steps, self.number_of_steps or sys.maxsize)
+            _wait_for_step(supervisor, sess, supervisor.global_step, step)
+        supervisor.start_queue_runners(sess)
+        if chief_ops:
+            supervisor.start_queue_runners(sess, [runner for _, runner in chief_ops])
+            sess.run([tokens for tokens, _ in chief_ops])
+        return services
+
+
+@export("tf.contrib.slim.learning.train")
+@sharing(_SlimTraining)
+def train(given: _SlimTraining, train_op: Any, logdir: str | None) -> Any:
     """Trains with a `Supervisor` until a step returns stop or the input ends; returns the last loss.
 
     TF name: ``tf.contrib.slim.learning.train``.
@@ -120,87 +221,39 @@ def train(
     Raises:
       ValueError: when arguments contradict each other.
     """
-    optimizers = _checked(
-        train_op, logdir, summary_op, saver, trace_every_n_steps, sync_optimizer, startup_delay_steps, number_of_steps
-    )
-    graph = graph or get_default_graph()
+    optimizers = given.optimizers(train_op, logdir)
+    graph = given.graph or get_default_graph()
     with graph.as_default():
-        global_step = get_or_create_global_step() if global_step is None else global_step
-        saver = saver or Saver()
-        with name_scope("init_ops"):
-            init_op = global_variables_initializer() if _default(init_op) else init_op
-            ready_op = report_uninitialized_variables() if _default(ready_op) else ready_op
-            local_init_op, ready_for_local_init_op = _local_init(local_init_op, optimizers, is_chief)
-        summary_op = merge_all() if _default(summary_op) else summary_op
-        chief_ops = [(o.get_init_tokens_op(), o.get_chief_queue_runner()) for o in optimizers if is_chief]
-        if _default(train_step_kwargs):
-            trace = trace_every_n_steps if is_chief else None
-            train_step_kwargs = _step_arguments(global_step, number_of_steps, log_every_n_steps, trace, logdir)
+        ops = given.ops(optimizers)
+        chief_ops = [(o.get_init_tokens_op(), o.get_chief_queue_runner()) for o in optimizers if given.is_chief]
+        arguments = given.step_arguments(ops["global_step"], logdir)
     supervisor = Supervisor(
         graph=graph,
-        is_chief=is_chief,
+        is_chief=given.is_chief,
         logdir=logdir,
-        init_op=init_op,
-        init_feed_dict=init_feed_dict,
-        local_init_op=local_init_op,
-        ready_for_local_init_op=ready_for_local_init_op,
-        ready_op=ready_op,
-        summary_op=summary_op,
-        summary_writer=Supervisor.USE_DEFAULT if _default(summary_writer) else summary_writer,
-        global_step=global_step,
-        saver=saver,
-        save_summaries_secs=save_summaries_secs,
-        save_model_secs=save_interval_secs,
-        init_fn=init_fn,
+        init_feed_dict=given.init_feed_dict,
+        summary_writer=Supervisor.USE_DEFAULT if _default(given.summary_writer) else given.summary_writer,
+        save_summaries_secs=given.save_summaries_secs,
+        save_model_secs=given.save_interval_secs,
+        init_fn=given.init_fn,
+        **ops,
     )
-    if summary_writer is not None:
-        train_step_kwargs["summary_writer"] = supervisor.summary_writer
+    if given.summary_writer is not None:
+        arguments["summary_writer"] = supervisor.summary_writer
 
     def until_the_end(sess: Any) -> Any:
-        sess = session_wrapper(sess) if session_wrapper is not None else sess
-        services: Sequence[Any] = []
-        if is_chief and logdir:
-            services = supervisor.start_standard_services(sess) or []
-        elif not is_chief and startup_delay_steps > 0:
-            _wait_for_step(supervisor, sess, global_step, min(startup_delay_steps, number_of_steps or sys.maxsize))
-        supervisor.start_queue_runners(sess)
-        if chief_ops:
-            supervisor.start_queue_runners(sess, [runner for _, runner in chief_ops])
-            sess.run([tokens for tokens, _ in chief_ops])
-        loss = _steps(supervisor, sess, train_op, global_step, train_step_fn, train_step_kwargs)
-        if is_chief and logdir:
+        sess = given.session_wrapper(sess) if given.session_wrapper is not None else sess
+        services = given.begin(supervisor, sess, chief_ops)
+        loss = _steps(supervisor, sess, train_op, ops["global_step"], given.train_step_fn, arguments)
+        if given.is_chief and logdir:
             _save(supervisor, sess, services)
         return loss
 
-    return _with_new_sessions(supervisor, master, session_config, until_the_end)
+    return _with_new_sessions(supervisor, given.master, given.session_config, until_the_end)
 
 
 def _default(value: Any) -> bool:
     return isinstance(value, int) and value == _USE_DEFAULT
-
-
-def _checked(
-    train_op: Any, logdir: str | None, summary_op: Any, saver: Any, trace_every_n_steps: int | None,
-    sync_optimizer: Any, startup_delay_steps: int, number_of_steps: int | None,
-) -> list[Any]:  # fmt: skip
-    """Checks the arguments and returns the list of synchronous optimizers."""
-    if train_op is None:
-        raise ValueError("train_op cannot be None.")
-    given = {
-        "summary_op": not _default(summary_op),
-        "saver": saver is not None,
-        "trace_every_n_steps": trace_every_n_steps is not None,
-    }
-    for name in (name for name, is_given in given.items() if is_given and logdir is None):
-        raise ValueError(f"Cannot provide {name} because logdir=None")
-    if sync_optimizer is not None and startup_delay_steps > 0:
-        raise ValueError("startup_delay_steps must be zero when sync_optimizer is supplied.")
-    if number_of_steps is not None and number_of_steps <= 0:
-        raise ValueError("`number_of_steps` must be either None or a positive number.")
-    optimizers = sync_optimizer if isinstance(sync_optimizer, list) else [sync_optimizer] if sync_optimizer else []
-    if not all(isinstance(optimizer, SyncReplicasOptimizer) for optimizer in optimizers):
-        raise ValueError("`sync_optimizer` must be a tf.train.SyncReplicasOptimizer.")
-    return optimizers
 
 
 def _local_init(given: Any, optimizers: Sequence[Any], is_chief: bool) -> tuple[Any, Any]:
@@ -211,20 +264,6 @@ def _local_init(given: Any, optimizers: Sequence[Any], is_chief: bool) -> tuple[
     with control_dependencies([] if local is None else [local]):
         local = group(*(o.chief_init_op if is_chief else o.local_step_init_op for o in optimizers))
     return local, group(*(o.ready_for_local_init_op for o in optimizers))
-
-
-def _step_arguments(
-    global_step: Any, number_of_steps: int | None, log_every_n_steps: int, trace_every: int | None, logdir: str | None
-) -> dict[str, Any]:
-    with name_scope("train_step"):
-        stop = compare.greater_equal(global_step, number_of_steps) if number_of_steps else constant(False)
-        arguments: dict[str, Any] = {"should_stop": stop}
-        if log_every_n_steps > 0:
-            arguments["should_log"] = compare.equal(floormod(global_step, log_every_n_steps), 0)
-        if trace_every is not None:
-            arguments["should_trace"] = compare.equal(floormod(global_step, trace_every), 0)
-            arguments["logdir"] = logdir
-    return arguments
 
 
 def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: int) -> None:
@@ -270,6 +309,7 @@ def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Ca
             _log.info("Retrying training!")
 
 
+@export("tf.contrib.training.train")
 def train_with_hooks(
     train_op: Any,
     logdir: str | None,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, get_collection, get_collection_ref, name_scope
+from tfmini.layers.functional import sharing
 from tfmini.ops.array.identity import check_numerics as finite
 from tfmini.ops.control import no_op, with_dependencies
 from tfmini.ops.math.clip import clip_by_norm, global_norm
@@ -37,6 +40,7 @@ def with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
     return None if gradient is None else change(gradient)
 
 
+@export("tf.contrib.training.add_gradients_summaries", "tf.contrib.slim.learning.add_gradients_summaries")
 def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
     """Adds summaries of each gradient's histogram and norm (``tf.contrib.training.add_gradients_summaries``)."""
     summaries = []
@@ -51,16 +55,19 @@ def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
     return summaries
 
 
+@export("tf.contrib.training.clip_gradient_norms", "tf.contrib.slim.learning.clip_gradient_norms")
 def clip_gradient_norms(gradients_to_variables: GradsAndVars, max_norm: Any) -> GradsAndVars:
     """Clips each gradient to a maximum norm (``tf.contrib.training.clip_gradient_norms``)."""
     return [(with_values(g, lambda v: clip_by_norm(v, max_norm)), v) for g, v in gradients_to_variables]
 
 
+@export("tf.contrib.training.clip_gradient_norms_fn")
 def clip_gradient_norms_fn(max_norm: Any) -> Callable[[GradsAndVars], GradsAndVars]:
     """`clip_gradient_norms` as a ``transform_grads_fn`` of `create_train_op`."""
     return lambda grads_and_vars: clip_gradient_norms(grads_and_vars, max_norm)
 
 
+@export("tf.contrib.training.multiply_gradients", "tf.contrib.slim.learning.multiply_gradients")
 def multiply_gradients(grads_and_vars: GradsAndVars, gradient_multipliers: dict[Any, Any]) -> GradsAndVars:
     """Scales the gradients of some variables (``tf.contrib.training.multiply_gradients``).
 
@@ -90,19 +97,26 @@ def _multiplied(gradient: Any, variable: Any, multipliers: dict[Any, Any]) -> An
     return with_values(gradient, lambda values: values * factor)
 
 
+@dataclass
+class _Training:
+    """The arguments that both kinds of `create_train_op` share."""
+
+    global_step: Any = _USE_GLOBAL_STEP
+    update_ops: Sequence[Any] | None = None
+    variables_to_train: Sequence[Any] | None = None
+    summarize_gradients: bool = False
+    gate_gradients: int = Optimizer.GATE_OP
+    aggregation_method: Any = None
+    colocate_gradients_with_ops: bool = False
+    check_numerics: bool = True
+
+
+@export("tf.contrib.training.create_train_op")
+@sharing(_Training, before={"transform_grads_fn": "summarize_gradients"})
 def create_train_op(
-    total_loss: Any,
-    optimizer: Optimizer,
-    global_step: Any = _USE_GLOBAL_STEP,
-    update_ops: Sequence[Any] | None = None,
-    variables_to_train: Sequence[Any] | None = None,
+    given: _Training, total_loss: Any, optimizer: Optimizer, *,
     transform_grads_fn: Callable[[GradsAndVars], GradsAndVars] | None = None,
-    summarize_gradients: bool = False,
-    gate_gradients: int = Optimizer.GATE_OP,
-    aggregation_method: Any = None,
-    colocate_gradients_with_ops: bool = False,
-    check_numerics: bool = True,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor that runs the update ops, applies the gradients and returns the loss.
 
     TF name: ``tf.contrib.training.create_train_op``.
@@ -117,24 +131,25 @@ def create_train_op(
       check_numerics: raise an error if the loss is not finite.
       The others are those of `tf.train.Optimizer.compute_gradients`.
     """
+    global_step = given.global_step
     if global_step is _USE_GLOBAL_STEP:
         global_step = get_or_create_global_step()
-    total_loss = _after_updates(total_loss, update_ops)
+    total_loss = _after_updates(total_loss, given.update_ops)
     gradients = optimizer.compute_gradients(
         total_loss,
-        _to_train(variables_to_train),
-        gate_gradients=gate_gradients,
-        aggregation_method=aggregation_method,
-        colocate_gradients_with_ops=colocate_gradients_with_ops,
+        _to_train(given.variables_to_train),
+        gate_gradients=given.gate_gradients,
+        aggregation_method=given.aggregation_method,
+        colocate_gradients_with_ops=given.colocate_gradients_with_ops,
     )
     if transform_grads_fn:
         gradients = transform_grads_fn(gradients)
-    if summarize_gradients:
+    if given.summarize_gradients:
         with name_scope("summarize_grads"):
             add_gradients_summaries(gradients)
     applied = optimizer.apply_gradients(gradients, global_step=global_step)
     with name_scope("train_op"):
-        if check_numerics:
+        if given.check_numerics:
             total_loss = finite(total_loss, "LossTensor is inf or nan")
         train_op = with_dependencies([applied], total_loss)
     collected = get_collection_ref(GraphKeys.TRAIN_OP)
@@ -166,20 +181,12 @@ def _to_train(variables: Sequence[Any] | None) -> list[Any]:
     return chosen
 
 
+@export("tf.contrib.slim.learning.create_train_op")
+@sharing(_Training, before={"clip_gradient_norm": "summarize_gradients", "gradient_multipliers": "check_numerics"})
 def create_slim_train_op(
-    total_loss: Any,
-    optimizer: Optimizer,
-    global_step: Any = _USE_GLOBAL_STEP,
-    update_ops: Sequence[Any] | None = None,
-    variables_to_train: Sequence[Any] | None = None,
-    clip_gradient_norm: float = 0,
-    summarize_gradients: bool = False,
-    gate_gradients: int = Optimizer.GATE_OP,
-    aggregation_method: Any = None,
-    colocate_gradients_with_ops: bool = False,
+    given: _Training, total_loss: Any, optimizer: Optimizer, *, clip_gradient_norm: float = 0,
     gradient_multipliers: dict[Any, Any] | None = None,
-    check_numerics: bool = True,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`create_train_op` that scales, then clips the gradients (``tf.contrib.slim.learning.create_train_op``)."""
 
     def transform(grads_and_vars: GradsAndVars) -> GradsAndVars:
@@ -191,7 +198,4 @@ def create_slim_train_op(
                 grads_and_vars = clip_gradient_norms(grads_and_vars, clip_gradient_norm)
         return grads_and_vars
 
-    return create_train_op(
-        total_loss, optimizer, global_step, update_ops, variables_to_train, transform, summarize_gradients,
-        gate_gradients, aggregation_method, colocate_gradients_with_ops, check_numerics,
-    )  # fmt: skip
+    return create_train_op(total_loss, optimizer, transform_grads_fn=transform, **vars(given))

@@ -1,16 +1,19 @@
 """Learning rate schedules: rates that depend on the global step (``tf.train.exponential_decay`` and others).
 
 Each function returns a scalar tensor of the type of ``learning_rate``. ``global_step`` is a scalar tensor or
-variable of any number type.
+variable of any number type; all but `piecewise_constant` raise ValueError if it is None.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -24,55 +27,43 @@ from tfmini.ops.math.powers import pow as power_of
 from tfmini.ops.random.functions import random_normal
 
 
+@export("tf.train.exponential_decay")
 def exponential_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
-    _require_step(global_step, "exponential_decay")
-    with name_scope(name or "ExponentialDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down."""
+    with _schedule("exponential_decay", learning_rate, global_step, name or "ExponentialDecay") as (rate, scope):
         steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         exponent = _periods(global_step, steps, staircase)
         return elementwise.multiply(rate, power_of(base, exponent), name=scope)
 
 
+@export("tf.train.natural_exp_decay")
 def natural_exp_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
+    """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     _require_step(global_step, "natural_exp_decay")
     base = unary.exp(elementwise.negative(decay_rate))
     return exponential_decay(learning_rate, global_step, decay_steps, base, staircase, name)
 
 
+@export("tf.train.inverse_time_decay")
 def inverse_time_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
-    _require_step(global_step, "inverse_time_decay")
-    with name_scope(name or "InverseTimeDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
+    with _schedule("inverse_time_decay", learning_rate, global_step, name or "InverseTimeDecay") as (rate, scope):
         steps, slope = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         periods = _periods(global_step, steps, staircase)
         one = cast(constant(1), rate.dtype)
         return elementwise.divide(rate, elementwise.add(one, elementwise.multiply(slope, periods)), name=scope)
 
 
+@export("tf.train.polynomial_decay")
 def polynomial_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
     cycle: bool = False, name: str | None = None,
@@ -80,13 +71,8 @@ def polynomial_decay(
     """Decreases from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` like (1 - fraction) ^ power.
 
     After that the rate is constant. With ``cycle`` the decay is stretched to 2, 3, … times ``decay_steps``.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "polynomial_decay")
-    with name_scope(name or "PolynomialDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("polynomial_decay", learning_rate, global_step, name or "PolynomialDecay") as (rate, scope):
         end, exponent = cast(end_learning_rate, rate.dtype), cast(power, rate.dtype)
         step, steps = cast(global_step, rate.dtype), cast(decay_steps, rate.dtype)
         if cycle:
@@ -99,6 +85,7 @@ def polynomial_decay(
         return elementwise.add(elementwise.multiply(elementwise.subtract(rate, end), left), end, name=scope)
 
 
+@export("tf.train.piecewise_constant")
 def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
     """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
 
@@ -136,23 +123,19 @@ def _value_of(value: Tensor) -> Tensor:
 piecewise_constant_decay = piecewise_constant
 
 
+@export("tf.train.cosine_decay")
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
 ) -> Tensor:
-    """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
-    _require_step(global_step, "cosine_decay")
-    with name_scope(name or "CosineDecay"):
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant."""
+    with _schedule("cosine_decay", learning_rate, global_step, name or "CosineDecay") as (rate, _):
         steps = cast(decay_steps, rate.dtype)
         step = elementwise.minimum(cast(global_step, rate.dtype), steps)
         wave = _half_wave(elementwise.truediv(step, steps))
         return elementwise.multiply(rate, (1 - alpha) * wave + alpha)
 
 
+@export("tf.train.cosine_decay_restarts")
 def cosine_decay_restarts(
     learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
     alpha: Any = 0.0, name: str | None = None,
@@ -161,13 +144,8 @@ def cosine_decay_restarts(
 
     Args:
       t_mul: a number or a tensor.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "cosine_decay_restarts")
-    with name_scope(name or "SGDRDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    with _schedule("cosine_decay_restarts", learning_rate, global_step, name or "SGDRDecay") as (rate, scope):
         dtype = rate.dtype
         steps, floor_rate = cast(first_decay_steps, dtype), cast(alpha, dtype)
         growth, fading = cast(t_mul, dtype), cast(m_mul, dtype)
@@ -177,18 +155,13 @@ def cosine_decay_restarts(
         return elementwise.multiply(rate, (1 - floor_rate) * wave + floor_rate, name=scope)
 
 
+@export("tf.train.linear_cosine_decay")
 def linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
     beta: Any = 0.001, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
-    """
-    _require_step(global_step, "linear_cosine_decay")
-    with name_scope(name or "LinearCosineDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta."""
+    with _schedule("linear_cosine_decay", learning_rate, global_step, name or "LinearCosineDecay") as (rate, scope):
         dtype = rate.dtype
         steps = cast(decay_steps, dtype)
         step = elementwise.minimum(cast(global_step, dtype), steps)
@@ -197,6 +170,7 @@ def linear_cosine_decay(
         return elementwise.multiply(rate, (cast(alpha, dtype) + linear) * wave + cast(beta, dtype), name=scope)
 
 
+@export("tf.train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
     num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
@@ -204,13 +178,9 @@ def noisy_linear_cosine_decay(
     """`linear_cosine_decay` with noise on the linear part; the variance of the noise decreases with the steps.
 
     variance = initial_variance / (1 + step)^variance_decay.
-
-    Raises:
-      ValueError: when ``global_step`` is None.
     """
-    _require_step(global_step, "noisy_linear_cosine_decay")
-    with name_scope(name or "NoisyLinearCosineDecay") as scope:
-        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+    name = name or "NoisyLinearCosineDecay"
+    with _schedule("noisy_linear_cosine_decay", learning_rate, global_step, name) as (rate, scope):
         dtype = rate.dtype
         steps = cast(decay_steps, dtype)
         step: Any = elementwise.minimum(cast(global_step, dtype), steps)
@@ -224,6 +194,14 @@ def noisy_linear_cosine_decay(
 def _require_step(global_step: Any, function: str) -> None:
     if global_step is None:
         raise ValueError(f"global_step is required for {function}.")
+
+
+@contextmanager
+def _schedule(function: str, learning_rate: Any, global_step: Any, name: str) -> Iterator[tuple[Tensor, str]]:
+    """The name scope of a schedule, as (the initial rate, the scope's name)."""
+    _require_step(global_step, function)
+    with name_scope(name) as scope:
+        yield convert_to_tensor(learning_rate, name="initial_learning_rate"), scope
 
 
 def _periods(global_step: Any, steps: Tensor, staircase: bool) -> Tensor:
@@ -256,3 +234,6 @@ def _as_position(boundary: Tensor, dtype: dtypes.DType) -> Tensor:
     if own == dtypes.int32 and dtype == dtypes.int64:
         return cast(boundary, dtype)
     raise ValueError(f"Boundaries ({own}) must have the same dtype as x ({dtype}).")
+
+
+export_names("tf.train", "piecewise_constant_decay")

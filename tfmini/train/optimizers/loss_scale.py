@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -23,6 +24,7 @@ from tfmini.ops.math import unary as math_unary
 from tfmini.ops.variables.resource_variable import ResourceVariable
 
 
+@export("tf.train.experimental.LossScale")
 class LossScale(ABC):
     """Base class of loss scales (``tf.train.experimental.LossScale``)."""
 
@@ -63,6 +65,7 @@ class LossScale(ABC):
         return variable
 
 
+@export("tf.train.experimental.FixedLossScale")
 class FixedLossScale(LossScale):
     """A loss scale that never changes (``tf.train.experimental.FixedLossScale``).
 
@@ -94,6 +97,7 @@ class FixedLossScale(LossScale):
         return {"loss_scale_value": self._value}
 
 
+@export("tf.train.experimental.DynamicLossScale")
 class DynamicLossScale(LossScale):
     """A loss scale that adapts to the gradients (``tf.train.experimental.DynamicLossScale``).
 

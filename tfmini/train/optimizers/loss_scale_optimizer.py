@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation
 from tfmini.ops import control
@@ -15,6 +16,7 @@ from tfmini.train.optimizers.optimizer_inputs import GradAndVar
 from tfmini.train.strategy import Strategy, get_replica_context
 
 
+@export("tf.train.experimental.MixedPrecisionLossScaleOptimizer")
 class MixedPrecisionLossScaleOptimizer(Optimizer):
     """Multiplies the loss by a loss scale and divides the gradients by it.
 

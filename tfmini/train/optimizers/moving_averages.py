@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -75,6 +76,7 @@ def _unused_name(name: str) -> str:
     return result
 
 
+@export("tf.train.ExponentialMovingAverage")
 class ExponentialMovingAverage:
     """Maintains moving averages of variables in shadow variables (``tf.train.ExponentialMovingAverage``).
 

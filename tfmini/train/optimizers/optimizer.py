@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -53,6 +54,7 @@ def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
 
 
+@export("tf.train.Optimizer")
 class Optimizer:
     """Base class of the optimizers (``tf.train.Optimizer``).
 

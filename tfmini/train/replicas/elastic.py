@@ -28,7 +28,7 @@ from tfmini.ops.math.comparison import where_v2
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import global_variables
 from tfmini.runtime import targets
-from tfmini.runtime.collectives.elastic import end_group, newcomers
+from tfmini.runtime.collectives.executor import end_group, newcomers
 from tfmini.train.global_steps import get_global_step
 from tfmini.train.hooks.session_run_hook import SessionRunHook
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfmini import dtypes, errors
+from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
@@ -50,6 +51,7 @@ _log = logging.getLogger("tensorflow")
 _CONTRIBUTOR = "_contributor"
 
 
+@export("tf.train.SyncReplicasOptimizer")
 class SyncReplicasOptimizer(OptimizerWrapper):
     """Wraps an optimizer for synchronous training (``tf.train.SyncReplicasOptimizer``); see the module.
 

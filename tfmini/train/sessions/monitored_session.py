@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoping import get_collection
@@ -235,6 +236,7 @@ def _argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
+@export("tf.train.MonitoredSession")
 class MonitoredSession(_MonitoredSession):
     """A session for a training loop (``tf.train.MonitoredSession``)::
 
@@ -262,6 +264,7 @@ class MonitoredSession(_MonitoredSession):
         super().__init__(session_creator, hooks, True, stop_grace_period_secs)
 
 
+@export("tf.train.SingularMonitoredSession")
 class SingularMonitoredSession(_MonitoredSession):
     """A monitored session of a single process, without recovery (``tf.train.SingularMonitoredSession``).
 

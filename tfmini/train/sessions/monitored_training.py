@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.export import export
 from tfmini.train.hooks.checkpoint_hook import CheckpointSaverHook
 from tfmini.train.hooks.logging_hooks import StepCounterHook
 from tfmini.train.hooks.session_run_hook import SessionRunHook
@@ -17,6 +18,7 @@ from tfmini.train.sessions.session_creators import ChiefSessionCreator, WorkerSe
 USE_DEFAULT: Any = object()
 
 
+@export("tf.train.MonitoredTrainingSession")
 def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     master: str = "",
     is_chief: bool = True,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
@@ -31,6 +32,7 @@ from tfmini.train.checkpointing.saver import get_saver_or_default
 _log = logging.getLogger("tensorflow")
 
 
+@export("tf.train.Scaffold")
 class Scaffold:
     """The ops to initialize, check, save and summarize a model (``tf.train.Scaffold``).
 

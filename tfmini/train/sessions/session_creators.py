@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.train.sessions.scaffold import Scaffold
 from tfmini.train.sessions.session_manager import SessionManager
@@ -12,6 +13,7 @@ from tfmini.train.sessions.session_manager import SessionManager
 WORKER_MAX_WAIT_S = 30 * 60
 
 
+@export("tf.train.SessionCreator")
 class SessionCreator(metaclass=abc.ABCMeta):
     """Base class of session creators.
 
@@ -64,6 +66,7 @@ class _ScaffoldedCreator(SessionCreator):
         return self._session_manager
 
 
+@export("tf.train.ChiefSessionCreator")
 class ChiefSessionCreator(_ScaffoldedCreator):
     """Makes sessions for the chief: restores or initializes the model (``tf.train.ChiefSessionCreator``).
 
@@ -101,6 +104,7 @@ class ChiefSessionCreator(_ScaffoldedCreator):
         )
 
 
+@export("tf.train.WorkerSessionCreator")
 class WorkerSessionCreator(_ScaffoldedCreator):
     """Makes sessions for workers: waits until the chief has made the model ready (``tf.train.WorkerSessionCreator``).
 

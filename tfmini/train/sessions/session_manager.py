@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.traits import ops_with
@@ -27,6 +28,7 @@ _FAIL_S = 5.0
 _COLLECTIVES = ops_with("collective")
 
 
+@export("tf.train.SessionManager")
 class SessionManager:
     """Makes sessions with a ready model (``tf.train.SessionManager``).
 

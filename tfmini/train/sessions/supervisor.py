@@ -10,23 +10,104 @@ from contextlib import AbstractContextManager
 from threading import Thread
 from typing import Any
 
-from tfmini import protos
+from tfmini import dtypes, errors, protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation
+from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.graph.traits import ops_with
-from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
+from tfmini.ops.control import group
+from tfmini.ops.summary.functions import merge_all
+from tfmini.ops.tables.functions import tables_initializer
+from tfmini.ops.variables.functions import (
+    global_variables,
+    global_variables_initializer,
+    local_variables_initializer,
+    report_uninitialized_variables,
+)
+from tfmini.runtime.process import current_process
+from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.coordinator import Coordinator, LooperThread
 from tfmini.train.global_steps import global_step as value_of_global_step
-from tfmini.train.sessions import supervisor_defaults as defaults
+from tfmini.train.hooks.checkpoint_hook import record_graph, save_checkpoint
+from tfmini.train.hooks.logging_hooks import write_steps_per_sec
 from tfmini.train.sessions.readiness_wait import close_quietly
 from tfmini.train.sessions.session_manager import SessionManager
-from tfmini.train.sessions.supervisor_threads import SVStepCounterThread, SVSummaryThread, SVTimerCheckpointThread
 from tfmini.train.summaries.summary_writer import FileWriter
 
 _log = logging.getLogger("tensorflow")
+_USE_DEFAULT = 0  # the default of arguments for which None means "none"
+_LOGGED_FIRST = 10  # the number of times that the step counter logs its value
 
 
+def _local_init_op() -> Operation:
+    return group(local_variables_initializer(), tables_initializer())
+
+
+def _global_step_tensor() -> Any:
+    try:
+        found = get_default_graph().get_tensor_by_name("global_step:0")
+    except KeyError:
+        return None
+    if found.dtype.base_dtype not in (dtypes.int32, dtypes.int64):
+        _log.warning("Found 'global_step' is not an int type: %s", found.dtype)
+        return None
+    return found
+
+
+# Collection of an argument -> what makes its default if the collection is empty.
+_DEFAULTS: dict[str, Callable[[], Any]] = {
+    GraphKeys.READY_OP: report_uninitialized_variables,
+    GraphKeys.READY_FOR_LOCAL_INIT_OP: lambda: None,
+    GraphKeys.INIT_OP: global_variables_initializer,
+    GraphKeys.LOCAL_INIT_OP: _local_init_op,
+    GraphKeys.SAVERS: lambda: Saver() if global_variables() else None,
+    GraphKeys.SUMMARY_OP: merge_all,
+    GraphKeys.GLOBAL_STEP: _global_step_tensor,
+}
+
+
+def _chosen(value: Any, key: str) -> Any:
+    """The given value; by default the collection's first member, or a new one that is added to the collection."""
+    if value is not _USE_DEFAULT:
+        return value
+    members = get_collection(key)
+    if len(members) > 1:
+        _log.info("Found %d %s operations. Returning the first one.", len(members), key)
+    if members:
+        return members[0]
+    found = _DEFAULTS[key]()
+    if found is not None:
+        add_to_collection(key, found)
+    return found
+
+
+class _StepCounter(LooperThread):
+    """Writes steps per second as the summary ``global_step/sec``, every ``save_summaries_secs``."""
+
+    def __init__(self, sv: Supervisor, sess: Any) -> None:
+        super().__init__(sv.coord, sv.save_summaries_secs)
+        self._sv = sv
+        self._sess = sess
+        self._logged = 0
+
+    def _place(self) -> tuple[int, float]:
+        return value_of_global_step(self._sess, self._sv.global_step), current_process().now()
+
+    def start_loop(self) -> None:
+        self._last_step, self._last_time = self._place()
+
+    def run_loop(self) -> None:
+        (step, now), before, started = self._place(), self._last_step, self._last_time
+        self._last_step, self._last_time = step, now
+        self._logged += 1
+        tag, log = f"{self._sv.global_step.op.name}/sec", self._logged <= _LOGGED_FIRST
+        write_steps_per_sec(self._sv.summary_writer, tag, step - before, now - started, step, log)
+
+
+@export("tf.train.Supervisor")
 class Supervisor:
     """Supervises the training of a model (``tf.train.Supervisor``)::
 
@@ -58,79 +139,74 @@ class Supervisor:
       session_manager: makes the sessions; default: a `SessionManager`.
       summary_writer: default: a FileWriter in ``logdir``.
 
+    Attributes:
+      is_chief, init_op, init_feed_dict, ready_op, ready_for_local_init_op, session_manager, summary_writer, summary_op,
+        global_step, saver, save_summaries_secs, save_model_secs: the arguments, or what was chosen for them. The
+        writer and the periods are None if this is not the chief.
+      coord: the coordinator of the threads.
+      save_path: prefix of the checkpoints, without the step.
+
     Raises:
       ValueError: when this is not the chief and a variable has no device.
     """
 
-    USE_DEFAULT = defaults.USE_DEFAULT
+    USE_DEFAULT = _USE_DEFAULT
 
     def __init__(
         self,
         graph: Graph | None = None,
-        ready_op: Any = defaults.USE_DEFAULT,
-        ready_for_local_init_op: Any = defaults.USE_DEFAULT,
+        ready_op: Any = _USE_DEFAULT,
+        ready_for_local_init_op: Any = _USE_DEFAULT,
         is_chief: bool = True,
-        init_op: Any = defaults.USE_DEFAULT,
+        init_op: Any = _USE_DEFAULT,
         init_feed_dict: Any = None,
-        local_init_op: Any = defaults.USE_DEFAULT,
+        local_init_op: Any = _USE_DEFAULT,
         logdir: str | None = None,
-        summary_op: Any = defaults.USE_DEFAULT,
-        saver: Any = defaults.USE_DEFAULT,
-        global_step: Any = defaults.USE_DEFAULT,
+        summary_op: Any = _USE_DEFAULT,
+        saver: Any = _USE_DEFAULT,
+        global_step: Any = _USE_DEFAULT,
         save_summaries_secs: float = 120,
         save_model_secs: float = 600,
         recovery_wait_secs: float = 30,
         stop_grace_secs: float = 120,
         checkpoint_basename: str = "model.ckpt",
         session_manager: Any = None,
-        summary_writer: Any = defaults.USE_DEFAULT,
+        summary_writer: Any = _USE_DEFAULT,
         init_fn: Callable[[Any], Any] | None = None,
         local_init_run_options: Any = None,
     ) -> None:
         self._graph = graph if graph is not None else get_default_graph()
-        self._init_feed_dict = init_feed_dict
-        self._init_fn = init_fn
+        self.init_feed_dict, self._init_fn = init_feed_dict, init_fn
         with self._graph.as_default():
-            self._ready_op = defaults.choose_ready_op(ready_op)
-            self._ready_for_local_init_op = defaults.choose_ready_for_local_init_op(ready_for_local_init_op)
-            self._init_op = defaults.choose_init_op(init_op)
-            self._local_init_op = defaults.choose_local_init_op(local_init_op)
-            self._saver = defaults.choose_saver(saver)
-            self._summary_op = defaults.choose_summary_op(summary_op)
-            self._global_step = defaults.choose_global_step(global_step)
-        self._is_chief = is_chief
-        self._coord = Coordinator()
+            self.ready_op = _chosen(ready_op, GraphKeys.READY_OP)
+            self.ready_for_local_init_op = _chosen(ready_for_local_init_op, GraphKeys.READY_FOR_LOCAL_INIT_OP)
+            self.init_op = _chosen(init_op, GraphKeys.INIT_OP)
+            local_init_op = _chosen(local_init_op, GraphKeys.LOCAL_INIT_OP)
+            self.saver = _chosen(saver, GraphKeys.SAVERS)
+            self.summary_op = _chosen(summary_op, GraphKeys.SUMMARY_OP)
+            self.global_step = _chosen(global_step, GraphKeys.GLOBAL_STEP)
+        self.is_chief = is_chief
+        self.coord = Coordinator()
         self._stop_grace_secs = stop_grace_secs
         # Only the chief writes checkpoints and events.
         self._logdir = logdir if is_chief else None
-        self._save_summaries_secs = save_summaries_secs if is_chief else None
-        self._save_model_secs = save_model_secs if is_chief else None
-        self._save_path = os.path.join(logdir, checkpoint_basename) if is_chief and logdir else None
-        self._summary_writer = self._choose_summary_writer(summary_writer)
+        self.save_summaries_secs = save_summaries_secs if is_chief else None
+        self.save_model_secs = save_model_secs if is_chief else None
+        self.save_path = os.path.join(logdir, checkpoint_basename) if is_chief and logdir else None
+        self.summary_writer: Any = summary_writer if is_chief else None
+        if is_chief and summary_writer is _USE_DEFAULT:
+            self.summary_writer = FileWriter(logdir) if logdir else None
         self._graph_added_to_summary = False
-        self._session_manager = session_manager
-        if session_manager is None:
-            self._session_manager = SessionManager(
-                local_init_op=self._local_init_op,
-                ready_op=self._ready_op,
-                ready_for_local_init_op=self._ready_for_local_init_op,
-                graph=self._graph,
-                recovery_wait_secs=recovery_wait_secs,
-                local_init_run_options=local_init_run_options,
-            )
+        self.session_manager: Any = session_manager or SessionManager(
+            local_init_op, self.ready_op, self.ready_for_local_init_op, self._graph, recovery_wait_secs,
+            local_init_run_options,
+        )  # fmt: skip
         self._check_devices()
         self._graph.finalize()
 
-    def _choose_summary_writer(self, given: Any) -> Any:
-        if not self._is_chief:
-            return None
-        if not defaults.is_default(given):
-            return given
-        return FileWriter(self._logdir) if self._logdir else None
-
     def _check_devices(self) -> None:
         """Checks that every variable has a device, since replicas share variables."""
-        if self._is_chief:
+        if self.is_chief:
             return
         references = ops_with("variable", "reference")
         for op in self._graph.get_operations():
@@ -164,22 +240,22 @@ class Supervisor:
           The errors of `SessionManager.prepare_session` and `SessionManager.wait_for_session`.
           CancelledError: when another thread requests a stop during the wait.
         """
-        self._coord.clear_stop()
-        if self._summary_writer:
-            self._summary_writer.reopen()
-        manager = self._session_manager
+        self.coord.clear_stop()
+        if self.summary_writer:
+            self.summary_writer.reopen()
+        manager = self.session_manager
         # A user's session manager may not support cancellation.
         more: dict[str, Any] = {"cancelled": self.should_stop} if isinstance(manager, SessionManager) else {}
-        if self._is_chief:
+        if self.is_chief:
             sess = manager.prepare_session(
                 master,
-                init_op=self._init_op,
-                saver=self._saver,
+                init_op=self.init_op,
+                saver=self.saver,
                 checkpoint_dir=self._logdir,
                 wait_for_checkpoint=wait_for_checkpoint,
                 max_wait_secs=max_wait_secs,
                 config=config,
-                init_feed_dict=self._init_feed_dict,
+                init_feed_dict=self.init_feed_dict,
                 init_fn=self._init_fn,
                 **more,
             )
@@ -195,14 +271,9 @@ class Supervisor:
         return sess
 
     def _write_graph(self) -> None:
-        if self._logdir:
-            write_training_graph(self._graph, self._logdir)
-        if self._summary_writer and not self._graph_added_to_summary:
-            self._summary_writer.add_graph(self._graph)
-            self._summary_writer.add_meta_graph(
-                export_meta_graph(graph=self._graph, saver_def=self._saver.saver_def if self._saver else None)
-            )
-            self._graph_added_to_summary = True
+        writer = None if self._graph_added_to_summary else self.summary_writer
+        record_graph(self._graph, self._logdir, writer, self.saver)
+        self._graph_added_to_summary = bool(self.summary_writer)
 
     @contextlib.contextmanager
     def managed_session(
@@ -230,9 +301,9 @@ class Supervisor:
         except Exception as error:  # `stop` raises it, unless it is a clean end
             self.request_stop(error)
         except BaseException as error:  # such as the SystemExit of a script's handler of SIGTERM
-            if isinstance(self._session_manager, SessionManager):
-                self._session_manager.fail_run(error)
-                self._session_manager.leave_run()
+            if isinstance(self.session_manager, SessionManager):
+                self.session_manager.fail_run(error)
+                self.session_manager.leave_run()
             raise
         finally:
             try:
@@ -250,27 +321,45 @@ class Supervisor:
         Raises:
           RuntimeError: when this is not the chief.
         """
-        if not self._is_chief:
+        if not self.is_chief:
             raise RuntimeError(
                 "Only chief supervisor can start standard services. Because only chief supervisors can write events."
             )
         if not self._logdir:
             _log.warning("Standard services need a 'logdir' passed to the SessionManager")
             return None
-        if self._global_step is not None and self._summary_writer:
-            step = value_of_global_step(sess, self._global_step)
-            self._summary_writer.add_session_log(protos.SessionLog(status=protos.SessionLog.START), step)
+        if self.global_step is not None and self.summary_writer:
+            step = value_of_global_step(sess, self.global_step)
+            self.summary_writer.add_session_log(protos.SessionLog(status=protos.SessionLog.START), step)
         threads: list[Thread] = []
-        if self._save_summaries_secs and self._summary_writer:
-            if self._summary_op is not None:
-                threads.append(SVSummaryThread(self, sess))
-            if self._global_step is not None:
-                threads.append(SVStepCounterThread(self, sess))
-        if self._saver and self._save_model_secs:
-            threads.append(SVTimerCheckpointThread(self, sess))
+        if self.save_summaries_secs and self.summary_writer:
+            if self.summary_op is not None:
+                threads.append(LooperThread(self.coord, self.save_summaries_secs, self._summarize, [sess]))
+            if self.global_step is not None:
+                threads.append(_StepCounter(self, sess))
+        if self.saver and self.save_model_secs:
+            threads.append(LooperThread(self.coord, self.save_model_secs, self._save_model, [sess]))
         for thread in threads:
             thread.start()
         return threads
+
+    def _summarize(self, sess: Any) -> None:
+        fetches = [self.summary_op] if self.global_step is None else [self.summary_op, self.global_step]
+        try:
+            summaries, *step = sess.run(fetches)
+        except errors.InvalidArgumentError as error:
+            error.explain(
+                "The supervisor's summary thread ran this, without feeds. Give the Supervisor summary_op=None, and"
+                " write summaries that need feeds by sv.summary_computed()."
+            )
+            raise
+        _log.info("Recording summary at step %s.", *(step or [None]))
+        self.summary_writer.add_summary(summaries, *step)
+
+    def _save_model(self, sess: Any) -> None:
+        _log.info("Saving checkpoint to path %s", self.save_path)
+        writer = None if self.global_step is None else self.summary_writer
+        save_checkpoint(sess, self.saver, self.save_path, self.global_step, writer)
 
     def start_queue_runners(self, sess: Any, queue_runners: Sequence[Any] | None = None) -> list[Thread]:
         """Starts the threads of queue runners (default: all in the graph) and returns the threads."""
@@ -278,7 +367,7 @@ class Supervisor:
             queue_runners = self._graph.get_collection(GraphKeys.QUEUE_RUNNERS)
         threads: list[Thread] = []
         for runner in queue_runners:
-            threads.extend(runner.create_threads(sess, coord=self._coord, daemon=True, start=True))
+            threads.extend(runner.create_threads(sess, coord=self.coord, daemon=True, start=True))
         return threads
 
     def loop(
@@ -289,7 +378,7 @@ class Supervisor:
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
         """Starts a thread that calls ``target`` every ``timer_interval_secs`` (None: without pause) until the stop."""
-        return LooperThread.loop(self._coord, timer_interval_secs, target, args, kwargs)
+        return LooperThread.loop(self.coord, timer_interval_secs, target, args, kwargs)
 
     def summary_computed(self, sess: Any, summary: Any, global_step: int | None = None) -> None:
         """Writes a summary, by default at the session's global step.
@@ -297,11 +386,11 @@ class Supervisor:
         Raises:
           RuntimeError: when there is no summary writer.
         """
-        if not self._summary_writer:
+        if not self.summary_writer:
             raise RuntimeError("Writing a summary requires a summary writer.")
-        if global_step is None and self._global_step is not None:
-            global_step = value_of_global_step(sess, self._global_step)
-        self._summary_writer.add_summary(summary, global_step)
+        if global_step is None and self.global_step is not None:
+            global_step = value_of_global_step(sess, self.global_step)
+        self.summary_writer.add_summary(summary, global_step)
 
     # ---- the end ----------------------------------------------------------------------------
 
@@ -321,58 +410,39 @@ class Supervisor:
         Raises:
           The exception of a thread or of `request_stop`, if there was one.
         """
-        self._coord.request_stop()
+        self.coord.request_stop()
         try:
-            self._coord.join(
+            self.coord.join(
                 threads, stop_grace_period_secs=self._stop_grace_secs, ignore_live_threads=ignore_live_threads
             )
-            if isinstance(self._session_manager, SessionManager):
-                self._session_manager.end_run()
+            if isinstance(self.session_manager, SessionManager):
+                self.session_manager.end_run()
         except BaseException as error:
-            if isinstance(self._session_manager, SessionManager):
-                self._session_manager.fail_run(error)
+            if isinstance(self.session_manager, SessionManager):
+                self.session_manager.fail_run(error)
             raise
         finally:
             # Last, since the threads use the writer.
-            if close_summary_writer and self._summary_writer:
-                self._summary_writer.add_session_log(protos.SessionLog(status=protos.SessionLog.STOP))
-                self._summary_writer.close()
+            if close_summary_writer and self.summary_writer:
+                self.summary_writer.add_session_log(protos.SessionLog(status=protos.SessionLog.STOP))
+                self.summary_writer.close()
                 self._graph_added_to_summary = False
 
     def request_stop(self, ex: Any = None) -> None:
         """Calls `Coordinator.request_stop`."""
-        self._coord.request_stop(ex=ex)
+        self.coord.request_stop(ex=ex)
 
     def should_stop(self) -> bool:
         """Whether a stop was requested."""
-        return self._coord.should_stop()
+        return self.coord.should_stop()
 
     def stop_on_exception(self) -> AbstractContextManager[None]:
         """`Coordinator.stop_on_exception`."""
-        return self._coord.stop_on_exception()
+        return self.coord.stop_on_exception()
 
     def wait_for_stop(self) -> None:
         """Waits until a stop is requested."""
-        self._coord.wait_for_stop()
-
-    # ---- properties -------------------------------------------------------------------------
-
-    is_chief = property(lambda self: self._is_chief, doc="Whether this is the chief.")
-    session_manager = property(lambda self: self._session_manager, doc="The manager that makes the sessions.")
-    coord = property(lambda self: self._coord, doc="The coordinator of the threads.")
-    init_op = property(lambda self: self._init_op, doc="The op that initializes the model.")
-    init_feed_dict = property(lambda self: self._init_feed_dict, doc="Feeds for `init_op`.")
-    ready_op = property(lambda self: self._ready_op, doc="The names of uninitialized variables.")
-    ready_for_local_init_op = property(
-        lambda self: self._ready_for_local_init_op, doc="The uninitialized variables that the local init op reads."
-    )
-    summary_writer = property(lambda self: self._summary_writer, doc="The chief's summary writer, or None.")
-    summary_op = property(lambda self: self._summary_op, doc="The merged summaries, or None.")
-    save_summaries_secs = property(lambda self: self._save_summaries_secs, doc="Seconds between summaries.")
-    global_step = property(lambda self: self._global_step, doc="The global step, or None.")
-    saver = property(lambda self: self._saver, doc="The Saver, or None.")
-    save_model_secs = property(lambda self: self._save_model_secs, doc="Seconds between checkpoints.")
-    save_path = property(lambda self: self._save_path, doc="Prefix of the checkpoints, without the step.")
+        self.coord.wait_for_stop()
 
     # TensorFlow's older names.
     PrepareSession = prepare_or_wait_for_session

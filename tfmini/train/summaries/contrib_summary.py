@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import get_default_session
@@ -43,6 +44,7 @@ class _State(threading.local):
 _state = _State()
 
 
+@export("tf.contrib.summary.SummaryWriter")
 class SummaryWriter:
     """A writer of an event file, which is a resource of the session's task.
 
@@ -86,6 +88,7 @@ class SummaryWriter:
         _state.writer = self
 
 
+@export("tf.contrib.summary.create_file_writer", "tf.contrib.summary.create_summary_file_writer")
 def create_file_writer(
     logdir: Any, max_queue: Any = None, flush_millis: Any = None, filename_suffix: Any = None, name: str | None = None
 ) -> SummaryWriter:
@@ -121,16 +124,19 @@ def _recording(value: Any) -> Iterator[None]:
         _state.recording = before
 
 
+@export("tf.contrib.summary.always_record_summaries")
 def always_record_summaries() -> Any:
     """A context in which every summary is written."""
     return _recording(True)
 
 
+@export("tf.contrib.summary.never_record_summaries")
 def never_record_summaries() -> Any:
     """A context in which no summary is written."""
     return _recording(False)
 
 
+@export("tf.contrib.summary.record_summaries_every_n_global_steps")
 def record_summaries_every_n_global_steps(n: int, global_step: Any = None) -> Any:
     """A context in which summaries are written in every ``n``-th step."""
     step = get_or_create_global_step() if global_step is None else global_step
@@ -138,6 +144,7 @@ def record_summaries_every_n_global_steps(n: int, global_step: Any = None) -> An
         return _recording(equal(floormod(convert_to_tensor(step), np.int64(n)), np.int64(0)))
 
 
+@export("tf.contrib.summary.should_record_summaries")
 def should_record_summaries() -> Any:
     """Whether summaries are written: a bool or a bool tensor."""
     return _state.recording
@@ -166,6 +173,7 @@ def _recorded(
     return made
 
 
+@export("tf.contrib.summary.generic")
 def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = None, step: Any = None) -> Any:
     """Writes a tensor with a SummaryMetadata message."""
     serialized = metadata.SerializeToString() if hasattr(metadata, "SerializeToString") else metadata or b""
@@ -174,16 +182,19 @@ def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = N
     )
 
 
+@export("tf.contrib.summary.scalar")
 def scalar(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
     """Writes a scalar (``tf.contrib.summary.scalar``)."""
     return _recorded(name, "scalar", step, lambda w, s, tag: ops.scalar_op(w, s, tag, tensor), family)
 
 
+@export("tf.contrib.summary.histogram")
 def histogram(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
     """Writes the distribution of a tensor's elements (``tf.contrib.summary.histogram``)."""
     return _recorded(name, "histogram", step, lambda w, s, tag: ops.histogram_op(w, s, tag, tensor), family)
 
 
+@export("tf.contrib.summary.image")
 def image(
     name: str, tensor: Any, bad_color: Any = None, max_images: int = 3, family: str | None = None, step: Any = None
 ) -> Any:
@@ -195,6 +206,7 @@ def image(
     )  # fmt: skip
 
 
+@export("tf.contrib.summary.audio")
 def audio(
     name: str, tensor: Any, sample_rate: Any, max_outputs: int, family: str | None = None, step: Any = None
 ) -> Any:
@@ -206,11 +218,13 @@ def audio(
     )  # fmt: skip
 
 
+@export("tf.contrib.summary.import_event")
 def import_event(tensor: Any, name: str | None = None) -> Any:
     """Writes a serialized Event message unchanged."""
     return _recorded(name, "import_event", 0, lambda w, s, tag: ops.import_op(w, tensor))
 
 
+@export("tf.contrib.summary.graph")
 def graph(param: Any, step: Any = None, name: str | None = None) -> Any:
     """Writes a serialized GraphDef from a string tensor.
 
@@ -225,16 +239,19 @@ def graph(param: Any, step: Any = None, name: str | None = None) -> Any:
 # ---- opening and listing ------------------------------------------------------------------------
 
 
+@export("tf.contrib.summary.summary_writer_initializer_op")
 def summary_writer_initializer_op() -> list[Any]:
     """The ops that open the writers of the default graph."""
     return get_default_graph().get_collection(_INITIALIZERS)
 
 
+@export("tf.summary.all_v2_summary_ops", "tf.contrib.summary.all_summary_ops")
 def all_summary_ops() -> list[Any]:
     """The summary ops of the default graph (``tf.summary.all_v2_summary_ops``)."""
     return get_default_graph().get_collection(_SUMMARIES)
 
 
+@export("tf.summary.initialize", "tf.contrib.summary.initialize")
 def initialize(graph: Any = None, session: Any = None) -> None:
     """Opens the writers and writes ``graph``, if given, to the default one (``tf.summary.initialize``).
 
@@ -261,6 +278,7 @@ def initialize(graph: Any = None, session: Any = None) -> None:
     session.run(ops.graph_op(_state.writer.resource, at, holder), {holder: data.SerializeToString()})
 
 
+@export("tf.contrib.summary.flush")
 def flush(writer: Any = None, name: str | None = None) -> Any:
     """An op that flushes ``writer`` or the default writer."""
     writer = _state.writer if writer is None else writer

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.export import export
 from tfmini.ops.io.tf_record import tf_record_iterator
 
 
+@export("tf.train.summary_iterator")
 def summary_iterator(path: Any) -> Iterator[Any]:
     """Yields the Event messages of an event file in order (``tf.train.summary_iterator``).
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.journal import journal
@@ -117,6 +118,7 @@ class SummaryToEventTransformer:
         self.event_writer.add_event(event)
 
 
+@export("tf.summary.FileWriter")
 class FileWriter(SummaryToEventTransformer):
     """Writes events to a file in ``logdir`` for TensorBoard (``tf.summary.FileWriter``).
 
@@ -189,6 +191,7 @@ class FileWriter(SummaryToEventTransformer):
         self._closed = False
 
 
+@export("tf.summary.FileWriterCache")
 class FileWriterCache:
     """A cache with one `FileWriter` per directory (``tf.summary.FileWriterCache``)."""
 
@@ -211,3 +214,6 @@ class FileWriterCache:
             if found is None:
                 found = FileWriterCache._cache[logdir] = FileWriter(logdir, graph=get_default_graph())
             return found
+
+
+export_names("tensorflow.python.training.summary_io", "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache")

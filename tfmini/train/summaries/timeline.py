@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tfmini.export import export
 from tfmini.runtime.trace.labels import WIRE, op_and_inputs
 
 _FAKE_DEVICES = ("/stream:", "/memcpy")  # pseudo-devices in the traces of accelerators
@@ -57,6 +58,7 @@ class ChromeTrace:
         return json.dumps(trace, indent=4) if pretty else json.dumps(trace, separators=(",", ":"))
 
 
+@export("tf.python.client.timeline.Timeline")
 class Timeline:
     """Converts a step's stats for ``chrome://tracing``.
 

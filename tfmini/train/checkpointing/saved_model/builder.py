@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfmini import protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
@@ -18,6 +19,7 @@ from tfmini.train.checkpointing.saved_model.signatures import predict_signature_
 from tfmini.train.checkpointing.saver import Saver
 
 
+@export("tf.saved_model.Builder", "tf.saved_model.builder.SavedModelBuilder")
 class SavedModelBuilder:
     """Collects meta graphs and writes them as a SavedModel (``tf.saved_model.Builder``).
 
@@ -157,6 +159,7 @@ def _check_tensor_info(info: Any) -> None:
         raise AssertionError(f"{start} the dtype field set: {info}")
 
 
+@export("tf.saved_model.simple_save")
 def simple_save(
     session: Any, export_dir: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], legacy_init_op: Any = None
 ) -> None:

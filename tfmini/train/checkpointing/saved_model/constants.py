@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tfmini.export import export_names
+
 ASSETS_DIRECTORY = "assets"
 ASSETS_KEY = "saved_model_assets"
 LEGACY_INIT_OP_KEY = "legacy_init_op"
@@ -31,3 +33,16 @@ SERVING = "serve"
 TRAINING = "train"
 GPU = "gpu"
 TPU = "tpu"
+
+export_names(
+    "tf.saved_model tf.saved_model.constants",
+    "ASSETS_DIRECTORY ASSETS_KEY LEGACY_INIT_OP_KEY MAIN_OP_KEY SAVED_MODEL_FILENAME_PB SAVED_MODEL_FILENAME_PBTXT "
+    "SAVED_MODEL_SCHEMA_VERSION VARIABLES_DIRECTORY VARIABLES_FILENAME",
+)
+export_names(
+    "tf.saved_model tf.saved_model.signature_constants",
+    "CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES CLASSIFY_OUTPUT_SCORES "
+    "DEFAULT_SERVING_SIGNATURE_DEF_KEY PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS REGRESS_INPUTS "
+    "REGRESS_METHOD_NAME REGRESS_OUTPUTS",
+)
+export_names("tf.saved_model tf.saved_model.tag_constants", "GPU SERVING TPU TRAINING")

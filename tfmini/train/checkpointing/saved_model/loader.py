@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
@@ -20,6 +21,11 @@ from tfmini.train.checkpointing.saved_model import constants
 from tfmini.train.checkpointing.saved_model.assets import asset_feeds
 
 
+@export(
+    "tf.saved_model.contains_saved_model",
+    "tf.saved_model.maybe_saved_model_directory",
+    "tf.saved_model.loader.maybe_saved_model_directory",
+)
 def maybe_saved_model_directory(export_dir: Any) -> bool:
     """Whether a directory holds a SavedModel's file (``tf.saved_model.loader.maybe_saved_model_directory``)."""
     return _model_file(os.fsdecode(export_dir)) is not None
@@ -44,6 +50,7 @@ def parse_saved_model(export_dir: Any) -> Any:
     return read_message(path, protos.SavedModel())
 
 
+@export("tf.saved_model.load", "tf.saved_model.loader.load")
 def load(sess: Any, tags: Iterable[str], export_dir: Any, import_scope: str | None = None, **saver_kwargs: Any) -> Any:
     """Adds a meta graph of a SavedModel to a session's graph, restores its variables and runs its main op.
 
@@ -102,6 +109,7 @@ def _main_op_name(definition: Any) -> str | None:
     return None
 
 
+@export("tf.saved_model.main_op.main_op")
 def main_op() -> Operation:
     """An op that initializes variables and tables (``tf.saved_model.main_op.main_op``)."""
     tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
@@ -109,6 +117,7 @@ def main_op() -> Operation:
     return group(global_variables_initializer(), local_variables_initializer(), init_tables)
 
 
+@export("tf.saved_model.main_op_with_restore", "tf.saved_model.main_op.main_op_with_restore")
 def main_op_with_restore(restore_op_name: Any) -> Operation:
     """`main_op` followed by the op ``restore_op_name`` (``tf.saved_model.main_op.main_op_with_restore``)."""
     with control_dependencies([main_op()]):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfmini import dtypes, protos
+from tfmini.export import export
 from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
@@ -17,6 +18,7 @@ from tfmini.train.checkpointing.saved_model import constants
 _STRING, _FLOAT = dtypes.string.as_datatype_enum, dtypes.float32.as_datatype_enum
 
 
+@export("tf.saved_model.build_tensor_info", "tf.saved_model.utils.build_tensor_info")
 def build_tensor_info(tensor: Any) -> Any:
     """The TensorInfo of a tensor or sparse tensor (``tf.saved_model.build_tensor_info``)."""
     dtype: Any = dtypes.as_dtype(tensor.dtype).as_datatype_enum
@@ -30,6 +32,7 @@ def build_tensor_info(tensor: Any) -> Any:
     return info
 
 
+@export("tf.saved_model.get_tensor_from_tensor_info", "tf.saved_model.utils.get_tensor_from_tensor_info")
 def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scope: str | None = None) -> Any:
     """The tensor that a TensorInfo names (``tf.saved_model.get_tensor_from_tensor_info``).
 
@@ -53,6 +56,7 @@ def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scop
     raise ValueError(f"Invalid TensorInfo.encoding: {encoding}")
 
 
+@export("tf.saved_model.build_signature_def", "tf.saved_model.signature_def_utils.build_signature_def")
 def build_signature_def(
     inputs: Mapping[str, Any] | None = None, outputs: Mapping[str, Any] | None = None, method_name: str | None = None
 ) -> Any:
@@ -83,6 +87,7 @@ def _examples(examples: Any, kind: str) -> Any:
     return _typed_info(examples, _STRING, complaint)
 
 
+@export("tf.saved_model.regression_signature_def", "tf.saved_model.signature_def_utils.regression_signature_def")
 def regression_signature_def(examples: Any, predictions: Any) -> Any:
     """The signature from serialized Examples to a float tensor (``tf.saved_model.regression_signature_def``).
 
@@ -96,6 +101,9 @@ def regression_signature_def(examples: Any, predictions: Any) -> Any:
     return build_signature_def(inputs, {constants.REGRESS_OUTPUTS: output}, constants.REGRESS_METHOD_NAME)
 
 
+@export(
+    "tf.saved_model.classification_signature_def", "tf.saved_model.signature_def_utils.classification_signature_def"
+)
 def classification_signature_def(examples: Any, classes: Any, scores: Any) -> Any:
     """The signature from serialized Examples to classes and scores (``tf.saved_model.classification_signature_def``).
 
@@ -115,6 +123,7 @@ def classification_signature_def(examples: Any, classes: Any, scores: Any) -> An
     return build_signature_def(inputs, outputs, constants.CLASSIFY_METHOD_NAME)
 
 
+@export("tf.saved_model.predict_signature_def", "tf.saved_model.signature_def_utils.predict_signature_def")
 def predict_signature_def(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:
     """The signature with any inputs and outputs (``tf.saved_model.predict_signature_def``).
 
@@ -142,6 +151,7 @@ _RULES = {
 }
 
 
+@export("tf.saved_model.is_valid_signature", "tf.saved_model.signature_def_utils.is_valid_signature")
 def is_valid_signature(signature_def: Any) -> bool:
     """Whether a SignatureDef is of one of the three kinds for serving (``tf.saved_model.is_valid_signature``)."""
     if signature_def is None or not signature_def.inputs or not signature_def.outputs:

@@ -1,0 +1,56 @@
+"""The types of arguments that users know from TensorFlow: what may stand for a tensor, a shape, a type or a path.
+
+They are for annotations, in the style of TensorFlow's ``core.types``. Each is the union of what the function that
+converts it accepts: `convert_to_tensor` of `tfmini.graph.conversion`, `TensorShape`, `as_dtype`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tfmini.dimension import Dimension
+from tfmini.dtypes import DType
+from tfmini.shapes import TensorShape
+
+PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+# The Python type is one such as ``float``; the number is a DataType of TensorFlow.
+DTypeLike = DType | np.dtype[Any] | type | str | int
+DimensionLike = int | Dimension | None
+
+
+class ShapeProto(Protocol):
+    """A TensorShapeProto."""
+
+    @property
+    def dim(self) -> Any: ...
+
+    @property
+    def unknown_rank(self) -> bool: ...
+
+
+class GraphTensor(Protocol):
+    """A value in a graph: `Tensor`, `Variable` and all else that has an op, sparse tensors as well."""
+
+    @property
+    def op(self) -> Any: ...
+
+    @property
+    def graph(self) -> Any: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def shape(self) -> Any: ...
+
+
+Scalar = bool | int | float | complex | str | bytes | np.generic
+ArrayLike = np.ndarray[Any, Any] | Scalar | Sequence["ArrayLike"]
+TensorLike = GraphTensor | np.ndarray[Any, Any] | Scalar | Sequence["TensorLike"]
+# A shape that is known when the graph is built. Where an op has it as an input, it may be a `TensorLike` as well.
+ShapeLike = TensorShape | ShapeProto | Sequence[DimensionLike] | DimensionLike
+AxisLike = int | Sequence[int] | GraphTensor | np.ndarray[Any, Any]

@@ -1,0 +1,45 @@
+"""Marks what users see: ``@export("tf.nn.max_pool")`` stands at the definition of ``tf.nn.max_pool``.
+
+The marks do nothing at run time. ``make names`` reads them from the sources, without an import, and writes from them
+
+- the table in `tfmini.public_names`, by which `tfmini.namespace` imports a name at its first use;
+- the stubs (``*.pyi``) of the public namespaces, by which editors and type checkers see the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+_Definition = TypeVar("_Definition")
+
+# Public namespaces that have the names of another one as well.
+ALIASES = {
+    "app.flags": "flags",
+    "contrib.distributions": "distributions",
+    "contrib.slim.losses": "contrib.losses",
+    "contrib.slim.metrics": "contrib.metrics",
+    "contrib.slim.utils": "contrib.layers.utils",
+}
+
+
+def export(*names: str) -> Callable[[_Definition], _Definition]:
+    """Makes the decorated function or class public under these names (``"tf.nn.relu"``), and returns it as it is.
+
+    A name of a private module of TensorFlow that old scripts import begins with ``tensorflow.python.`` instead
+    (`tfmini.compat.internals` serves it). Both forms are also those of `export_names`.
+    """
+    return _unchanged
+
+
+def export_names(namespaces: str, names: str) -> None:
+    """Makes variables of the calling module public in each of these namespaces (``"tf tf.dtypes"``).
+
+    Args:
+      namespaces: the full names of public namespaces, separated by blanks.
+      names: the variables, separated by blanks; ``public=variable`` for one whose public name is another.
+    """
+
+
+def _unchanged(definition: _Definition) -> _Definition:
+    return definition
