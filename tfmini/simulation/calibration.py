@@ -98,7 +98,7 @@ class Calibration:
 
     def _beside(self) -> float:
         """How many times the CPU a long step takes beside another one."""
-        factors = [
+        factors: list[float] = [
             beside.here / alone.here
             for name in NEIGHBOURS
             for alone, beside in zip(*(self._running[name].found[each] for each in (ALONE, BESIDE)))
@@ -109,7 +109,7 @@ class Calibration:
     def _reduce_s_per_byte(self) -> float:
         medium, large = (self._running[name].median_s for name in REDUCED.values())
         bytes_read = [shared_all_reduce_cost(nbytes, _RANKS).nbytes for nbytes in REDUCED]
-        return max(0.0, float((large - medium) / (bytes_read[1] - bytes_read[0])))
+        return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
 
 
 def _costs(found: dict[str, Rates]) -> tuple[Machine, Link]:
