@@ -111,9 +111,11 @@ class ProcessCluster:
         return f"zmq://{self.spec.task_address(job, task)}"
 
     def kill(self, job: str, task: int, signum: int = signal.SIGKILL) -> None:
-        """Sends a signal to a task; waits for its end if the signal is SIGKILL."""
+        """Sends a signal to a task; waits for its end after SIGKILL, and until it stands still after SIGSTOP."""
         process = self.processes[TaskId(job, task)]
         process.send_signal(signum)
+        if signum == signal.SIGSTOP:  # until the system gets hold of it, it goes on, and may answer
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         if signum == signal.SIGKILL:
             process.wait(_STOP_S)
 
