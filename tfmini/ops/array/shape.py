@@ -290,9 +290,6 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
     return shape_internal(input, name, True, out_type)
 
 
-_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
-
-
 def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
     """`shape`; without ``optimize`` always a Shape op."""
     out_type = dtypes.as_dtype(out_type)
@@ -364,6 +361,9 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
       ValueError: when the numbers of elements are known and differ.
     """
     return _reshape(tensor, shape, name=name)
+
+
+_squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
 def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
