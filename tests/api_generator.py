@@ -1,6 +1,6 @@
 """Writes what follows from the `export` marks in the sources: ``python -m tests.api_generator``, or ``make names``.
 
-It reads the sources with `ast`, without importing what they define (only for the ops it needs their declarations), and
+It reads the sources with `ast` (for ops and for functions that are made by others it imports what they define), and
 writes
 
 - `tfmini/public_names.py`, the table by which `tfmini.namespace` imports a name at its first use, and
@@ -12,16 +12,21 @@ The stub of ``tf.nn`` is ``nn/__init__.pyi``, whether ``nn`` is a package of tfm
 the submodules of a package keep being found. (For ``nn.pyi``, pyright would say that it has no source.) A module that
 has all names of its namespace (``tf.errors``) needs no stub. ``tf.dtypes`` is a module as well, but has names of other
 modules: a stub would hide the types of the module, so ``_dtypes/__init__.pyi`` has only the other names, and the module
-imports them for type checkers.
+imports them for type checkers. A function that a helper makes has arguments which its source does not show to tools
+(`tfmini.layers.functional`): its stub says them, as `inspect.signature` does.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from types import FunctionType
+from typing import Any, NamedTuple
 
 from tests import raw_ops_stubs
 from tfmini.export import ALIASES
@@ -211,15 +216,50 @@ def _stub(namespace: str, children: list[str], marks: list[Export]) -> str:
     for child in children:
         name = child.rpartition(".")[2]
         by_home[where].append(f"{name} as {name}")
+    known = _KNOWN.difference(mark.name for mark in marks)  # `tf.bool` is no type in the stub of `tf`
+    made = {mark.name: text for mark in marks if (text := _made_function(mark, known))}
+    if made:
+        by_home["tfmini.graph.operation"] += ["Operation as _Operation", "Tensor as _Tensor"]
+        by_home["typing"].append("Any as _Any")
     for mark in marks:
-        by_home[f"tfmini.{mark.home}"].append(f"{mark.attribute} as {mark.name}")
+        if mark.name not in made:
+            by_home[f"tfmini.{mark.home}"].append(f"{mark.attribute} as {mark.name}")
     listed = sorted([child.rpartition(".")[2] for child in children] + [mark.name for mark in marks])
     imports = "".join(
         f"from {home} import (\n" + "".join(f"    {entry},\n" for entry in sorted(entries)) + ")\n"
         for home, entries in sorted(by_home.items())
     )
     own = "".join(f"{name}: str\n" for name in _root_variables()) if not namespace else ""
+    own += "".join(made.values())
     return f"{GENERATED}{imports}\n{own}__all__ = [\n" + "".join(f'    "{name}",\n' for name in listed) + "]\n"
+
+
+def _made_function(mark: Export, known: frozenset[str]) -> str:
+    """The definition of a function whose arguments only `inspect` can tell; "" for all else."""
+    function = getattr(import_module(f"tfmini.{mark.home}"), mark.attribute)
+    signature = getattr(function, "__dict__", {}).get("__signature__")
+    if not isinstance(function, FunctionType) or signature is None:
+        return ""
+    shown = [
+        p.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+    ]
+    arguments = [
+        f"{p}: {_written_type(type_of.annotation, known)}" + ("" if type_of.default is type_of.empty else " = ...")
+        for p, type_of in zip(map(str, shown), signature.parameters.values())
+    ]
+    return f"def {mark.name}({', '.join(arguments)}) -> {_written_type(signature.return_annotation, known)}: ...\n"
+
+
+def _written_type(annotation: Any, known: frozenset[str]) -> str:
+    """An annotation that consists of known names; ``_Any`` for others."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")
+    if not known.issuperset(re.findall(r"\w+", text)):
+        return "_Any"
+    return re.sub(r"\b(Tensor|Operation)\b", r"_\1", text)
+
+
+_KNOWN = frozenset({"str", "int", "float", "bool", "None", "tuple", "list", "dict", "Tensor", "Operation"})
 
 
 def _root_variables() -> list[str]:

@@ -142,7 +142,9 @@ from tfmini.graph.keys import (
 )
 from tfmini.graph.operation import (
     Operation as Operation,
+    Operation as _Operation,
     Tensor as Tensor,
+    Tensor as _Tensor,
 )
 from tfmini.graph.scoping import (
     add_to_collection as add_to_collection,
@@ -782,7 +784,6 @@ from tfmini.ops.variables.partitioners import (
     variable_axis_size_partitioner as variable_axis_size_partitioner,
 )
 from tfmini.ops.variables.scope import (
-    get_local_variable as get_local_variable,
     get_variable as get_variable,
     get_variable_scope as get_variable_scope,
     no_regularizer as no_regularizer,
@@ -826,10 +827,14 @@ from tfmini.shapes import (
     TensorShape as TensorShape,
     dimension_at_index as dimension_at_index,
 )
+from typing import (
+    Any as _Any,
+)
 
 __compiler_version__: str
 __git_version__: str
 __version__: str
+def get_local_variable(name: str, shape: _Any = ..., dtype: _Any = ..., initializer: _Any = ..., regularizer: _Any = ..., trainable: _Any = ..., collections: _Any = ..., caching_device: _Any = ..., partitioner: _Any = ..., validate_shape: _Any = ..., use_resource: _Any = ..., custom_getter: _Any = ..., constraint: _Any = ..., synchronization: _Any = ..., aggregation: _Any = ...) -> _Any: ...
 __all__ = [
     "AUTO_REUSE",
     "AggregationMethod",

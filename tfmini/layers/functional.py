@@ -3,9 +3,9 @@
 ``tf.layers.conv2d(x, 8, 3)`` makes a `Conv2D` and applies it, so its arguments are those of the class. The losses, the
 metrics and the layers of ``tf.contrib`` share blocks of arguments, which `sharing` adds to each function.
 
-`inspect.signature` and ``help`` show TensorFlow's arguments in TensorFlow's order. What `sharing` and `without` make
-shows type checkers its result only: a `ParamSpec` can add arguments in front, but not at the end, and ``Unpack`` would
-refuse arguments by position, which TF1 scripts use.
+`inspect.signature` and ``help`` show TensorFlow's arguments in TensorFlow's order, and so do the generated stubs of the
+public namespaces. Inside tfmini, type checkers see only the result of what `sharing` and `without` make: a `ParamSpec`
+can add arguments in front, but not at the end.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 from tfmini.cluster import (
     ClusterSpec as ClusterSpec,
 )
+from tfmini.graph.operation import (
+    Operation as _Operation,
+    Tensor as _Tensor,
+)
 from tfmini.placement.device_setter import (
     replica_device_setter as replica_device_setter,
 )
@@ -121,12 +125,8 @@ from tfmini.train.inputs.batching import (
     shuffle_batch_join as shuffle_batch_join,
 )
 from tfmini.train.inputs.input_producers import (
-    input_producer as input_producer,
     limit_epochs as limit_epochs,
     match_filenames_once as match_filenames_once,
-    range_input_producer as range_input_producer,
-    slice_input_producer as slice_input_producer,
-    string_input_producer as string_input_producer,
 )
 from tfmini.train.inputs.queue_runners import (
     QueueRunner as QueueRunner,
@@ -196,7 +196,14 @@ from tfmini.train.sessions.supervisor import (
 from tfmini.train.summaries.event_file_reader import (
     summary_iterator as summary_iterator,
 )
+from typing import (
+    Any as _Any,
+)
 
+def input_producer(input_tensor: _Any, element_shape: _Any = ..., num_epochs: int | None = ..., shuffle: bool = ..., seed: int | None = ..., capacity: int = ..., shared_name: str | None = ..., summary_name: str | None = ..., name: str | None = ..., cancel_op: _Any = ...) -> _Any: ...
+def range_input_producer(limit: _Any, num_epochs: int | None = ..., shuffle: bool = ..., seed: int | None = ..., capacity: int = ..., shared_name: str | None = ..., name: str | None = ...) -> _Any: ...
+def slice_input_producer(tensor_list: _Any, num_epochs: int | None = ..., shuffle: bool = ..., seed: int | None = ..., capacity: int = ..., shared_name: str | None = ..., name: str | None = ...) -> list[_Tensor]: ...
+def string_input_producer(string_tensor: _Any, num_epochs: int | None = ..., shuffle: bool = ..., seed: int | None = ..., capacity: int = ..., shared_name: str | None = ..., name: str | None = ..., cancel_op: _Any = ...) -> _Any: ...
 __all__ = [
     "AdadeltaOptimizer",
     "AdagradDAOptimizer",

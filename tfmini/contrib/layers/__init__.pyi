@@ -3,6 +3,10 @@ from tfmini.contrib.layers import (
     summaries as summaries,
     utils as utils,
 )
+from tfmini.graph.operation import (
+    Operation as _Operation,
+    Tensor as _Tensor,
+)
 from tfmini.layers.contrib.batch_norm import (
     batch_norm as batch_norm,
 )
@@ -17,22 +21,13 @@ from tfmini.layers.contrib.embeddings import (
 from tfmini.layers.contrib.layers import (
     bias_add as bias_add,
     conv1d as conv1d,
-    conv2d as conv2d,
-    conv2d_transpose as conv2d_transpose,
     conv3d as conv3d,
-    convolution as convolution,
     convolution1d as convolution1d,
-    convolution2d as convolution2d,
-    convolution2d_transpose as convolution2d_transpose,
     convolution3d as convolution3d,
     elu as elu,
-    fully_connected as fully_connected,
-    fully_connected as relu,
     layer_norm as layer_norm,
     linear as linear,
     relu6 as relu6,
-    separable_convolution2d as separable_conv2d,
-    separable_convolution2d as separable_convolution2d,
 )
 from tfmini.layers.contrib.normalization import (
     group_norm as group_norm,
@@ -80,7 +75,19 @@ from tfmini.train.loops.optimize_loss import (
     OPTIMIZER_SUMMARIES as OPTIMIZER_SUMMARIES,
     optimize_loss as optimize_loss,
 )
+from typing import (
+    Any as _Any,
+)
 
+def conv2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def conv2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ..., conv_dims: int | None = ...) -> _Any: ...
+def convolution2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def fully_connected(inputs: _Any, num_outputs: int, activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def relu(inputs: _Any, num_outputs: int, activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def separable_conv2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def separable_convolution2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 __all__ = [
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",

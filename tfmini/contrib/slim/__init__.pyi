@@ -11,6 +11,10 @@ from tfmini.contrib.slim import (
     summaries as summaries,
     utils as utils,
 )
+from tfmini.graph.operation import (
+    Operation as _Operation,
+    Tensor as _Tensor,
+)
 from tfmini.layers.contrib.arg_scope import (
     add_arg_scope as add_arg_scope,
     arg_scope as arg_scope,
@@ -29,19 +33,11 @@ from tfmini.layers.contrib.embeddings import (
 from tfmini.layers.contrib.layers import (
     bias_add as bias_add,
     conv1d as conv1d,
-    conv2d as conv2d,
-    conv2d_transpose as conv2d_transpose,
     conv3d as conv3d,
-    convolution as convolution,
     convolution1d as convolution1d,
-    convolution2d as convolution2d,
-    convolution2d_transpose as convolution2d_transpose,
     convolution3d as convolution3d,
-    fully_connected as fully_connected,
     layer_norm as layer_norm,
     linear as linear,
-    separable_convolution2d as separable_conv2d,
-    separable_convolution2d as separable_convolution2d,
 )
 from tfmini.layers.contrib.model_variables import (
     add_model_variable as add_model_variable,
@@ -98,7 +94,18 @@ from tfmini.train.global_steps import (
     get_global_step as get_global_step,
     get_or_create_global_step as get_or_create_global_step,
 )
+from typing import (
+    Any as _Any,
+)
 
+def conv2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def conv2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ..., conv_dims: int | None = ...) -> _Any: ...
+def convolution2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def fully_connected(inputs: _Any, num_outputs: int, activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def separable_conv2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def separable_convolution2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 __all__ = [
     "add_arg_scope",
     "add_model_variable",

@@ -3,6 +3,10 @@ from tfmini.compat.hparams import (
     HParams as HParams,
     parse_values as parse_values,
 )
+from tfmini.graph.operation import (
+    Operation as _Operation,
+    Tensor as _Tensor,
+)
 from tfmini.placement.device_setter import (
     GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy,
     RandomStrategy as RandomStrategy,
@@ -15,8 +19,6 @@ from tfmini.train.checkpointing.polling import (
 from tfmini.train.loops.evaluation import (
     StopAfterNEvalsHook as StopAfterNEvalsHook,
     SummaryAtEndHook as SummaryAtEndHook,
-    evaluate_once as evaluate_once,
-    evaluate_repeatedly as evaluate_repeatedly,
     get_or_create_eval_step as get_or_create_eval_step,
 )
 from tfmini.train.loops.slim_learning import (
@@ -26,10 +28,15 @@ from tfmini.train.loops.train_ops import (
     add_gradients_summaries as add_gradients_summaries,
     clip_gradient_norms as clip_gradient_norms,
     clip_gradient_norms_fn as clip_gradient_norms_fn,
-    create_train_op as create_train_op,
     multiply_gradients as multiply_gradients,
 )
+from typing import (
+    Any as _Any,
+)
 
+def create_train_op(total_loss: _Any, optimizer: _Any, global_step: _Any = ..., update_ops: _Any = ..., variables_to_train: _Any = ..., transform_grads_fn: _Any = ..., summarize_gradients: bool = ..., gate_gradients: int = ..., aggregation_method: _Any = ..., colocate_gradients_with_ops: bool = ..., check_numerics: bool = ...) -> _Tensor: ...
+def evaluate_once(checkpoint_path: str | None, master: str = ..., scaffold: _Any = ..., eval_ops: _Any = ..., feed_dict: _Any = ..., final_ops: _Any = ..., final_ops_feed_dict: _Any = ..., hooks: _Any = ..., config: _Any = ...) -> _Any: ...
+def evaluate_repeatedly(checkpoint_dir: str, master: str = ..., scaffold: _Any = ..., eval_ops: _Any = ..., feed_dict: _Any = ..., final_ops: _Any = ..., final_ops_feed_dict: _Any = ..., eval_interval_secs: float = ..., hooks: _Any = ..., config: _Any = ..., max_number_of_evaluations: int | None = ..., timeout: float | None = ..., timeout_fn: _Any = ...) -> _Any: ...
 __all__ = [
     "GreedyLoadBalancingStrategy",
     "HParams",
