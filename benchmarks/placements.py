@@ -26,7 +26,7 @@ from tfmini.planning.models import Models  # noqa: E402
 from tfmini.planning.proposal import Proposal, propose  # noqa: E402
 from tfmini.planning.stand_ins import Script  # noqa: E402
 from tfmini.simulation.calibration import calibrate  # noqa: E402
-from tfmini.simulation.links import Cluster  # noqa: E402
+from tfmini.simulation.links import Topology  # noqa: E402
 from tfmini.simulation.profile import Profile, read_profile  # noqa: E402
 
 TRAINING = Path(__file__).with_name("placed_training.py")
@@ -42,8 +42,8 @@ def proposed(model: str, profile: Profile, rate: str, file: Path) -> Proposal:
         str(TRAINING), {"ps": list(range(PS)), "worker": list(range(WORKERS))}, arguments=[model, "round_robin", "1"]
     )
 
-    def cluster(tasks: list[str]) -> Cluster:
-        return Cluster.on_own_machines(tasks, profile, rate)
+    def cluster(tasks: list[str]) -> Topology:
+        return Topology.on_own_machines(tasks, profile, rate)
 
     found = propose(Models(script, profile, cluster, WORKERS, [float("inf")] * PS), described={})
     found.plan.save(file)

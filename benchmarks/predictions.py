@@ -24,7 +24,7 @@ import models
 import tfmini as tf
 from tfmini.simulation.calibration import Calibration
 from tfmini.simulation.calibration_tasks import TRAIN, Running, Workload, run_task
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import format_profile, read_profile
 
@@ -111,7 +111,7 @@ def predicted(profile: Any, workload: Workload) -> float:
         train, feeds = steps[TRAIN]
         batch = max((len(value) for value in feeds.values()), default=None)
         found = tf.inspect(graph, ps=workload.ps, workers=workload.workers, fetches=train, batch=batch)
-    cluster = Cluster.on_one_machine(tasks_of(found), profile)
+    cluster = Topology.on_one_machine(tasks_of(found), profile)
     return float(StepModel(found, cluster, profile, workload.workers, steps=60).predict().step_s)
 
 

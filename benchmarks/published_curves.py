@@ -19,7 +19,7 @@ from published_charts import line_chart
 from published_layers import NETWORKS, Layer
 
 import tfmini as tf
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import Profile, read_profile
@@ -64,7 +64,7 @@ def null_step(nbytes: int, sparse: bool, workers: int) -> Prediction:
         else:
             train = optimizer.apply_gradients([(tf.negative(v), v) for v in variables], global_step=step)
         found = tf.inspect(graph, ps=_PS, workers=workers, fetches=train)
-    cluster = Cluster.on_own_machines(tasks_of(found), profile, "tcp")
+    cluster = Topology.on_own_machines(tasks_of(found), profile, "tcp")
     return StepModel(found, cluster, profile, workers, steps=4).predict()
 
 
@@ -106,7 +106,7 @@ class Job:
         profile = self._timed(read_profile(_PROFILES / "uber_2017.toml"), layers)
         hosts = {task: self._host(task) for task in tasks_of(found)}
         machines = dict.fromkeys(hosts.values(), profile.machine)
-        cluster = Cluster(hosts, machines, profile.local, profile.link(self.link))
+        cluster = Topology(hosts, machines, profile.local, profile.link(self.link))
         return StepModel(found, cluster, profile, self.workers, steps=3).predict()
 
     def _host(self, task: str) -> str:

@@ -194,3 +194,23 @@ def test_named_environment_variables_are_read() -> None:
 ])  # fmt: skip
 def test_the_lookup_tells_names_from_typos(name: str, is_there: bool) -> None:
     assert exists(name) is is_there
+
+
+# TensorFlow and Horovod have each of them twice, in different namespaces.
+TWICE = {"Dataset", "DenseHashTable", "MutableHashTable", "ReduceOp", "TFRecordWriter"}
+
+
+def test_a_class_has_its_name_for_itself() -> None:
+    """One word, one meaning: whoever looks for a class by its name finds one."""
+    places: dict[str, list[str]] = {}
+    for path, tree in trees().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: found for name, found in places.items() if len(found) > 1 and name not in TWICE} == {}
+
+
+def test_a_term_has_one_meaning_in_the_glossary() -> None:
+    terms = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    listed = [term for row in terms for term in row.strip().split(", ") if term not in ("term", "---")]
+    assert sorted(term for term in set(listed) if listed.count(term) > 1) == []

@@ -15,15 +15,15 @@ from tfmini.collectives import schedules, shared_moves
 from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.collectives.shared_moves import Moves, PullMoves, WindowMoves, moves_for
 from tfmini.collectives.shared_reduce import SharedReduce
-from tfmini.collectives.stages import Stage, fingerprint_text
+from tfmini.collectives.stages import RankStage, fingerprint_text
 from tfmini.runtime.collectives.memory import other_memory
 
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
 
 
-def make_stages(size: int, nbytes: int) -> list[Stage]:
+def make_stages(size: int, nbytes: int) -> list[RankStage]:
     needed = moves_for(nbytes, size, False).stage_bytes(nbytes)
-    stages = [Stage(np.zeros(needed, np.uint8), serial=r + 1) for r in range(size)]
+    stages = [RankStage(np.zeros(needed, np.uint8), serial=r + 1) for r in range(size)]
     for stage in stages:
         stage.open(0)
     return stages
@@ -164,7 +164,7 @@ def test_a_stage_with_a_new_user_breaks_the_exchange() -> None:
     stages: list[Any] = make_stages(2, 4)
     a, b = (one_rank(r, stages, np.ones(1)) for r in range(2))
     b.advance()
-    Stage(stages[1].memory, serial=9).open(0)
+    RankStage(stages[1].memory, serial=9).open(0)
     a.advance()
     assert not a.done and a.missing() == [1]
 

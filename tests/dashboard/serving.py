@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tfmini as tf
 from tests.dashboard.clusters import START
-from tfmini.dashboard.server import Dashboard, PageServer, Source, Strangers
+from tfmini.dashboard.server import ClusterReader, Dashboard, PageServer, Strangers
 from tfmini.status import snapshot as s
 
 TOKEN = "the-token"
@@ -40,8 +40,8 @@ class Fake:
             raise self.problem
         return self.snapshot
 
-    def source(self) -> Source:
-        return Source(self.gather, lambda cluster: f"tasks {len(cluster.tasks)}\n", lambda name: self.trace(name))
+    def source(self) -> ClusterReader:
+        return ClusterReader(self.gather, lambda cluster: f"tasks {len(cluster.tasks)}\n", lambda name: self.trace(name))
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def serving(fake: Fake, interval_s: float = 0.05, port: int = 0, filled: int = 0
 
 @contextlib.contextmanager
 def serving_source(
-    source: Source, interval_s: float, port: int = 0, history: Sequence[s.ClusterSnapshot] = (),
+    source: ClusterReader, interval_s: float, port: int = 0, history: Sequence[s.ClusterSnapshot] = (),
     strangers: Strangers | None = None,
 ) -> Iterator[str]:  # fmt: skip
     """Serves the page of a source in a thread; yields its address without the token."""

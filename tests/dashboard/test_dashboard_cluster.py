@@ -25,7 +25,7 @@ from tests.dashboard.test_server import ask, messages  # noqa: E402
 from tests.inspection.browser import Browser  # noqa: E402
 from tests.status.test_metrics import PROMTOOL  # noqa: E402
 from tfmini.dashboard import folding, why  # noqa: E402
-from tfmini.dashboard.server import Source  # noqa: E402
+from tfmini.dashboard.server import ClusterReader  # noqa: E402
 from tfmini.status.gather import Gatherer  # noqa: E402
 from tfmini.status.metrics import to_prometheus  # noqa: E402
 from tfmini.testing.process_cluster import ProcessCluster  # noqa: E402
@@ -51,7 +51,7 @@ def watched() -> Iterator[Watched]:
         patched.setenv("TFMINI_LOST_AFTER", "60")  # a busy machine is no loss; the end of a process is told at once
         cluster = stack.enter_context(ProcessCluster(ps=2, workers=WORKERS))
         gatherer = stack.enter_context(Gatherer(cluster.target("ps", 0)))
-        source = Source(partial(gatherer.gather, timeout_s=20.0), to_prometheus)
+        source = ClusterReader(partial(gatherer.gather, timeout_s=20.0), to_prometheus)
         address = stack.enter_context(serving_source(source, interval_s=0.2))
         messages(address, 1)  # the thread that asks the cluster belongs to the fixture
         yield Watched(cluster, address)

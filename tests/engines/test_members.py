@@ -11,7 +11,7 @@ import click
 import pytest
 
 from tests.engines.programs import TRAINS
-from tfmini.engines.members import Member, SharedDirectory
+from tfmini.engines.members import SchedulerMember, SharedDirectory
 from tfmini.tools.engine import EngineError, EngineOptions
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +103,6 @@ def test_a_rank_that_waits_in_vain_tells_what_it_did_not_use(tmp_path: Path) -> 
     exchange = SharedDirectory("x", str(tmp_path))
     (tmp_path / "run-x").write_text("word")
     (tmp_path / "run-x").chmod(0o644)
-    member = Member("a scheduler", 1, 2, lambda: exchange)
+    member = SchedulerMember("a scheduler", 1, 2, lambda: exchange)
     with pytest.raises(click.ClickException, match="chmod 600"):
         member.run(lambda engine: 0, EngineOptions(), 0.0)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfmini.engines.members import SharedDirectory
-from tfmini.engines.mpi import Broadcast, PmiExchange, exchange_of, member_of_launcher, mpirun_options
+from tfmini.engines.mpi import MpiBroadcast, PmiExchange, exchange_of, member_of_launcher, mpirun_options
 from tfmini.tools.engine import EngineError, EngineOptions
 
 
@@ -102,6 +102,6 @@ def test_a_launcher_that_refuses_is_quoted() -> None:
 def test_mpi4py_broadcasts_once_and_finalizes() -> None:
     calls: list[object] = []
     world = SimpleNamespace(Get_size=lambda: 2, bcast=lambda word, root: calls.append(word) or "word")
-    exchange = Broadcast(SimpleNamespace(COMM_WORLD=world, Finalize=lambda: calls.append("finalize")))
+    exchange = MpiBroadcast(SimpleNamespace(COMM_WORLD=world, Finalize=lambda: calls.append("finalize")))
     assert (exchange.size, exchange.receive(), exchange.receive()) == (2, "word", "word")
     assert calls == ["", "finalize"]

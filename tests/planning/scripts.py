@@ -9,7 +9,7 @@ from typing import Any
 from tests.simulation.profiles import plain
 from tfmini.planning.models import Models
 from tfmini.planning.stand_ins import Script
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 
 SETTER = "tf.train.replica_device_setter(ps_tasks=2)"
 MLP = """
@@ -65,6 +65,6 @@ def models_of(
     script = Script(str(file), {"ps": list(range(ps)), "worker": list(range(workers))})
     profile = plain()
     return Models(
-        script, profile, lambda tasks: Cluster.on_own_machines(tasks, profile, link), workers,
+        script, profile, lambda tasks: Topology.on_own_machines(tasks, profile, link), workers,
         limits or [math.inf] * ps,
     )  # fmt: skip

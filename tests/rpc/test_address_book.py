@@ -11,7 +11,7 @@ import pytest
 from tests.rpc.task_processes import Call
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.address_book import AddressBook, Entry, book_of_job
+from tfmini.rpc.address_book import AddressBook, TaskEntry, book_of_job
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
 
@@ -26,16 +26,16 @@ def book(tmp_path: Path) -> AddressBook:
 
 def test_what_a_task_writes_is_found(book: AddressBook) -> None:
     assert book.find(PS) is None
-    book.publish(PS, Entry(("10.0.0.1:2222", "[fd00::1]:2222"), 7))
-    book.publish(WORKER, Entry(("10.0.0.2:2222",), 8))
-    assert book.find(PS) == Entry(("10.0.0.1:2222", "[fd00::1]:2222"), 7)
-    book.publish(PS, Entry(("10.0.0.3:2222",), 9))
-    assert book.find(PS) == Entry(("10.0.0.3:2222",), 9)
+    book.publish(PS, TaskEntry(("10.0.0.1:2222", "[fd00::1]:2222"), 7))
+    book.publish(WORKER, TaskEntry(("10.0.0.2:2222",), 8))
+    assert book.find(PS) == TaskEntry(("10.0.0.1:2222", "[fd00::1]:2222"), 7)
+    book.publish(PS, TaskEntry(("10.0.0.3:2222",), 9))
+    assert book.find(PS) == TaskEntry(("10.0.0.3:2222",), 9)
     assert sorted(path.name for path in Path(book.directory).iterdir()) == ["ps-0.json", "worker-1.json"]
 
 
 def test_a_task_removes_its_own_entry_only(book: AddressBook) -> None:
-    book.publish(PS, Entry(("10.0.0.1:2222",), 7))
+    book.publish(PS, TaskEntry(("10.0.0.1:2222",), 7))
     book.withdraw(PS, 6)
     assert book.find(PS) is not None
     book.withdraw(PS, 7)
@@ -59,18 +59,18 @@ def test_a_malformed_entry_is_none(book: AddressBook, text: str, caplog: pytest.
 
 
 def test_a_book_that_others_can_write_is_not_used(book: AddressBook, caplog: pytest.LogCaptureFixture) -> None:
-    book.publish(PS, Entry(("10.0.0.1:2222",), 7))
+    book.publish(PS, TaskEntry(("10.0.0.1:2222",), 7))
     Path(book.directory).chmod(0o777)
     assert book.find(PS) is None
     assert f"chmod go-w {book.directory}" in caplog.text
     with pytest.raises(errors.PermissionDeniedError, match="chmod go-w"):
-        book.publish(PS, Entry(("10.0.0.1:2222",), 8))
+        book.publish(PS, TaskEntry(("10.0.0.1:2222",), 8))
 
 
 def test_a_book_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(errors.FailedPreconditionError, match="TFMINI_ADDRESSES must name a directory"):
-        AddressBook(str(tmp_path / "file")).publish(PS, Entry(("a:1",), 1))
+        AddressBook(str(tmp_path / "file")).publish(PS, TaskEntry(("a:1",), 1))
 
 
 def test_the_environment_names_the_book() -> None:
@@ -91,7 +91,7 @@ class Tasks:
         self.running.append(endpoint)
         address = endpoint.listen("localhost:0").removeprefix("tcp://")
         if publish:
-            self.book.publish(task, Entry((address,), incarnation))
+            self.book.publish(task, TaskEntry((address,), incarnation))
         return address
 
     def client(self) -> Endpoint:
@@ -132,10 +132,10 @@ def test_a_task_without_an_address_is_waited_for(tasks: Tasks) -> None:
 def test_a_process_that_the_book_does_not_expect_gets_no_request(tasks: Tasks) -> None:
     """Its address belongs to another cluster by now, or an old incarnation still runs there."""
     address = tasks.start(1, publish=False)
-    tasks.book.publish(PS, Entry((address,), 2))
+    tasks.book.publish(PS, TaskEntry((address,), 2))
     peer = tasks.client().peer(address, PS)
     error = Call(peer, m.GetStatus()).wait()
     assert isinstance(error, errors.UnavailableError) and "another process than the one that" in error.message
     waiting = Call(peer, m.GetStatus(), wait_for_ready=True)
-    tasks.book.publish(PS, Entry((address,), 1))
+    tasks.book.publish(PS, TaskEntry((address,), 1))
     assert waiting.wait().incarnation == 1

@@ -10,8 +10,8 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.link import _OF_HANDSHAKE, Link, Phase
-from tfmini.rpc.membership import WEDGED_AFTER_S, Backoff, Liveness, RecentIds, Verdict
+from tfmini.rpc.link import _OF_HANDSHAKE, Link, LinkPhase
+from tfmini.rpc.membership import WEDGED_AFTER_S, Backoff, PeerLiveness, RecentIds, Verdict
 from tfmini.rpc.peer import State
 from tfmini.rpc.waiter import Waiter
 from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop, Wedge
@@ -191,7 +191,7 @@ def test_a_connection_that_was_given_up_replaces_no_newer_one() -> None:
             held.append((link, hello, request_id))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_OF_HANDSHAKE[Phase.AWAITS_HELLO], Hello, hold_first)
+        patch.setitem(_OF_HANDSHAKE[LinkPhase.AWAITS_HELLO], Hello, hold_first)
         answers = world.call(m.GetStatus(), wait_for_ready=True)
         network.run(until=1.0)
         first: Any = world.peer.link
@@ -317,7 +317,7 @@ def test_two_hundred_tasks_survive_random_kills() -> None:
 
 
 def test_silence_counts_only_while_this_process_runs() -> None:
-    watch = Liveness()
+    watch = PeerLiveness()
     watch.tick(0.25, received=1, sent=1)
     assert watch.tick(1000.0, received=1, sent=1) is Verdict.BEAT  # at once: the peer may be about to give up
     verdicts = [watch.tick(0.25, received=1, sent=1) for _ in range(16)]
@@ -326,7 +326,7 @@ def test_silence_counts_only_while_this_process_runs() -> None:
 
 
 def test_every_received_message_counts_and_every_sent_one_saves_a_heartbeat() -> None:
-    watch = Liveness()
+    watch = PeerLiveness()
     for i in range(100):
         assert watch.tick(0.25, received=i, sent=i) is Verdict.FINE
     assert [watch.tick(0.25, received=i, sent=0) for i in range(100, 105)][-1] is Verdict.BEAT

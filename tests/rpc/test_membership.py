@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tfmini.rpc import membership
-from tfmini.rpc.membership import LOST_AFTER_S, TICK_S, WEDGED_AFTER_S, Attention, Liveness, Verdict
+from tfmini.rpc.membership import LOST_AFTER_S, TICK_S, WEDGED_AFTER_S, Attention, PeerLiveness, Verdict
 
 
 @pytest.mark.parametrize("variable", ["TFMINI_LOST_AFTER", "TFMINI_WEDGED_AFTER"])
@@ -45,13 +45,13 @@ def seconds_until(verdict: Verdict, tick) -> float:
 
 def test_a_process_that_computes_may_be_silent_for_longer() -> None:
     for computes, bound_s in ((False, LOST_AFTER_S), (True, WEDGED_AFTER_S)):
-        watch = Liveness(lambda computes=computes: computes)
+        watch = PeerLiveness(lambda computes=computes: computes)
         found_s = seconds_until(Verdict.LOST, lambda watch=watch: watch.tick(TICK_S, 1, 1))
         assert bound_s - TICK_S <= found_s <= bound_s + TICK_S
 
 
 def test_heartbeats_go_on_to_a_peer_that_computes() -> None:
-    watch = Liveness(lambda: True)
+    watch = PeerLiveness(lambda: True)
     assert {watch.tick(TICK_S, 1, 1) for _ in range(int(2 * LOST_AFTER_S / TICK_S))} == {Verdict.FINE, Verdict.BEAT}
 
 
@@ -117,7 +117,7 @@ def test_a_side_that_handles_nothing_does_not_judge_the_other() -> None:
 
 def test_a_task_that_ticks_late_sends_a_heartbeat_at_every_tick() -> None:
     """Its peers count the time that really passes."""
-    liveness = Liveness()
+    liveness = PeerLiveness()
     liveness.tick(0.25, received=0, sent=0)
     for sent in range(5):
         assert liveness.tick(1.5, received=0, sent=sent) is Verdict.BEAT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfmini.rpc.source import Source
+from tfmini.rpc.source import EventSource
 
 
 class Loop:
@@ -19,8 +19,8 @@ class Loop:
     def call_soon(self, call: Any, *args: Any) -> None:
         self.calls.append(lambda: call(*args))
 
-    def make(self, callback: Any, after: Any = None) -> Source:
-        self.source = Source(0, callback, self, after)
+    def make(self, callback: Any, after: Any = None) -> EventSource:
+        self.source = EventSource(0, callback, self, after)
         return self.source
 
     def handle_again(self, fd: int) -> None:

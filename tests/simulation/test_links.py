@@ -7,13 +7,13 @@ import random
 import pytest
 
 from tests.simulation.profiles import Events, plain
-from tfmini.simulation.links import Cluster, Nics
+from tfmini.simulation.links import Nics, Topology
 
 
 class _Wires:
     """NICs in virtual time that note when messages arrive."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Topology) -> None:
         self.events = Events()
         self.nics = Nics(cluster, self.events)
         self.arrivals: list[float] = []
@@ -35,7 +35,7 @@ class _Wires:
 
 
 def _wires(tasks: int = 3) -> _Wires:
-    return _Wires(Cluster.on_own_machines([f"t{i}" for i in range(tasks)], plain(), "8Gbit"))
+    return _Wires(Topology.on_own_machines([f"t{i}" for i in range(tasks)], plain(), "8Gbit"))
 
 
 def test_a_message_takes_its_bytes_and_the_latency() -> None:
@@ -86,7 +86,7 @@ def test_no_direction_carries_more_than_its_rate() -> None:
 
 
 def test_tasks_of_one_machine_have_no_nic() -> None:
-    wires = _Wires(Cluster.on_one_machine(["a", "b"], plain()))
+    wires = _Wires(Topology.on_one_machine(["a", "b"], plain()))
     wires.send("a", "b", 10**9, 1.0)
     assert wires.run() == [pytest.approx(1.0 + 15e-6)]
     assert not wires.nics.sent

@@ -16,7 +16,7 @@ from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.inspection.findings import Inspection
 from tfmini.placement.task_graph import Route
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import Curve, Profile
@@ -31,7 +31,7 @@ def _predicted(
 ) -> Prediction:  # fmt: skip
     """``link``: ""; all tasks are on one machine."""
     profile = profile or plain()
-    return StepModel(found, Cluster.of(tasks_of(found), profile, link), profile, workers, steps, seed).predict()
+    return StepModel(found, Topology.of(tasks_of(found), profile, link), profile, workers, steps, seed).predict()
 
 
 def _with(**changes: Any) -> Profile:
@@ -194,7 +194,7 @@ def _inspected(found: Inspection, *more: Route) -> dict[tuple[str, str], int]:
 def test_a_placement_moves_the_work() -> None:
     found = _trained(_layers, 2)
     moved = {name: PS.format(1) for name, d in found.placement.items() if d.device == PS.format(0)}
-    model = StepModel(found, Cluster.of(tasks_of(found), plain(), "8Gbit"), plain())
+    model = StepModel(found, Topology.of(tasks_of(found), plain(), "8Gbit"), plain())
     here, there = model.predict(), model.predict(moved)
     assert here.busy["/job:ps/replica:0/task:0"] > there.busy["/job:ps/replica:0/task:0"] == 0
     assert here.step_s != there.step_s
@@ -203,7 +203,7 @@ def test_a_placement_moves_the_work() -> None:
 def test_a_move_to_another_ps_that_is_alike_changes_nothing() -> None:
     found = _model()
     moved = {name: PS.format(1) for name, d in found.placement.items() if d.device == PS.format(0)}
-    model = StepModel(found, Cluster.of(tasks_of(found), plain(), "8Gbit"), plain())
+    model = StepModel(found, Topology.of(tasks_of(found), plain(), "8Gbit"), plain())
     here, there = model.predict(), model.predict(moved)
     assert here.busy["/job:ps/replica:0/task:1"] == there.busy["/job:ps/replica:0/task:0"] == 0
     assert here.step_s == pytest.approx(there.step_s)
@@ -235,7 +235,7 @@ def test_an_error_of_the_runtime_is_the_prediction_s() -> None:
     found = _trained(_layers)
     nowhere = dict.fromkeys(found.nodes, "/job:ps/replica:0/task:7/device:CPU:0")
     with pytest.raises(tf.errors.InvalidArgumentError):
-        StepModel(found, Cluster.of(tasks_of(found), plain(), "8Gbit"), plain()).predict(nowhere)
+        StepModel(found, Topology.of(tasks_of(found), plain(), "8Gbit"), plain()).predict(nowhere)
 
 
 def test_no_thread_is_left() -> None:
@@ -284,7 +284,7 @@ def test_threads_of_a_ps_share_its_messages() -> None:
         own = replace(profile.machine, cores=cores, threads=threads)
         tasks = tasks_of(found)
         machines = {task: own if "/job:ps" in task else profile.machine for task in tasks}
-        cluster = Cluster(dict(zip(tasks, tasks)), machines, profile.local, profile.link("100Gbit"))
+        cluster = Topology(dict(zip(tasks, tasks)), machines, profile.local, profile.link("100Gbit"))
         return StepModel(found, cluster, profile, workers=16, steps=6).predict().step_s
 
     assert step_s(1, 2) == pytest.approx(step_s(1, 1), rel=0.1)

@@ -11,7 +11,7 @@ import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.placement.task_graph import Route
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, tasks_of
 
@@ -22,7 +22,7 @@ def test_a_rank_that_reduces_in_shared_memory_pays_for_the_bytes_that_others_rea
     def step_s(reduce_us_per_mb: float) -> float:
         profile = plain()
         local = replace(profile.local, reduce_s_per_byte=reduce_us_per_mb * 1e-12)
-        cluster = Cluster.on_one_machine(tasks_of(found), replace(profile, links={**profile.links, "local": local}))
+        cluster = Topology.on_one_machine(tasks_of(found), replace(profile, links={**profile.links, "local": local}))
         return StepModel(found, cluster, profile, workers=2, steps=3).predict().step_s
 
     assert step_s(500.0) - step_s(100.0) == pytest.approx(400e-6 * 4)  # 4 MB: each reads half of them twice
@@ -39,10 +39,10 @@ def _found(workers: int, count: int) -> Any:
 def _predicted(found: Any, workers: int, link: str = "8Gbit", hosts: str = "") -> Prediction:
     """``hosts``: a letter for the host of each task; by default each has a host of its own."""
     tasks, profile = tasks_of(found), plain()
-    cluster = Cluster.on_own_machines(tasks, profile, link)
+    cluster = Topology.on_own_machines(tasks, profile, link)
     if hosts:
         machines = dict.fromkeys(hosts, profile.machine)
-        cluster = Cluster(dict(zip(tasks, hosts)), machines, profile.local, profile.link(link))
+        cluster = Topology(dict(zip(tasks, hosts)), machines, profile.local, profile.link(link))
     return StepModel(found, cluster, profile, workers=workers, steps=3).predict()
 
 

@@ -10,7 +10,7 @@ import tfmini as tf
 from tests.simulation.profiles import plain
 from tfmini.inspection.findings import Inspection
 from tfmini.runtime.compiler import layout
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, _Simulation, tasks_of
 
@@ -31,7 +31,7 @@ def _synchronous(workers: int) -> Inspection:
 
 
 def _predicted(found: Inspection, workers: int) -> Prediction:
-    cluster = Cluster.on_own_machines(tasks_of(found), plain(), "1Gbit")
+    cluster = Topology.on_own_machines(tasks_of(found), plain(), "1Gbit")
     return StepModel(found, cluster, plain(), workers, steps=5).predict()
 
 

@@ -18,7 +18,7 @@ from tfmini.devices import task_of_device
 from tfmini.inspection.findings import Inspection
 from tfmini.placement.task_graph import Route
 from tfmini.simulation.cores import Cores
-from tfmini.simulation.links import Cluster, Nics
+from tfmini.simulation.links import Nics, Topology
 from tfmini.simulation.modelled_kernels import _TimedSegment
 from tfmini.simulation.prediction import Event
 from tfmini.simulation.predictor import StepModel, tasks_of
@@ -85,7 +85,7 @@ def watched() -> Iterator[Seen]:
 
 
 @st.composite
-def clusters(draw: Any) -> tuple[Inspection, Cluster]:
+def clusters(draw: Any) -> tuple[Inspection, Topology]:
     """A step of products and sums on random tasks, and machines for them."""
     ps, workers = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     tasks = [f"/job:ps/task:{i}" for i in range(ps)] + [f"/job:worker/task:{i}" for i in range(workers)]
@@ -100,11 +100,11 @@ def clusters(draw: Any) -> tuple[Inspection, Cluster]:
     profile = plain()
     names = tasks_of(found)
     if draw(st.booleans()):
-        return found, Cluster.on_own_machines(names, profile, draw(st.sampled_from(["1Gbit", "10Gbit"])))
+        return found, Topology.on_own_machines(names, profile, draw(st.sampled_from(["1Gbit", "10Gbit"])))
     cores = draw(st.integers(1, 3))
     hosts = {name: draw(st.sampled_from("ab")) for name in names}
     machines = {host: replace(profile.machine, cores=cores) for host in "ab"}
-    return found, Cluster(hosts, machines, profile.local, profile.link("1Gbit"))
+    return found, Topology(hosts, machines, profile.local, profile.link("1Gbit"))
 
 
 def _value(draw: Any, number: int, values: list[Any]) -> Any:
@@ -120,7 +120,7 @@ def _value(draw: Any, number: int, values: list[Any]) -> Any:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_nothing_is_used_early_and_nothing_carries_more_than_it_can(drawn: tuple[Inspection, Cluster]) -> None:
+def test_nothing_is_used_early_and_nothing_carries_more_than_it_can(drawn: tuple[Inspection, Topology]) -> None:
     found, cluster = drawn
     with watched() as seen:
         predicted = StepModel(found, cluster, plain(), steps=_STEPS).predict()

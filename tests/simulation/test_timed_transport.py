@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.simulation.profiles import plain
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.timed_network import TimedNetwork
 
 
@@ -14,7 +14,7 @@ def test_messages_of_a_task_with_several_threads_keep_their_order() -> None:
     """The work before the first one takes longer than that before the second one, in another thread."""
     profile = plain()
     machine = replace(profile.machine, cores=4, threads=4)
-    cluster = Cluster.on_one_machine(["one", "other"], replace(profile, machines={"plain": machine}))
+    cluster = Topology.on_one_machine(["one", "other"], replace(profile, machines={"plain": machine}))
     network = TimedNetwork(cluster, lambda network, machine: None)
     one, other = network.timed_host("one"), network.timed_host("other")
     got: list[Any] = []

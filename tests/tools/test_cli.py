@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tfmini.rpc.keys import load_keys
 from tfmini.tools.cli import COMMANDS, main
-from tfmini.tools.output import Sink, TaskOutput, TaskPrefixes
+from tfmini.tools.output import OutputLines, Sink, TaskPrefixes
 from tfmini.tools.supervision import TaskId
 
 
@@ -116,7 +116,7 @@ def test_wrong_launch_arguments_are_named(arguments: list[str], message: str) ->
 def test_output_is_cut_into_lines(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         sink = Sink(file.fileno())
-        output = TaskOutput(b"> ", sink)
+        output = OutputLines(b"> ", sink)
         for piece in (b"a", b"b\nc", b"\n\nd"):
             output.feed(piece)
         output.end()
@@ -129,7 +129,7 @@ def test_output_is_cut_into_lines(tmp_path: Path) -> None:
 def test_a_very_long_line_is_split(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         sink = Sink(file.fileno())
-        output = TaskOutput(b"", sink)
+        output = OutputLines(b"", sink)
         for _ in range(4):
             output.feed(b"x" * 30000)
         sink.drain(10.0)

@@ -16,7 +16,7 @@ from tfmini.engines import local
 from tfmini.tools.cluster_run import ClusterRun, RunLimits
 from tfmini.tools.engine import EngineOptions, TaskCommand, TaskRequest
 from tfmini.tools.sink import Sink
-from tfmini.tools.supervision import Finish, Supervision, TaskId
+from tfmini.tools.supervision import RunOver, Supervision, TaskId
 
 POLITE = "import time; time.sleep(2)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -32,7 +32,7 @@ class _Prefixes(dict[TaskId, bytes]):
 
 def _finish(
     monkeypatch: pytest.MonkeyPatch, others: str, restarts: int, meanwhile: Callable[[ClusterRun], bool]
-) -> Finish:
+) -> RunOver:
     """Runs worker 0 politely beside others. ``meanwhile`` is called in the loop of the launcher until it says True."""
     monkeypatch.setattr(local, "task_argv", lambda command: [sys.executable, "-c", command.arguments[0]])
     run = ClusterRun(
@@ -63,7 +63,7 @@ def test_workers_that_are_killed_at_once_start_again(monkeypatch: pytest.MonkeyP
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         return True
 
-    assert _finish(monkeypatch, POLITE, 1, kill) == Finish(0, None, "")
+    assert _finish(monkeypatch, POLITE, 1, kill) == RunOver(0, None, "")
 
 
 def test_a_worker_that_outlasts_its_grace_is_killed_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmini.tools.output import AGAIN_AFTER_S, SHOW_AFTER_S, TaskOutput
+from tfmini.tools.output import AGAIN_AFTER_S, SHOW_AFTER_S, OutputLines
 
 
 class Shown:
@@ -24,9 +24,9 @@ class Shown:
         self.line_of = line_of
 
 
-def outputs(json_tasks: tuple[str, str] = ("", "")) -> tuple[Any, TaskOutput, TaskOutput]:
+def outputs(json_tasks: tuple[str, str] = ("", "")) -> tuple[Any, OutputLines, OutputLines]:
     shown: Any = Shown()
-    return shown, TaskOutput(b"[a] ", shown, json_tasks[0]), TaskOutput(b"[b] ", shown, json_tasks[1])
+    return shown, OutputLines(b"[a] ", shown, json_tasks[0]), OutputLines(b"[b] ", shown, json_tasks[1])
 
 
 def test_a_line_without_an_end_is_shown_after_a_moment() -> None:

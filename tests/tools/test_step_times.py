@@ -15,7 +15,7 @@ import tfmini as tf
 from tests.simulation.profiles import TEXT
 from tfmini.tools.predicted import Comparison, log_in_trace
 from tfmini.tools.step_times import STEP_TIMES_ENV, StepTimer, StepTimes, install_if_requested, read_times
-from tfmini.tools.tracing import TRACE_ENV, TraceRequest
+from tfmini.tools.tracing import TRACE_ENV, TraceOptions
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
@@ -77,7 +77,7 @@ def test_nothing_is_timed_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_error_is_logged_in_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps({"traceEvents": [], "otherData": {"kept": 1}}))
-    monkeypatch.setenv(TRACE_ENV, TraceRequest(str(path)).to_environment())
+    monkeypatch.setenv(TRACE_ENV, TraceOptions(str(path)).to_environment())
     found = Comparison(0.003, StepTimes(0.004, 10, None))
     log_in_trace(found)
     assert json.loads(path.read_text())["otherData"] == {
@@ -93,7 +93,7 @@ def test_launch_prints_the_prediction_beside_what_it_measured(tmp_path: Path) ->
     timeline = tmp_path / "timeline.json"
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT),
-        TRACE_ENV: TraceRequest(str(timeline), 5, "worker/0").to_environment(),
+        TRACE_ENV: TraceOptions(str(timeline), 5, "worker/0").to_environment(),
     }  # fmt: skip
     launch = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", "--predict", "--profile"]
 

@@ -13,21 +13,21 @@ from tfmini.tools.supervision import (
     EXIT_LEFT,
     Dismiss,
     Event,
-    Finish,
     GraceExpired,
     Instruction,
     Note,
-    Phase,
+    RunOver,
     ScaleError,
     SendSignal,
+    ServerJoined,
     SignalReceived,
     StartGrace,
     StartTasks,
     Supervision,
     TaskExited,
     TaskId,
-    TaskJoined,
     TaskMet,
+    TaskPhase,
     TimeLimitReached,
     describe_exit,
 )
@@ -46,9 +46,9 @@ def feed(supervision: Supervision, *events: Event) -> list[Instruction]:
     return [instruction for instruction in answer if not isinstance(instruction, Note)]
 
 
-def finished(instructions: list[Instruction]) -> Finish:
+def finished(instructions: list[Instruction]) -> RunOver:
     (finish,) = instructions
-    assert isinstance(finish, Finish)
+    assert isinstance(finish, RunOver)
     return finish
 
 
@@ -57,8 +57,8 @@ def test_ps_are_stopped_when_all_workers_and_the_chief_have_finished() -> None:
     assert feed(run, TaskExited(W0, 0)) == []
     assert feed(run, TaskExited(CHIEF, 0)) == [SendSignal((PS0, PS1), TERM), StartGrace()]
     assert feed(run, TaskExited(PS1, -TERM)) == []
-    assert finished(feed(run, TaskExited(PS0, 143))) == Finish(0, None, "")
-    assert run.phase is Phase.FINISHED
+    assert finished(feed(run, TaskExited(PS0, 143))) == RunOver(0, None, "")
+    assert run.phase is TaskPhase.FINISHED
 
 
 def test_a_ps_that_exits_with_0_early_is_reported_and_no_failure() -> None:
@@ -71,21 +71,21 @@ def test_the_first_failure_stops_the_rest_and_decides_the_exit_code() -> None:
     run = Supervision([PS0, W0, W1])
     assert feed(run, TaskExited(W1, 3)) == [SendSignal((PS0, W0), TERM), StartGrace()]
     assert feed(run, TaskExited(PS0, 1)) == []
-    assert finished(feed(run, TaskExited(W0, 1))) == Finish(3, W1, "worker/1 failed first: exit code 3")
+    assert finished(feed(run, TaskExited(W0, 1))) == RunOver(3, W1, "worker/1 failed first: exit code 3")
 
 
 @pytest.mark.parametrize("keep_going", [False, True])
 def test_a_ps_that_dies_is_named_and_ends_the_run(keep_going: bool) -> None:
     run = Supervision([PS0, W0], keep_going=keep_going)
     assert feed(run, TaskExited(PS0, -KILL)) == [SendSignal((W0,), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(W0, 0))) == Finish(137, PS0, "ps/0 failed first: killed by SIGKILL")
+    assert finished(feed(run, TaskExited(W0, 0))) == RunOver(137, PS0, "ps/0 failed first: killed by SIGKILL")
 
 
 def test_keep_going_lets_the_other_workers_finish() -> None:
     run = Supervision([PS0, W0, W1], keep_going=True)
     assert run.handle(TaskExited(W0, 2)) == [Note("worker/0 failed (exit code 2); continuing with worker/1.")]
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(PS0, 0))) == Finish(2, W0, "worker/0 failed first: exit code 2")
+    assert finished(feed(run, TaskExited(PS0, 0))) == RunOver(2, W0, "worker/0 failed first: exit code 2")
 
 
 def test_a_worker_that_was_told_to_end_leaves_the_others() -> None:
@@ -103,7 +103,7 @@ def test_the_last_worker_that_leaves_ends_the_run_unfinished() -> None:
 
 def test_a_failure_of_the_last_task_finishes_at_once() -> None:
     run = Supervision([W0])
-    assert finished(feed(run, TaskExited(W0, 5))) == Finish(5, W0, "worker/0 failed first: exit code 5")
+    assert finished(feed(run, TaskExited(W0, 5))) == RunOver(5, W0, "worker/0 failed first: exit code 5")
 
 
 def test_a_cluster_of_ps_tasks_runs_until_they_end() -> None:
@@ -114,36 +114,36 @@ def test_a_cluster_of_ps_tasks_runs_until_they_end() -> None:
 
 def test_workers_inside_join_are_stopped_when_the_others_are_done() -> None:
     run = Supervision([PS0, W0, W1])
-    assert feed(run, TaskJoined(PS0, True), TaskJoined(W1, True)) == []
+    assert feed(run, ServerJoined(PS0, True), ServerJoined(W1, True)) == []
     told, *rest = run.handle(TaskExited(W0, 0))
     assert told == Note("The working tasks have finished; stopping worker/1 inside server.join().")
     assert rest == [SendSignal((PS0, W1), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W1, 0))) == Finish(0, None, "")
+    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W1, 0))) == RunOver(0, None, "")
 
 
 def test_a_worker_may_join_after_the_work_is_done() -> None:
     run = Supervision([PS0, W0, W1])
     assert feed(run, TaskExited(W0, 0)) == []
-    assert feed(run, TaskJoined(W1, True)) == [SendSignal((PS0, W1), TERM), StartGrace()]
+    assert feed(run, ServerJoined(W1, True)) == [SendSignal((PS0, W1), TERM), StartGrace()]
 
 
 def test_a_worker_that_leaves_join_works_again() -> None:
     run = Supervision([PS0, W0, W1])
-    assert feed(run, TaskJoined(W1, True), TaskJoined(W1, False), TaskExited(W0, 0)) == []
+    assert feed(run, ServerJoined(W1, True), ServerJoined(W1, False), TaskExited(W0, 0)) == []
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
 def test_a_cluster_inside_join_runs_until_a_signal() -> None:
     run = Supervision([PS0, W0])
-    (note,) = run.handle(TaskJoined(W0, True))
+    (note,) = run.handle(ServerJoined(W0, True))
     assert note == Note("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")
     assert feed(run, SignalReceived(INT)) == [SendSignal((PS0, W0), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W0, 0))) == Finish(130, None, "ended by SIGINT")
+    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W0, 0))) == RunOver(130, None, "ended by SIGINT")
 
 
 def test_when_all_that_joined_have_ended_the_ps_are_stopped() -> None:
     run = Supervision([PS0, W0, W1])
-    assert feed(run, TaskJoined(W0, True), TaskJoined(W1, True), TaskExited(W0, 0)) == []
+    assert feed(run, ServerJoined(W0, True), ServerJoined(W1, True), TaskExited(W0, 0)) == []
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_the_workers_first_and_then_the_ps() -> None:
     assert feed(run, SignalReceived(INT)) == [SendSignal((W0, W1), INT), StartGrace()]
     assert feed(run, TaskExited(W0, 0)) == []
     assert feed(run, TaskExited(W1, 1)) == [SendSignal((PS0,), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(PS0, 0))) == Finish(130, None, "ended by SIGINT")
+    assert finished(feed(run, TaskExited(PS0, 0))) == RunOver(130, None, "ended by SIGINT")
 
 
 @pytest.mark.parametrize("signum", [TERM, signal.SIGHUP, signal.SIGPIPE])
@@ -179,7 +179,7 @@ def test_the_time_limit_ends_the_run() -> None:
     run = Supervision([PS0, W0, W1])
     assert feed(run, TaskExited(W0, 0), TimeLimitReached(2.5)) == [SendSignal((PS0, W1), TERM), StartGrace()]
     finish = finished(feed(run, TaskExited(PS0, -TERM), TaskExited(W1, -TERM)))
-    assert finish == Finish(124, None, "timed out after 2.5 s; still running then: ps/0, worker/1")
+    assert finish == RunOver(124, None, "timed out after 2.5 s; still running then: ps/0, worker/1")
 
 
 def test_a_time_limit_after_the_end_has_begun_changes_nothing() -> None:
@@ -230,7 +230,7 @@ def test_every_run_ends_once_with_the_right_result(
         if isinstance(instruction, SendSignal):
             assert instruction.tasks
             assert set(instruction.tasks) <= still_alive  # the dead are left in peace
-    finishes = [instruction for _, instruction in answers if isinstance(instruction, Finish)]
+    finishes = [instruction for _, instruction in answers if isinstance(instruction, RunOver)]
     assert finishes == [answers[-1][1]]
     assert not finishes[0].failed or finishes[0].exit_code != 0
     if all(code == 0 for code in codes) and not any(disturbances):
@@ -243,7 +243,7 @@ def test_a_task_that_was_killed_or_preempted_starts_again_so_many_times() -> Non
     assert feed(run, TaskExited(W1, EXIT_LEFT)) == [StartTasks((W1,))]
     assert feed(run, TaskExited(W1, EXIT_LEFT)) == []  # it has left, as without restarts
     assert feed(run, TaskExited(PS0, -KILL)) == [SendSignal((W0,), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(W0, 0))) == Finish(137, PS0, "ps/0 failed first: killed by SIGKILL")
+    assert finished(feed(run, TaskExited(W0, 0))) == RunOver(137, PS0, "ps/0 failed first: killed by SIGKILL")
 
 
 @pytest.mark.parametrize("elastic", [True, False])
@@ -253,7 +253,7 @@ def test_a_rank_that_is_killed_when_the_others_have_finished_is_not_started_agai
     assert feed(run, *meet, TaskExited(W1, -KILL)) == [StartTasks((W1,))]  # the others still train
     assert feed(run, TaskMet(W1, elastic), TaskExited(W0, 0)) == []
     assert feed(run, TaskExited(W1, -KILL)) == []
-    assert finished(feed(run, TaskExited(W2, 0))) == Finish(0, None, "")
+    assert finished(feed(run, TaskExited(W2, 0))) == RunOver(0, None, "")
 
 
 def test_an_elastic_rank_starts_again_as_long_as_its_leader_is_there() -> None:
@@ -261,7 +261,7 @@ def test_an_elastic_rank_starts_again_as_long_as_its_leader_is_there() -> None:
     meet = [TaskMet(task, True) for task in (W0, W1, W2)]
     assert feed(run, *meet, TaskExited(W2, 0), TaskExited(W1, -KILL)) == [StartTasks((W1,))]
     assert feed(run, TaskMet(W1, True), TaskExited(W0, 0)) == []  # which is an error for the other one
-    assert finished(feed(run, TaskExited(W1, 1))) == Finish(0, None, "")
+    assert finished(feed(run, TaskExited(W1, 1))) == RunOver(0, None, "")
 
 
 @pytest.mark.parametrize("elastic", [True, False])
@@ -269,7 +269,7 @@ def test_a_rank_that_has_come_back_when_the_others_finish_is_stopped(elastic: bo
     run = Supervision([W0, W1], restarts=3)
     assert feed(run, TaskMet(W0, elastic), TaskMet(W1, elastic), TaskExited(W1, -KILL)) == [StartTasks((W1,))]
     assert feed(run, TaskExited(W0, 0)) == [Dismiss((W1,))]
-    assert finished(feed(run, TaskExited(W1, -TERM))) == Finish(0, None, "")
+    assert finished(feed(run, TaskExited(W1, -TERM))) == RunOver(0, None, "")
 
 
 def test_workers_that_are_no_ranks_are_started_again_whoever_has_finished() -> None:
@@ -312,7 +312,7 @@ def test_a_worker_that_has_joined_does_not_fail_the_run() -> None:
 
 def test_a_worker_with_the_number_of_one_that_had_joined_is_waited_for() -> None:
     run = Supervision([PS0, W0, W1])
-    run.handle(TaskJoined(W1, True))
+    run.handle(ServerJoined(W1, True))
     assert feed(run, TaskExited(W1, 0)) == []
     assert run.scale(2)[1:] == [StartTasks((W1,))]
     assert feed(run, TaskExited(W0, 0)) == []  # worker/1 is at work
@@ -352,10 +352,10 @@ def test_a_worker_that_joined_or_was_told_to_end_fails_no_run_whose_others_have_
 
 def test_a_run_that_ends_or_serves_one_graph_is_not_scaled() -> None:
     run = Supervision([PS0, W0, W1])
-    run.handle(TaskJoined(W1, True))
+    run.handle(ServerJoined(W1, True))
     with pytest.raises(ScaleError, match=r"worker/1 serves inside server.join\(\)"):
         run.scale(3)
-    run.handle(TaskJoined(W1, False))
+    run.handle(ServerJoined(W1, False))
     run.handle(TaskExited(W1, 0))
     with pytest.raises(ScaleError, match="the run is ending"):
         run.scale(3)

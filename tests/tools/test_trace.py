@@ -17,7 +17,7 @@ from tfmini import protos
 from tfmini.inspection.step_trace import OP, WIRE, read_trace
 from tfmini.inspection.train_op import trains
 from tfmini.tools.cli import main
-from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
+from tfmini.tools.tracing import TRACE_ENV, TraceOptions, Tracer
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def names(path: Path) -> set[str]:
 
 def test_the_first_step_that_reaches_the_number_of_runs_is_traced(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    tracer = Tracer(TraceRequest(str(path), run=3))
+    tracer = Tracer(TraceOptions(str(path), run=3))
     rare, often = tf.random_uniform([], name="rare") + 1.0, tf.random_normal([], name="often") + 1.0
     with tf.Session() as session, tracer.installed():
         for _ in range(2):
@@ -44,7 +44,7 @@ def test_the_first_step_that_reaches_the_number_of_runs_is_traced(tmp_path: Path
 
 def test_only_runs_of_a_fetch_count_and_requested_metadata_is_filled(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    tracer = Tracer(TraceRequest(str(path), run=1, fetch="wanted"))
+    tracer = Tracer(TraceOptions(str(path), run=1, fetch="wanted"))
     other, wanted = tf.constant(1.0, name="other"), tf.random_uniform([], name="wanted")
     metadata = tf.RunMetadata()
     with tf.Session() as session, tracer.installed():
@@ -65,7 +65,7 @@ def test_the_step_of_a_synchronous_chief_that_gives_gradients_is_traced(tmp_path
     [applies] = optimizer.get_chief_queue_runner().enqueue_ops
     graph = tf.get_default_graph()
     assert [trains(graph, [op.name]) for op in (applies, train_op)] == [False, True]
-    tracer = Tracer(TraceRequest(str(path), run=1))  # the initialisers come first, too
+    tracer = Tracer(TraceOptions(str(path), run=1))  # the initialisers come first, too
     hooks = [optimizer.make_session_run_hook(True)]
     with tracer.installed(), tf.train.MonitoredTrainingSession(hooks=hooks) as session:
         while not tracer.done:
@@ -78,7 +78,7 @@ def test_the_step_of_a_synchronous_chief_that_gives_gradients_is_traced(tmp_path
 def test_other_steps_of_a_graph_that_trains_do_not_count(tmp_path: Path) -> None:
     w = tf.get_variable("w", [])
     train_op = tf.train.GradientDescentOptimizer(0.1).minimize(w * w)
-    tracer = Tracer(TraceRequest(str(tmp_path / "t.json"), run=3))
+    tracer = Tracer(TraceOptions(str(tmp_path / "t.json"), run=3))
     with tf.Session() as session, tracer.installed():
         session.run(w.initializer)
         for _ in range(5):
@@ -91,7 +91,7 @@ def test_other_steps_of_a_graph_that_trains_do_not_count(tmp_path: Path) -> None
 
 def test_a_failing_step_is_reported(tmp_path: Path) -> None:
     x = tf.placeholder(tf.float32, [])
-    tracer = Tracer(TraceRequest(str(tmp_path / "t.json"), run=1))
+    tracer = Tracer(TraceOptions(str(tmp_path / "t.json"), run=1))
     with tf.Session() as session, tracer.installed(), pytest.raises(tf.errors.InvalidArgumentError):
         session.run(tf.check_numerics(x, "bad"), {x: float("inf")})
     assert tracer.failure() == "the step to trace failed."
@@ -113,13 +113,13 @@ def test_wrong_options_are_named_before_anything_runs(options: list[str], messag
 
 
 def test_a_request_is_for_one_task() -> None:
-    request = TraceRequest("/tmp/t.json", 5, "worker/1", "train")
+    request = TraceOptions("/tmp/t.json", 5, "worker/1", "train")
     role = {"cluster": {}, "task": {"type": "worker", "index": 1}}
     environment = {TRACE_ENV: request.to_environment(), "TF_CONFIG": json.dumps(role)}
-    assert TraceRequest.from_environment(environment) == request
+    assert TraceOptions.from_environment(environment) == request
     role["task"] = {"type": "worker", "index": 0}
-    assert TraceRequest.from_environment({**environment, "TF_CONFIG": json.dumps(role)}) is None
-    assert TraceRequest.from_environment({}) is None
+    assert TraceOptions.from_environment({**environment, "TF_CONFIG": json.dumps(role)}) is None
+    assert TraceOptions.from_environment({}) is None
 
 
 def command(tmp_path: Path, body: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tfmini import json_log, library_log
-from tfmini.tools.output import JsonConsole, TaskOutput
+from tfmini.tools.output import JsonConsole, OutputLines
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ class Lines:
 
 def test_what_a_task_prints_becomes_an_object_and_what_it_logs_stays_one() -> None:
     sink = Lines()
-    output = TaskOutput(b"[worker/0] ", sink, "worker/0")  # type: ignore[arg-type]
+    output = OutputLines(b"[worker/0] ", sink, "worker/0")  # type: ignore[arg-type]
     logged = json_log.json_line("from the library", "worker/0", level="WARNING")
     output.feed(b"loss 0.5 \xff\n" + logged.encode() + b'\n{"time": broken\n')
     found = [json.loads(line) for line in sink.data.splitlines()]
@@ -88,7 +88,7 @@ def test_what_a_task_prints_becomes_an_object_and_what_it_logs_stays_one() -> No
 def test_a_line_that_only_looks_like_json_becomes_the_message_of_its_task(line: str) -> None:
     sink = Lines()
     data = line.encode(errors="surrogateescape")
-    TaskOutput(b"", sink, "worker/0").feed(data + b"\n")  # type: ignore[arg-type]
+    OutputLines(b"", sink, "worker/0").feed(data + b"\n")  # type: ignore[arg-type]
     (only,) = sink.data.splitlines()
     found = json.loads(only, parse_constant=pytest.fail)
     assert (found["task"], found["level"]) == ("worker/0", "INFO")
@@ -98,7 +98,7 @@ def test_a_line_that_only_looks_like_json_becomes_the_message_of_its_task(line: 
 def test_a_task_cannot_log_in_the_name_of_another() -> None:
     sink = Lines()
     line = json_log.json_line("forged", "ps/0", level="CRITICAL")
-    TaskOutput(b"", sink, "worker/0").feed(line.encode() + b"\n")  # type: ignore[arg-type]
+    OutputLines(b"", sink, "worker/0").feed(line.encode() + b"\n")  # type: ignore[arg-type]
     found = json.loads(sink.data)
     assert (found["task"], found["level"], found["message"]) == ("worker/0", "CRITICAL", "forged")
 

@@ -26,7 +26,7 @@ _NAMES_COMPARED = 5000  # with one that is missing, which takes tens of millisec
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """The index entry of a tensor.
 
     Attributes:
@@ -55,7 +55,7 @@ class BundleReader:
         self.prefix = prefix
         self._shards, self._index = load_index(prefix)
 
-    def stored(self) -> list[tuple[bytes, Entry]]:
+    def stored(self) -> list[tuple[bytes, TensorEntry]]:
         """Returns key and entry of each stored piece, in order: slices first, under their own keys, then tensors."""
         entries = ((key, self.entry_of_key(key)) for key in self._index if key)
         return [(key, entry) for key, entry in entries if not entry.slices]
@@ -67,7 +67,7 @@ class BundleReader:
     def __contains__(self, name: str) -> bool:
         return bool(name) and name.encode() in self._index
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TensorEntry:
         """Returns the index entry of a tensor.
 
         Raises:
@@ -77,7 +77,7 @@ class BundleReader:
             raise errors.NotFoundError.of(missing_key(name, self.prefix, self.names()))
         return self.entry_of_key(name.encode())
 
-    def entry_of_key(self, key: bytes) -> Entry:
+    def entry_of_key(self, key: bytes) -> TensorEntry:
         """Returns the index entry with a key."""
         with self._reading(files.index_file(self.prefix), _readable(key)):
             return _parse_entry(self._index[key], self._shards)
@@ -105,7 +105,7 @@ class BundleReader:
             return self._stored(name, entry)
         return np.ascontiguousarray(self._stored(name, entry)[wanted.index(whole)])
 
-    def _assembled(self, name: str, entry: Entry, wanted: Slice) -> encoding.Array:
+    def _assembled(self, name: str, entry: TensorEntry, wanted: Slice) -> encoding.Array:
         shape = wanted.shape(entry.shape)
         needed = []
         for stored in entry.slices:
@@ -130,7 +130,7 @@ class BundleReader:
         """The bytes in which values are stored."""
         return sum(os.path.getsize(path) for path in files.data_files(self.prefix))
 
-    def _piece(self, name: str, entry: Entry, part: Slice) -> encoding.Array:
+    def _piece(self, name: str, entry: TensorEntry, part: Slice) -> encoding.Array:
         """Reads one of the slices in which a tensor is stored."""
         key = encode_key(name, part)
         if key not in self._index:
@@ -142,7 +142,7 @@ class BundleReader:
 
     # ---- data files ---------------------------------------------------------------------------
 
-    def _stored(self, name: str, entry: Entry) -> encoding.Array:
+    def _stored(self, name: str, entry: TensorEntry) -> encoding.Array:
         path = files.data_file(self.prefix, entry.shard, self._shards)
         try:
             with self._reading(path, name), open(path, "rb", buffering=0) as file:
@@ -155,7 +155,7 @@ class BundleReader:
         except OSError as error:
             raise errors.from_os_error(error, path) from None
 
-    def _read_numbers(self, file: FileIO, path: str, name: str, entry: Entry) -> encoding.Array:
+    def _read_numbers(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> encoding.Array:
         size = prod(entry.shape) * entry.dtype.numpy.itemsize
         if size != entry.size:
             self._refuse(path, name, f"{entry.size} bytes are stored, but its type and shape need {size}")
@@ -170,7 +170,7 @@ class BundleReader:
         self._check(crc, path, name, entry)
         return array
 
-    def _read_strings(self, file: FileIO, path: str, name: str, entry: Entry) -> encoding.Array:
+    def _read_strings(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> encoding.Array:
         data = np.empty(entry.size, np.uint8)
         _fill(file, data)
         strings, crc = encoding.decode_strings(data.tobytes(), prod(entry.shape))
@@ -179,7 +179,7 @@ class BundleReader:
         array[:] = strings
         return array.reshape(entry.shape)
 
-    def _check(self, crc: int, path: str, name: str, entry: Entry) -> None:
+    def _check(self, crc: int, path: str, name: str, entry: TensorEntry) -> None:
         actual = checksums.masked(crc)
         if actual != entry.crc:
             reason = f"Checksum does not match: stored {entry.crc} vs. calculated on the restored bytes {actual}"
@@ -252,7 +252,7 @@ def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int
     return header.num_shards, index
 
 
-def _parse_entry(data: bytes, shards: int) -> Entry:
+def _parse_entry(data: bytes, shards: int) -> TensorEntry:
     message: Any = protos.BundleEntryProto.FromString(data)
     if not (0 <= message.shard_id < shards and message.offset >= 0 and message.size >= 0):
         raise ValueError("its place in the data files is invalid")
@@ -262,7 +262,7 @@ def _parse_entry(data: bytes, shards: int) -> Entry:
 
 
 def checked_entry(dtype: int, shape: Sequence[int], shard: int, offset: int, size: int, crc: int,
-                  parts: tuple[Slice, ...]) -> Entry:  # fmt: skip
+                  parts: tuple[Slice, ...]) -> TensorEntry:  # fmt: skip
     """Makes the entry of a tensor that can be read.
 
     Raises:
@@ -274,7 +274,7 @@ def checked_entry(dtype: int, shape: Sequence[int], shard: int, offset: int, siz
     if len(shape) > _LARGEST_RANK or any(not 0 <= size < 1 << 62 for size in shape):
         raise ValueError(f"its shape {list(shape[:9])} is invalid")
     check_disjoint(parts, shape)
-    return Entry(kind, tuple(shape), shard, offset, size, crc, parts)
+    return TensorEntry(kind, tuple(shape), shard, offset, size, crc, parts)
 
 
 def _readable(key: bytes) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.collectives.schedules import MERGES, divide
-from tfmini.collectives.stages import COPIED, HEAD_BYTES, REDUCED, RESULT_AT, VALUE_AT, WINDOW_BITS, WROTE, Stage
+from tfmini.collectives.stages import COPIED, HEAD_BYTES, REDUCED, RESULT_AT, VALUE_AT, WINDOW_BITS, WROTE, RankStage
 
 SMALL_LIMIT = 64 << 10  # bytes; up to here every rank reduces the whole tensor
 WINDOW_BYTES = 1 << 20  # of the tensor; smaller windows wake the other ranks more often
@@ -70,7 +70,7 @@ class Moves:
     """
 
     def __init__(
-        self, rank: int, stages: list[Stage | None], count: int, value: Array, merge: str, final: str, out: Array,
+        self, rank: int, stages: list[RankStage | None], count: int, value: Array, merge: str, final: str, out: Array,
         follows: bool = False, read: Read | None = None,
     ) -> None:  # fmt: skip
         self.rank, self.size, self.count = rank, len(stages), count
@@ -98,7 +98,7 @@ class Moves:
     def _sent_bytes(self) -> int:
         raise NotImplementedError
 
-    def _stage(self, rank: int) -> Stage:
+    def _stage(self, rank: int) -> RankStage:
         stage = self.stages[rank]
         assert stage is not None
         return stage

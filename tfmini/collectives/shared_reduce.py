@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.collectives.shared_moves import Moves
-from tfmini.collectives.stages import SERIAL, SLEEPS, WAITING, WINDOW_BITS, WROTE, Stage, fence
+from tfmini.collectives.stages import SERIAL, SLEEPS, WAITING, WINDOW_BITS, WROTE, RankStage, fence
 
 _CORES = len(os.sched_getaffinity(0))
 _SPIN_S = 100e-6  # how long a rank polls before it sleeps, if every rank has a core
@@ -27,7 +27,7 @@ class SharedReduce:
 
     Args:
       shape: of the result; ``view``: the array to return, over the moves' ``out``.
-      text, step: the fingerprint, see `Stage.write_fingerprint`.
+      text, step: the fingerprint, see `RankStage.write_fingerprint`.
       wake: wakes the ranks that sleep on the word at an address; None: futexes are not available.
       sleeps: its thread sleeps on `sleep_condition` when it must wait, and needs no bell.
 
@@ -124,7 +124,7 @@ class SharedReduce:
                 return rank
         return -1
 
-    def sleep_condition(self) -> tuple[Stage, int, int] | None:
+    def sleep_condition(self) -> tuple[RankStage, int, int] | None:
         """Returns (stage, word, value): sleep while the word has that value. None: wait for a bell, or advance."""
         if self.done or self.mismatched >= 0 or self.is_broken:
             return None

@@ -52,7 +52,7 @@ def fingerprint_text(text: str) -> bytes:
     return data[: _TEXT_LIMIT - 40].decode(errors="ignore").encode() + f"… ({digest})".encode()
 
 
-class Stage:
+class RankStage:
     """The stage of this rank or of another one.
 
     Args:

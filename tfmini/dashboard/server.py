@@ -51,7 +51,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class Source:
+class ClusterReader:
     """What the server asks of the cluster. Each function may block, and raises an OpError when it cannot answer.
 
     Attributes:
@@ -153,7 +153,7 @@ class Dashboard:
       interval_s: seconds between two snapshots.
     """
 
-    def __init__(self, source: Source, token: str, interval_s: float = 1.0) -> None:
+    def __init__(self, source: ClusterReader, token: str, interval_s: float = 1.0) -> None:
         self.board = Board()
         self._source = source
         self._interval_s = interval_s

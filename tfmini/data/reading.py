@@ -70,7 +70,7 @@ class FunctionCall(FunctionRun):
 
 
 class _ReadingStop:
-    """See `partition_run.Stop`."""
+    """See `partition_run.StopReason`."""
 
     __slots__ = ("_reading",)
 

@@ -29,7 +29,7 @@ from tfmini.engines.local import LocalTask, TaskReports, usable_cpus
 from tfmini.engines.loop_calls import LoopCalls
 from tfmini.printable import printable_lines
 from tfmini.rpc import launcher_messages as m
-from tfmini.rpc.address_book import ADDRESSES_ENV, AddressBook, Entry
+from tfmini.rpc.address_book import ADDRESSES_ENV, AddressBook, TaskEntry
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.interfaces import listening_socket
@@ -188,7 +188,7 @@ class Agent:
             job, _, index = task.rpartition("/")
             # The launcher does not know incarnations. They matter for addresses that are used again, and the port of
             # a place is new.
-            book.publish(f"/job:{job}/replica:0/task:{index}", Entry((address,), 0))
+            book.publish(f"/job:{job}/replica:0/task:{index}", TaskEntry((address,), 0))
 
     def _start(self, order: m.TaskOrder) -> None:
         self._grace_s, self._serves = order.grace_s, order.serves

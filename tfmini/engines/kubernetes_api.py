@@ -26,7 +26,7 @@ class ApiError(Exception):
         self.status = status
 
 
-class Cluster:
+class KubernetesCluster:
     """The cluster of the user's current context, or the one in which this process is a pod.
 
     Args:
@@ -164,7 +164,7 @@ def _message(body: Any) -> str:
         return (body.decode(errors="replace") if isinstance(body, bytes) else str(body or "")).strip()[:200]
 
 
-def create_all(cluster: Cluster, objects: Sequence[Object]) -> None:
+def create_all(cluster: KubernetesCluster, objects: Sequence[Object]) -> None:
     """Creates objects in their order, or none of them.
 
     Raises:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmini import errors
-from tfmini.engines.kubernetes_api import ApiError, Cluster, create_all
+from tfmini.engines.kubernetes_api import ApiError, KubernetesCluster, create_all
 from tfmini.engines.loop_calls import LoopCalls
 from tfmini.engines.manifest import Deployment, Object, jobset, name_of
 from tfmini.engines.pods import Ended, Follow, Placed, PodBook, Told, is_over
@@ -64,7 +64,7 @@ class KubernetesEngine:
         self._requests = {request.task: request for request in requests}
         self._alive = set(self._requests)
         self._book = PodBook(list(self._requests), self._options.restarts)
-        self._cluster = Cluster(self._options.namespace)
+        self._cluster = KubernetesCluster(self._options.namespace)
         deployment = _deployment(requests, self._options, self._cluster.namespace)
         self._spec = deployment.cluster()
         objects = jobset(deployment)

@@ -29,7 +29,7 @@ _POLL_S = 0.1
 _LONGEST = 1 << 16  # bytes of an invitation
 
 
-class Exchange(ABC):
+class InvitationExchange(ABC):
     """How rank 0 tells the others the invitation, as one word.
 
     Attributes:
@@ -55,7 +55,7 @@ class Exchange(ABC):
         """The run is over. Called by rank 0."""
 
 
-class SharedDirectory(Exchange):
+class SharedDirectory(InvitationExchange):
     """A file in a directory that all hosts share, and that no other user can write.
 
     Args:
@@ -100,7 +100,7 @@ class SharedDirectory(Exchange):
 class MemberEngine(AgentEngine):
     """The engine of rank 0: the scheduler has started the other agents already."""
 
-    def __init__(self, options: EngineOptions, exchange: Exchange) -> None:
+    def __init__(self, options: EngineOptions, exchange: InvitationExchange) -> None:
         super().__init__(options)
         self._exchange = exchange
         self._own: subprocess.Popen[bytes] | None = None
@@ -125,7 +125,7 @@ class MemberEngine(AgentEngine):
             self._own.wait()
 
 
-class Member:
+class SchedulerMember:
     """This process as one of those that a scheduler has started.
 
     Args:
@@ -134,7 +134,7 @@ class Member:
       exchange: makes the exchange of the run.
     """
 
-    def __init__(self, name: str, rank: int, size: int, exchange: Callable[[], Exchange]) -> None:
+    def __init__(self, name: str, rank: int, size: int, exchange: Callable[[], InvitationExchange]) -> None:
         self.name, self.rank, self.size = name, rank, size
         self._exchange = exchange
 

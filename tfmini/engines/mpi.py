@@ -17,7 +17,7 @@ from typing import Any
 from tfmini.engines.command import EngineCommand
 from tfmini.engines.hub import AgentEngine
 from tfmini.engines.invitation import AGENT_ENV, Invitation
-from tfmini.engines.members import Exchange, Member, SharedDirectory
+from tfmini.engines.members import InvitationExchange, SchedulerMember, SharedDirectory
 from tfmini.tools.engine import EngineError, EngineOptions, TaskRequest
 
 # Open MPI, MPICH and Intel MPI, MVAPICH, other PMIx launchers.
@@ -74,7 +74,7 @@ def _is_open_mpi(name: str) -> bool:
 # ---------------------------------------------------------------- processes that mpirun has started
 
 
-def member() -> Member:
+def member() -> SchedulerMember:
     """This process as one of mpirun: ``mpirun -np 8 tfmini run --cluster mpi``.
 
     Raises:
@@ -83,20 +83,20 @@ def member() -> Member:
     return member_of_launcher(os.environ)
 
 
-def member_of_launcher(env: Mapping[str, str]) -> Member:
+def member_of_launcher(env: Mapping[str, str]) -> SchedulerMember:
     """The process of an MPI launcher, by its environment variables."""
     rank = next((env[name] for name in RANKS if env.get(name)), None)
     size = next((env[name] for name in SIZES if env.get(name)), None)
     if rank is None or size is None:
         missing = "/".join(RANKS if rank is None else SIZES)
         raise EngineError(f"No known MPI launcher has started this process (none of {missing} is set): use mpirun.")
-    return Member("mpirun", int(rank), int(size), lambda: exchange_of(env, int(size)))
+    return SchedulerMember("mpirun", int(rank), int(size), lambda: exchange_of(env, int(size)))
 
 
-def exchange_of(env: Mapping[str, str], size: int) -> Exchange:
+def exchange_of(env: Mapping[str, str], size: int) -> InvitationExchange:
     """How rank 0 reaches the others under this launcher."""
     with contextlib.suppress(ImportError, RuntimeError):
-        by_mpi = Broadcast(importlib.import_module("mpi4py.MPI"))
+        by_mpi = MpiBroadcast(importlib.import_module("mpi4py.MPI"))
         if by_mpi.size == size:  # else mpi4py belongs to another MPI than the launcher
             return by_mpi
     if env.get("PMI_FD", "").isdecimal():
@@ -104,7 +104,7 @@ def exchange_of(env: Mapping[str, str], size: int) -> Exchange:
     return SharedDirectory("mpi-" + next((env[name] for name in _RUNS if env.get(name)), "0"))
 
 
-class Broadcast(Exchange):
+class MpiBroadcast(InvitationExchange):
     """A broadcast by mpi4py. MPI is finalized after it.
 
     Args:
@@ -131,7 +131,7 @@ class Broadcast(Exchange):
         """Nothing is left behind."""
 
 
-class PmiExchange(Exchange):
+class PmiExchange(InvitationExchange):
     """The key-value space of a launcher that speaks PMI 1, over the descriptor that this process has inherited.
 
     The protocol is one line of text per request and per answer, ``cmd=NAME key=value …``.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tfmini.engines.command import EngineCommand
 from tfmini.engines.hub import AgentEngine
 from tfmini.engines.invitation import Invitation
-from tfmini.engines.members import Member, SharedDirectory
+from tfmini.engines.members import SchedulerMember, SharedDirectory
 from tfmini.tools.engine import EngineError, EngineOptions, Resources, TaskRequest
 from tfmini.tools.supervision import TaskId
 
@@ -100,7 +100,7 @@ def step_options(count: int, resources: Resources, options: EngineOptions, share
     return [*found, *options.arguments]
 
 
-def member() -> Member:
+def member() -> SchedulerMember:
     """This process as a task of a job step: ``srun tfmini run --cluster slurm``.
 
     Raises:
@@ -109,7 +109,7 @@ def member() -> Member:
     return member_of_step(os.environ)
 
 
-def member_of_step(env: Mapping[str, str]) -> Member:
+def member_of_step(env: Mapping[str, str]) -> SchedulerMember:
     """The task of a job step, by the environment variables of srun."""
     wanted = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID", "SLURM_STEP_ID")
     missing = [name for name in wanted if not env.get(name)]
@@ -117,4 +117,4 @@ def member_of_step(env: Mapping[str, str]) -> Member:
         raise EngineError(f"This process is no task of a Slurm job step ({missing[0]} is not set): start it by srun.")
     rank, size, job, step = (env[name] for name in wanted)
     run = f"slurm-{job}.{step}.{env.get('SLURM_RESTART_COUNT', '0')}"
-    return Member("srun", int(rank), int(size), lambda: SharedDirectory(run))
+    return SchedulerMember("srun", int(rank), int(size), lambda: SharedDirectory(run))

@@ -2,7 +2,7 @@
 
 A value enters a frame through ``Enter`` and leaves it through ``Exit``. Inside the frame it has one value per
 iteration. `contract` makes a graph without cycles: one ``_Loop`` node replaces each outermost frame. Its inputs are
-the inputs of the frame's ``Enter`` nodes and its outputs those of the ``Exit`` nodes. A `Loop` holds the frame's
+the inputs of the frame's ``Enter`` nodes and its outputs those of the ``Exit`` nodes. A `LoopFrame` holds the frame's
 nodes, with inner frames contracted in the same way.
 """
 
@@ -24,7 +24,7 @@ FramePath = tuple[str, ...]
 
 
 @dataclass
-class Loop:
+class LoopFrame:
     """The nodes of one frame; ``_Loop`` nodes stand for inner frames.
 
     Attributes:
@@ -39,7 +39,7 @@ class Loop:
     enters: list[Node]
     exits: list[Node]
     nodes: Nodes
-    loops: dict[str, Loop]
+    loops: dict[str, LoopFrame]
 
     def all_nodes(self) -> list[Node]:
         """Returns the nodes of this frame and of its inner frames."""
@@ -180,7 +180,7 @@ def _behind(name: str, path: FramePath, paths: Mapping[str, FramePath], nodes: N
         found += fresh
 
 
-def contract(nodes: Nodes) -> tuple[Nodes, dict[str, Loop]]:
+def contract(nodes: Nodes) -> tuple[Nodes, dict[str, LoopFrame]]:
     """Replaces each outermost frame by a ``_Loop`` node; also returns the frames by the names of these nodes.
 
     Raises:
@@ -192,7 +192,7 @@ def contract(nodes: Nodes) -> tuple[Nodes, dict[str, Loop]]:
     return _contract(nodes, paths, ())
 
 
-def _contract(nodes: Nodes, paths: Mapping[str, FramePath], around: FramePath) -> tuple[Nodes, dict[str, Loop]]:
+def _contract(nodes: Nodes, paths: Mapping[str, FramePath], around: FramePath) -> tuple[Nodes, dict[str, LoopFrame]]:
     depth = len(around)
     frames: dict[FramePath, Nodes] = {}
     outer: Nodes = {}
@@ -206,7 +206,7 @@ def _contract(nodes: Nodes, paths: Mapping[str, FramePath], around: FramePath) -
             outer[name] = node
     if not frames:
         return outer, {}
-    loops: dict[str, Loop] = {}
+    loops: dict[str, LoopFrame] = {}
     leaves: dict[str, Endpoint] = {}
     for path, inside in frames.items():
         name = _loop_name(path)
@@ -226,17 +226,17 @@ def _loop_name(path: FramePath) -> str:
     return "/".join(path) + "/" + LOOP_OP
 
 
-def _loop(name: str, inside: Nodes, paths: Mapping[str, FramePath], path: FramePath) -> Loop:
+def _loop(name: str, inside: Nodes, paths: Mapping[str, FramePath], path: FramePath) -> LoopFrame:
     nodes, loops = _contract(inside, paths, path)
     own = nodes.values()
     enters = [n for n in own if n.op in ENTER_OPS]
     exits = [n for n in own if n.op in EXIT_OPS]
     # The control inputs of an Enter are outside of the frame: the loop's node has them.
     nodes.update({n.name: n.replace(controls=()) for n in enters if n.controls})
-    return Loop(name, enters, exits, nodes, loops)
+    return LoopFrame(name, enters, exits, nodes, loops)
 
 
-def _loop_node(loop: Loop) -> Node:
+def _loop_node(loop: LoopFrame) -> Node:
     inputs = [enter.inputs[0] for enter in loop.enters]
     controls = dict.fromkeys(c for enter in loop.enters for c in enter.controls)
     device = loop.enters[0].device if loop.enters else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfmini.graph.frames import Loop, contract
+from tfmini.graph.frames import LoopFrame, contract
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS
 
@@ -20,7 +20,7 @@ Guard = frozenset[Atom]
 ALWAYS: Guard = frozenset()
 
 
-class Liveness:
+class NodeGuards:
     """The guards of the nodes of one graph. The caller passes the nodes to `admit` in topological order.
 
     Args:
@@ -105,7 +105,7 @@ def uncertain_values(nodes: Nodes) -> Callable[[Endpoint], bool]:
     Args:
       nodes: a whole graph in topological order.
     """
-    places: dict[str, tuple[Liveness, str, bool]] = {}
+    places: dict[str, tuple[NodeGuards, str, bool]] = {}
     outer, loops = contract(nodes)
     _survey(outer, loops, places)
 
@@ -116,9 +116,9 @@ def uncertain_values(nodes: Nodes) -> Callable[[Endpoint], bool]:
     return is_uncertain
 
 
-def _survey(nodes: Nodes, loops: dict[str, Loop], places: dict[str, tuple[Liveness, str, bool]]) -> bool:
+def _survey(nodes: Nodes, loops: dict[str, LoopFrame], places: dict[str, tuple[NodeGuards, str, bool]]) -> bool:
     """Notes the guards of one level and of the loops in it; returns whether an Exit in it may never be alive."""
-    liveness = Liveness()
+    liveness = NodeGuards()
     nexts = {name for name, node in nodes.items() if node.op in NEXT_OPS}
     may_not_leave = {name for name, loop in loops.items() if _survey(loop.nodes, loop.loops, places)}
     for name, node in nodes.items():

@@ -67,7 +67,7 @@ def without_tags(message: str) -> str:
 
 
 @dataclass(frozen=True)
-class Message:
+class StepMessage:
     """One message of a step. ``transfers`` is empty for a request or reply without tensors; ``bytes`` None: unknown."""
 
     src: str
@@ -155,27 +155,27 @@ class Inspection:
             found.setdefault((transfer.src, transfer.dst), []).append(transfer)
         return found
 
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[StepMessage]:
         """The messages of one step in a possible order, from the client's request to its reply."""
         master = task_of_device(self.master)
         others = [task for task in self.partitions.tasks if task != master]
         fed = ", ".join(self.feeds) or "no feeds"
-        found = [Message("client", master, f"run {', '.join([*self.fetches, *self.targets])} with {fed}", None)]
+        found = [StepMessage("client", master, f"run {', '.join([*self.fetches, *self.targets])} with {fed}", None)]
         for task in others:
             values = self._of(Route.FED, task, incoming=True)
-            found.append(Message(master, task, _with("RunGraph", values), _size(values), values))
+            found.append(StepMessage(master, task, _with("RunGraph", values), _size(values), values))
         found += self._pushed() + self._exchanged()
         for task in others:
             values = self._of(Route.FETCHED, task, incoming=False)
-            found.append(Message(task, master, _with("done", values), _size(values), values))
-        return [*found, Message(master, "client", f"values of {', '.join(self.fetches) or 'nothing'}", None)]
+            found.append(StepMessage(task, master, _with("done", values), _size(values), values))
+        return [*found, StepMessage(master, "client", f"values of {', '.join(self.fetches) or 'nothing'}", None)]
 
     def _of(self, route: Route, task: str, incoming: bool) -> tuple[Transfer, ...]:
         return tuple(
             t for t in self.transfers if t.route is route and task_of_device(t.dst if incoming else t.src) == task
         )
 
-    def _pushed(self) -> list[Message]:
+    def _pushed(self) -> list[StepMessage]:
         groups: dict[tuple[str, str, int], list[Transfer]] = {}
         for transfer in self.transfers:
             if transfer.route is Route.SENT:
@@ -184,7 +184,7 @@ class Inspection:
                 groups[key] = [*groups.pop(key, []), transfer]
         return _message_of_each(groups.values())
 
-    def _exchanged(self) -> list[Message]:
+    def _exchanged(self) -> list[StepMessage]:
         links: dict[tuple[str, str], list[Transfer]] = {}
         for transfer in self.transfers:
             if transfer.route is Route.EXCHANGED:
@@ -224,10 +224,10 @@ class Inspection:
         return row
 
 
-def _message_of_each(groups: Iterable[Sequence[Transfer]]) -> list[Message]:
+def _message_of_each(groups: Iterable[Sequence[Transfer]]) -> list[StepMessage]:
     """Returns one message per group of transfers from one task to another."""
     return [
-        Message(task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t)) for t in groups
+        StepMessage(task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t)) for t in groups
     ]
 
 

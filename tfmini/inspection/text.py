@@ -16,7 +16,7 @@ from tfmini.inspection.findings import (
     REFUSED,
     DeviceSummary,
     Inspection,
-    Message,
+    StepMessage,
 )
 from tfmini.inspection.measured import milliseconds
 from tfmini.inspection.state_checks import balance
@@ -221,7 +221,7 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
     return Group(table, *_hidden(messages, full))
 
 
-def _hidden(messages: Sequence[Message], full: bool) -> list[Text]:
+def _hidden(messages: Sequence[StepMessage], full: bool) -> list[Text]:
     hidden = 0 if full else len(messages) - _ROWS
     return [plain(f"… {hidden} more messages (--full)")] if hidden > 0 else []
 

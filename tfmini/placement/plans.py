@@ -82,7 +82,7 @@ class PlacementPlan:
     def partitioner_of(self, name: str) -> Callable[..., list[int]] | None:
         """The partitioner of a variable that the plan cuts, for ``tf.get_variable``; None for all others."""
         counts = self.partitions.get(name)
-        return None if counts is None else Cut(name, counts)
+        return None if counts is None else VariableCut(name, counts)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as a JSON object."""
@@ -98,7 +98,7 @@ class PlacementPlan:
         Path(path).write_text(_LIST.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
 
 
-class Cut:
+class VariableCut:
     """The partitioner of one variable of a plan: ``(shape, dtype)`` -> number of parts per axis."""
 
     by_plan = True  # not by the model: lookups still see one table

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from tfmini.planning.problem import Arrangement, Cost, Problem, no_room
-from tfmini.planning.search import Found
+from tfmini.planning.search import SearchResult
 
 
 def arrangements(problem: Problem) -> Iterator[Arrangement]:
@@ -35,7 +35,7 @@ def count(problem: Problem) -> int:
     return int(ways * 2 ** len(problem.moves))
 
 
-def exhaustive(problem: Problem, cost: Cost) -> Found:
+def exhaustive(problem: Problem, cost: Cost) -> SearchResult:
     """The arrangement of the least cost of all.
 
     Raises:
@@ -45,4 +45,4 @@ def exhaustive(problem: Problem, cost: Cost) -> Found:
     if not known:
         raise no_room(problem)
     least, _, best = min(known)
-    return Found(best, least, len(known))
+    return SearchResult(best, least, len(known))

@@ -16,20 +16,20 @@ from tfmini.placement.wire_table import Transfer
 from tfmini.planning.problem import Arrangement, Item, Problem
 from tfmini.planning.stand_ins import Built, Script, build
 from tfmini.simulation.kernel_costs import KernelCosts
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.predictor import StepModel
-from tfmini.simulation.profile import Link, Profile
+from tfmini.simulation.profile import LinkProfile, Profile
 
 _STEPS = 5  # of each worker, in a prediction
 _CONSIDERED = 0.1  # the least share of all load, or of a ps's memory, of a variable that may be worth cutting
 _LEAST_MOVED = 1024  # bytes that the move of an op must save
 _MOST_MOVES = 8
 
-MakeCluster = Callable[[list[str]], Cluster]
+MakeCluster = Callable[[list[str]], Topology]
 
 
 @dataclass(frozen=True)
-class Move:
+class OpMove:
     """An op that may move to the ps of an item, and the bytes per step that this saves."""
 
     op: str
@@ -60,7 +60,7 @@ class Models:
         self.sizes = [self._variable_bytes(names[0]) for names in self.whole.followers.values()]
         self.problem = self._problem()
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> Topology:
         jobs = self.script.jobs
         return self._make_cluster([_task(job, index) for job, indices in jobs.items() for index in indices])
 
@@ -204,7 +204,7 @@ def _task(job: str, index: int) -> str:
 class _Loads:
     """How long the ops and messages of a stand-in keep a ps busy in a step of all workers, roughly."""
 
-    def __init__(self, found: Inspection, cluster: Cluster, profile: Profile, workers: int) -> None:
+    def __init__(self, found: Inspection, cluster: Topology, profile: Profile, workers: int) -> None:
         self._found, self._workers, self._link = found, workers, cluster.link
         self._costs = KernelCosts(profile.machine, found.nodes, found.shapes, profile.ops)
 
@@ -222,11 +222,11 @@ class _Loads:
         return self._workers * max(wire, cpu)
 
 
-def _wire_s(transfers: Sequence[Transfer], link: Link) -> float:
+def _wire_s(transfers: Sequence[Transfer], link: LinkProfile) -> float:
     return sum(t.bytes or 0 for t in transfers) / link.bytes_per_s
 
 
-def _moves(built: Built) -> list[Move]:
+def _moves(built: Built) -> list[OpMove]:
     """Ops beside a variable's ps that would save bytes there: a look-up of few rows of a table that is sent, say."""
     found = built.found
     followers: dict[str, list[str]] = {}
@@ -243,7 +243,7 @@ def _moves(built: Built) -> list[Move]:
             continue
         if transfer.bytes and _is_free(found, op, built):
             instead = _bytes_of_others(found, op, transfer)
-            candidates.append(Move(op, built.followers[stand_in][0], transfer.bytes - instead))
+            candidates.append(OpMove(op, built.followers[stand_in][0], transfer.bytes - instead))
     good = {move.op: move for move in candidates if move.saved >= _LEAST_MOVED}
     return sorted(good.values(), key=lambda move: (-move.saved, move.op))[:_MOST_MOVES]
 

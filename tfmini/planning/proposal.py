@@ -11,7 +11,7 @@ from tfmini.planning import construction
 from tfmini.planning.exhaustive import count, exhaustive
 from tfmini.planning.models import Models
 from tfmini.planning.problem import Arrangement, Problem
-from tfmini.planning.search import NEARLY, Found, search
+from tfmini.planning.search import NEARLY, SearchResult, search
 from tfmini.progress import work
 
 _ENOUGH = 1.02  # fewer ps are enough if the step is at most this much slower
@@ -79,14 +79,14 @@ def _key(name: str) -> str:
 
 def best_of(
     problem: Problem, cost: Callable[[Arrangement], float], trials: int, seed: int, starts: list[Arrangement]
-) -> Found:
+) -> SearchResult:
     """Tries all arrangements if they are few, else searches."""
     if count(problem) <= trials:
         return _plainest(problem, cost)
     return search(problem, cost, trials=trials, seed=seed, starts=starts)
 
 
-def _plainest(problem: Problem, cost: Callable[[Arrangement], float]) -> Found:
+def _plainest(problem: Problem, cost: Callable[[Arrangement], float]) -> SearchResult:
     """Of all arrangements that are nearly the best, one with the fewest cuts and moves."""
     known: dict[Arrangement, float] = {}
 
@@ -97,7 +97,7 @@ def _plainest(problem: Problem, cost: Callable[[Arrangement], float]) -> Found:
     least = exhaustive(problem, kept).cost
     near = [arrangement for arrangement, seconds in known.items() if seconds <= least * (1 + NEARLY)]
     best = min(near, key=lambda arrangement: (arrangement.cuts + len(arrangement.moved), known[arrangement]))
-    return Found(best, known[best], len(known))
+    return SearchResult(best, known[best], len(known))
 
 
 def _others(models: Models) -> dict[str, Arrangement | None]:

@@ -23,7 +23,7 @@ _KICKS = 3  # random changes that leave a local optimum
 
 
 @dataclass
-class Found:
+class SearchResult:
     """The result of a search: the best arrangement, its cost, and how many arrangements were tried."""
 
     best: Arrangement
@@ -54,7 +54,7 @@ class _Tries:
 
 def search(
     problem: Problem, cost: Cost, *, trials: int = 300, seed: int = 0, starts: Iterable[Arrangement] = ()
-) -> Found:
+) -> SearchResult:
     """Searches for the arrangement of the least cost.
 
     Args:
@@ -169,14 +169,14 @@ def _kicked(problem: Problem, current: Arrangement, rng: random.Random) -> Arran
     return current
 
 
-def _simplified(problem: Problem, tries: _Tries) -> Found:
+def _simplified(problem: Problem, tries: _Tries) -> SearchResult:
     """Undoes cuts and moves of the best arrangement that gain next to nothing."""
     assert tries.best is not None
     best, limit = tries.best, tries.known[tries.best] * (1 + NEARLY)
     if limit < float("inf"):
         tries.left = max(tries.left, 2 * (best.cuts + len(best.moved)))  # so that a spent budget does not prevent it
         best = _simplest(problem, tries, best, limit)
-    return Found(best, tries.of(best), len(tries.known))
+    return SearchResult(best, tries.of(best), len(tries.known))
 
 
 def _simplest(problem: Problem, tries: _Tries, best: Arrangement, limit: float) -> Arrangement:

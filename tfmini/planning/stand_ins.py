@@ -29,7 +29,7 @@ from tfmini.inspection.study import Subject, study
 from tfmini.placement.colocation import GROUP_PREFIX
 from tfmini.placement.device_setter import _ReplicaDeviceFunction
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.placement.plans import Cut, PlacementPlan
+from tfmini.placement.plans import PlacementPlan, VariableCut
 from tfmini.shapes import RawShape
 
 FIRST = 100_000  # the task of the first stand-in; no cluster has so many
@@ -170,7 +170,7 @@ def _in_place_of_setters(seen: Seen, cuts: Mapping[str, Sequence[int]]) -> Itera
 def _partitioner(seen: Seen, cuts: Mapping[str, Sequence[int]]) -> Callable[[Any, str], Any]:
     def partitioner_of(self: Any, name: str) -> Any:
         seen.asked.add(name)
-        return Cut(name, cuts[name]) if name in cuts else None
+        return VariableCut(name, cuts[name]) if name in cuts else None
 
     return partitioner_of
 

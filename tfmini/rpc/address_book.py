@@ -29,7 +29,7 @@ _LARGEST = 64 << 10  # bytes of an entry
 _MOST = 16  # addresses of a task
 
 
-class Entry(NamedTuple):
+class TaskEntry(NamedTuple):
     """Where one task is.
 
     Attributes:
@@ -50,7 +50,7 @@ class AddressBook:
     def __str__(self) -> str:
         return self.directory
 
-    def find(self, task: str) -> Entry | None:
+    def find(self, task: str) -> TaskEntry | None:
         """The entry of a task by its full name; None if there is none that can be used."""
         path = self._path(task)
         try:
@@ -62,7 +62,7 @@ class AddressBook:
             _log.warning("The entry %s of the address book cannot be used: %s", path, error)
             return None
 
-    def publish(self, task: str, entry: Entry) -> None:
+    def publish(self, task: str, entry: TaskEntry) -> None:
         """Writes where a task is, in place of what was written before. Readers see the whole old or new entry.
 
         Raises:
@@ -93,14 +93,14 @@ class AddressBook:
         return os.path.join(self.directory, f"{job}-{index}.json")
 
 
-def _entry(written: Any, task: str) -> Entry:
+def _entry(written: Any, task: str) -> TaskEntry:
     if not isinstance(written, dict) or written.get("task") != task:
         raise ValueError(f"it is not an entry of {task}")
     addresses = tuple(written.get("addresses", ()))[:_MOST]
     for address in addresses:
         if not isinstance(address, str) or parse_address(address).scheme != "tcp":
             raise ValueError(f"{address!r} is not host:port")
-    return Entry(addresses, int(written["incarnation"], 16))
+    return TaskEntry(addresses, int(written["incarnation"], 16))
 
 
 def book_of_job(environment: Mapping[str, str] | None = None) -> AddressBook | None:

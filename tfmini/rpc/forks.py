@@ -49,7 +49,7 @@ class PerProcess(Generic[T]):
         return found
 
 
-class Owner(Protocol):
+class ForkOwner(Protocol):
     """An object with descriptors that a child must not keep."""
 
     def descriptors(self) -> Iterable[int]: ...
@@ -59,7 +59,7 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 _zmq: weakref.WeakKeyDictionary[Any, tuple[Address, bool]] = weakref.WeakKeyDictionary()
 
 
-def not_for_children(owner: Owner) -> None:
+def not_for_children(owner: ForkOwner) -> None:
     """Makes a child give up the descriptors of an object, as long as the object exists."""
     _owners.add(owner)
 

@@ -15,7 +15,7 @@ from tfmini.rpc.descriptors import AT_LIMIT, has_room
 from tfmini.rpc.lane_connection import LaneConnection, peer_credentials
 from tfmini.rpc.pending import PendingConnections
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.source import Source
+from tfmini.rpc.source import EventSource
 from tfmini.rpc.transport import Listener
 
 TOKEN_BYTES = 32
@@ -61,7 +61,7 @@ class TokenListener(Listener):
         self.address = address
         self._reactor = reactor
         self._expected: dict[bytes, tuple[bytes, bool, OnLane]] = {}  # by what the peer shows
-        self._pending: PendingConnections[socket.socket, Source] = PendingConnections(reactor, self._end)
+        self._pending: PendingConnections[socket.socket, EventSource] = PendingConnections(reactor, self._end)
         self._is_closed = False
         self._sock = sock
         self._source = reactor.source(self._sock.fileno(), self._accept)
@@ -161,7 +161,7 @@ class TokenListener(Listener):
         if source is not None:
             self._end(sock, source)
 
-    def _end(self, sock: socket.socket, source: Source) -> None:
+    def _end(self, sock: socket.socket, source: EventSource) -> None:
         self._reactor.unwatch(source)
         sock.close()
 

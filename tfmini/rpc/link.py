@@ -9,7 +9,7 @@ and a token, and the connecting side opens the lane. The listening side then sen
 last message on the old connection; the connecting side answers it in the same way. Each side reads the
 lane only after the other's LaneSwitch, so messages stay in order.
 
-Two states say what may happen: the `Phase` which messages may come, and the `Route` what a lane may do.
+Two states say what may happen: the `LinkPhase` which messages may come, and the `LinkRoute` what a lane may do.
 
 | phase | message | next phase |
 |---|---|---|
@@ -65,7 +65,7 @@ _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
-class Phase(enum.Enum):
+class LinkPhase(enum.Enum):
     """Which messages a link may receive; see the module."""
 
     AWAITS_HELLO = enum.auto()  # the listening side
@@ -74,7 +74,7 @@ class Phase(enum.Enum):
     OVER = enum.auto()
 
 
-class Route(enum.Enum):
+class LinkRoute(enum.Enum):
     """Which connections a link uses; see the module."""
 
     ONE = enum.auto()
@@ -84,12 +84,12 @@ class Route(enum.Enum):
 
 
 _NEXT = {
-    Phase.AWAITS_HELLO: {Phase.ESTABLISHED, Phase.OVER},
-    Phase.AWAITS_REPLY: {Phase.ESTABLISHED, Phase.OVER},
-    Phase.ESTABLISHED: {Phase.OVER},
-    Phase.OVER: set(),
+    LinkPhase.AWAITS_HELLO: {LinkPhase.ESTABLISHED, LinkPhase.OVER},
+    LinkPhase.AWAITS_REPLY: {LinkPhase.ESTABLISHED, LinkPhase.OVER},
+    LinkPhase.ESTABLISHED: {LinkPhase.OVER},
+    LinkPhase.OVER: set(),
 }
-_ESTABLISHED, _OVER = Phase.ESTABLISHED, Phase.OVER  # looked at for each message
+_ESTABLISHED, _OVER = LinkPhase.ESTABLISHED, LinkPhase.OVER  # looked at for each message
 
 
 class Link:
@@ -115,8 +115,8 @@ class Link:
         self.hello_id = self.started = 0
         self._lane: Connection | None = None
         self._token = b""
-        self._phase = Phase.AWAITS_HELLO if peer is None else Phase.AWAITS_REPLY
-        self._route = Route.OFFERED  # until the Hello, or its reply, says otherwise
+        self._phase = LinkPhase.AWAITS_HELLO if peer is None else LinkPhase.AWAITS_REPLY
+        self._route = LinkRoute.OFFERED  # until the Hello, or its reply, says otherwise
         self._may_switch = True  # whether this side may still leave `connection`
         self._deadline: Timer | None = None  # `start` sets it, since it may be due at once
 
@@ -130,7 +130,7 @@ class Link:
         """The task at this side; "": a client."""
         return self.endpoint.task
 
-    def _enter(self, phase: Phase) -> bool:
+    def _enter(self, phase: LinkPhase) -> bool:
         """Enters a phase; returns False if the present one does not lead there, since the link has ended meanwhile."""
         with self._lock:
             if phase not in _NEXT[self._phase]:
@@ -272,7 +272,7 @@ class Link:
 
     # -- handshake -----------------------------------------------------------------------
 
-    def _on_handshake(self, phase: Phase, message: Message, request_id: int) -> None:
+    def _on_handshake(self, phase: LinkPhase, message: Message, request_id: int) -> None:
         handle = _OF_HANDSHAKE[phase].get(type(message))
         if handle is None:
             self.refuse(f"expected a Hello, got {type(message).__name__}")
@@ -369,7 +369,7 @@ class Link:
 
     def _stay(self) -> None:
         """There will be no lane."""
-        self._route, self._may_switch = Route.ONE, False
+        self._route, self._may_switch = LinkRoute.ONE, False
 
     def _stream_opened(self, lane: Connection) -> None:
         self._lane = lane
@@ -382,9 +382,9 @@ class Link:
             lane.close("the connection has ended")
             return
         self._lane, self._token = lane, b""
-        self._switch_sending(lane, Route.LEFT)
+        self._switch_sending(lane, LinkRoute.LEFT)
 
-    def _switch_sending(self, lane: Connection, route: Route) -> None:
+    def _switch_sending(self, lane: Connection, route: LinkRoute) -> None:
         with self._lock:
             self.connection.send(encode(LaneSwitch()))
             self.connection, self._route = lane, route
@@ -393,11 +393,11 @@ class Link:
     def _on_lane_switch(self, message: LaneSwitch, request_id: int) -> None:
         """Handles the peer's last message on the old connection."""
         lane = self._lane
-        if self._route is Route.LEFT and lane is not None:  # both sides have left the old connection
+        if self._route is LinkRoute.LEFT and lane is not None:  # both sides have left the old connection
             self._incoming.close("moved to a lane")
-            self._route = Route.MOVED
-        elif self._route is Route.OFFERED and lane is not None:
-            self._switch_sending(lane, Route.MOVED)
+            self._route = LinkRoute.MOVED
+        elif self._route is LinkRoute.OFFERED and lane is not None:
+            self._switch_sending(lane, LinkRoute.MOVED)
         else:
             self.end("the peer switched to a lane that does not exist")
             return
@@ -445,7 +445,7 @@ class Link:
 
     def _on_closed(self, connection: Connection, reason: str) -> None:
         if connection is self.connection or connection is self._incoming:  # else both sides have left it
-            dialled = self.peer if self._phase is Phase.AWAITS_REPLY else None
+            dialled = self.peer if self._phase is LinkPhase.AWAITS_REPLY else None
             self.end(reason, dialled.final_error(connection.refusal) if dialled is not None else None)
         self.endpoint.connection_closed(connection)
 
@@ -480,9 +480,9 @@ class Link:
 
 
 _Handle = Callable[[Link, Any, int], None]
-_OF_HANDSHAKE: dict[Phase, dict[type[Message], _Handle]] = {
-    Phase.AWAITS_HELLO: {Hello: Link._on_hello, Goodbye: Link._on_refused},
-    Phase.AWAITS_REPLY: {HelloReply: Link._on_hello_reply, Goodbye: Link._on_refused},
+_OF_HANDSHAKE: dict[LinkPhase, dict[type[Message], _Handle]] = {
+    LinkPhase.AWAITS_HELLO: {Hello: Link._on_hello, Goodbye: Link._on_refused},
+    LinkPhase.AWAITS_REPLY: {HelloReply: Link._on_hello_reply, Goodbye: Link._on_refused},
 }
 _OF_CONNECTION: dict[type[Message], _Handle] = {
     Heartbeat: Link._on_heartbeat,

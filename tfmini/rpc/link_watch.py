@@ -13,7 +13,7 @@ from tfmini.rpc.membership import (
     WEDGED_AFTER_ENV,
     WEDGED_AFTER_S,
     Attention,
-    Liveness,
+    PeerLiveness,
     Verdict,
 )
 from tfmini.rpc.process_watch import ProcessWatch
@@ -39,7 +39,7 @@ class LinkWatch:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._liveness = Liveness(self._peer_computes)
+        self._liveness = PeerLiveness(self._peer_computes)
         self._attention = Attention()
         self._process: ProcessWatch | None = None
         self.doing = ""

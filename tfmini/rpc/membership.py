@@ -39,7 +39,7 @@ class Verdict(enum.Enum):
     WEDGED = enum.auto()  # the peer sends heartbeats, but has handled nothing for too long
 
 
-class Liveness:
+class PeerLiveness:
     """Detects a silent peer from the counters of one connection, so that the hot path only counts.
 
     For the peer's silence, a late tick counts as two ticks at most: if this process was stopped or busy, the peer's

@@ -12,7 +12,7 @@ leader's waiter, wakes the leader. It then *parks* outside ``epoll_wait`` until 
 would get every event. It also takes over while the leader runs a long handler.
 
 Sources are edge-triggered: with level triggering the kernel passes every event on to the next waiter, which would wake
-the background thread each time. So a callback reads until its descriptor is empty, or calls `Source.again`. No two
+the background thread each time. So a callback reads until its descriptor is empty, or calls `EventSource.again`. No two
 threads dispatch one source at once, so the messages of one connection are handled in order.
 """
 
@@ -31,7 +31,7 @@ from typing import Any
 
 from tfmini.rpc.forks import PerProcess, not_for_children
 from tfmini.rpc.relief import Relief
-from tfmini.rpc.source import Source
+from tfmini.rpc.source import EventSource
 from tfmini.rpc.timekeeper import Timekeeper
 from tfmini.rpc.timers import Timer, TimerHeap, guarded
 from tfmini.rpc.waiter import Waiter, unlock
@@ -52,7 +52,7 @@ class Reactor:
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Edge-triggered, so that a write wakes one thread and needs no read.
         self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, EventSource] = {}
         self._ready: collections.deque[tuple[int, int]] = collections.deque()  # events not handled yet
         self._soon: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()
         self._soon_owner = 0  # the thread that is making these calls
@@ -107,17 +107,17 @@ class Reactor:
 
     # -- sources -------------------------------------------------------------------------
 
-    def source(self, fd: int, callback: Callable[[], None], after: Callable[[], None] | None = None) -> Source:
+    def source(self, fd: int, callback: Callable[[], None], after: Callable[[], None] | None = None) -> EventSource:
         """Makes a source for `watch`. Store it first: the callback may run before `watch` returns."""
-        return Source(fd, callback, self, after)
+        return EventSource(fd, callback, self, after)
 
-    def watch(self, source: Source, writable: bool = False) -> None:
+    def watch(self, source: EventSource, writable: bool = False) -> None:
         """Runs the source's callback whenever the descriptor becomes readable (or writable, if asked)."""
         self._sources[source.fd] = source
         self._epoll.register(source.fd, self._mask(writable))
         self._start_background()
 
-    def watch_writable(self, source: Source, writable: bool) -> None:
+    def watch_writable(self, source: EventSource, writable: bool) -> None:
         """Adds or removes interest in writability; events that are pending now are reported again."""
         if self._sources.get(source.fd) is source:
             with contextlib.suppress(FileNotFoundError):  # another thread has just removed the source
@@ -127,7 +127,7 @@ class Reactor:
         """Runs the callback of a source once more, after other sources. Called by a queued call."""
         self._ready.append((fd, 0))
 
-    def unwatch(self, source: Source) -> None:
+    def unwatch(self, source: EventSource) -> None:
         """Stops watching a source; call it before closing the descriptor."""
         if self._sources.get(source.fd) is source:
             del self._sources[source.fd]

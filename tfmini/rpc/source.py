@@ -15,7 +15,7 @@ class _Loop(Protocol):
     def handle_again(self, fd: int) -> None: ...
 
 
-class Source:
+class EventSource:
     """A watched file descriptor. Its callback runs in one thread at a time.
 
     ``after`` is called after each callback and may take long, since another thread may run the callback

@@ -20,7 +20,7 @@ from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
 from tfmini.rpc.reach import family_of
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.sealed_lane import SealedLane, lane_name
-from tfmini.rpc.source import Source
+from tfmini.rpc.source import EventSource
 from tfmini.rpc.timers import Timer
 
 _log = logging.getLogger("tfmini.rpc")
@@ -93,7 +93,7 @@ class StreamOpening:
         self._over = False
         self._sock = socket.socket(family_of(host), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._source: Source = reactor.source(self._sock.fileno(), self._on_ready)
+        self._source: EventSource = reactor.source(self._sock.fileno(), self._on_ready)
         self._timer: Timer | None = None
         try:
             self._sock.connect((host, port))

@@ -28,7 +28,7 @@ from tfmini.rpc.backlog import Backlog
 from tfmini.rpc.forks import PerProcess
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.receive_buffers import memory_for
-from tfmini.rpc.source import Source
+from tfmini.rpc.source import EventSource
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
 PIECE_BYTES = 256 << 10
@@ -96,8 +96,8 @@ class Pump:
         self._on_event: Callable[[int, int], None] = lambda event, value: None
         self._monitor: Any = sock.get_monitor_socket(_WATCHED)
         self._has_events = False
-        self._source: Source | None = None
-        self._monitor_source: Source | None = None
+        self._source: EventSource | None = None
+        self._monitor_source: EventSource | None = None
 
     def start(self, on_event: Callable[[int, int], None]) -> None:
         self._on_event = on_event

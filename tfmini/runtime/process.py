@@ -93,12 +93,12 @@ class Process:
         Raises:
           errors.UnknownError, errors.InvalidArgumentError: see `rpc.interfaces.listen`.
         """
-        from tfmini.rpc.address_book import Entry
+        from tfmini.rpc.address_book import TaskEntry
         from tfmini.rpc.interfaces import listen
 
         reached = listen(endpoint.listen, own, others, may_move=endpoint.book is not None)
         if endpoint.book is not None:
-            endpoint.book.publish(endpoint.task, Entry((str(reached),), endpoint.incarnation))
+            endpoint.book.publish(endpoint.task, TaskEntry((str(reached),), endpoint.incarnation))
         return reached
 
     def event(self) -> threading.Event:

@@ -23,7 +23,7 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import targets
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
-from tfmini.runtime.collectives.executor import Ranks, collective_handlers
+from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
 from tfmini.runtime.collectives.traffic import CollectiveTraffic
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.forks import check_own
@@ -113,7 +113,7 @@ class Server:
         self._owners = SessionOwners(reactor, self._task)
         losses = LossReports(self._task, self._owners.peers_of, lambda *lost: self.master.tensors_undelivered(*lost))
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
-        ranks = Ranks(tasks, self._peer, reactor.call_later, leader, self._endpoint.peers, self._met)
+        ranks = RankCluster(tasks, self._peer, reactor.call_later, leader, self._endpoint.peers, self._met)
         self.worker = Worker(self._task, devices, self._peer, pool_size, reactor, process, losses, ranks)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         self._endpoint.on_peer_ready(self._watch)

@@ -22,12 +22,21 @@ from tfmini.runtime.blas_threads import limit_threads
 from tfmini.simulation.calibration_fit import Trained, fitted
 from tfmini.simulation.calibration_kernels import Kernels, curves
 from tfmini.simulation.calibration_models import LARGE, MEDIUM, MODELS, TRIPS
-from tfmini.simulation.calibration_tasks import ALONE, BESIDE, NEIGHBOURS, REDUCED, TRAINED, WORKLOADS, Rates, Running
-from tfmini.simulation.profile import Link, Machine, Profile
+from tfmini.simulation.calibration_tasks import (
+    ALONE,
+    BESIDE,
+    NEIGHBOURS,
+    REDUCED,
+    TRAINED,
+    WORKLOADS,
+    MeasuredRates,
+    Running,
+)
+from tfmini.simulation.profile import LinkProfile, Machine, Profile
 
 _TURNS = 5
 _RANKS = 2  # that reduce
-_TCP = Link("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
+_TCP = LinkProfile("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
 _CROWDED_S = 150e-6  # what fits had found: the clusters do not tell it well apart from `overload`
 _SEND_SHARE = 0.4  # of a message's CPU time: what the sender has, by a profile of both sides
 _SEGMENT_SHARE = 0.15  # of a message's CPU time: that of the segment that it makes ready
@@ -91,7 +100,7 @@ class Calibration:
         clusters = [Trained.of(self._tf, each, self._running[key].median_s) for key, each in TRAINED.items()]
         return fitted(Profile({name: machine}, {"local": local, "tcp": tcp}), clusters)
 
-    def _medians(self, workload: str) -> dict[str, Rates]:
+    def _medians(self, workload: str) -> dict[str, MeasuredRates]:
         """Of each step, the rates of the turn with the median time."""
         found = self._running[workload].found
         return {name: sorted(rates, key=lambda each: each.wall)[len(rates) // 2] for name, rates in found.items()}
@@ -112,7 +121,7 @@ class Calibration:
         return max(0.0, (large - medium) / (bytes_read[1] - bytes_read[0]))
 
 
-def _costs(found: dict[str, Rates]) -> tuple[Machine, Link]:
+def _costs(found: dict[str, MeasuredRates]) -> tuple[Machine, LinkProfile]:
     """The costs of steps, and of a message between two processes."""
 
     def cpu(more: str, less: str) -> float:
@@ -131,7 +140,7 @@ def _costs(found: dict[str, Rates]) -> tuple[Machine, Link]:
         start_s=max(0.0, one.there - 2 * message), segment_s=segment,
         wake_s=max(0.0, found["model after a wait"].wall - found["model"].wall), crowded_s=_CROWDED_S,
     )  # fmt: skip
-    link = Link(
+    link = LinkProfile(
         "local", latency_s=max(0.0, (found["trips"].wall - one.wall) / trips / 2 - message), send_s=send,
         receive_s=receive, copy_s_per_byte=copy,
         large_s=max(0.0, cpu("medium", "one trip") / 2 - copy * MEDIUM),

@@ -22,7 +22,7 @@ from typing import Any
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
 from tfmini.simulation.calibration_tasks import CORES, TRAIN, Workload
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import Curve, Profile
 
@@ -53,7 +53,7 @@ class Trained:
 
     def predicted_s(self, profile: Profile) -> float:
         """Seconds of a step."""
-        cluster = Cluster.on_one_machine(tasks_of(self.found), profile)
+        cluster = Topology.on_one_machine(tasks_of(self.found), profile)
         return StepModel(self.found, cluster, profile, self.workers, steps=_STEPS).predict().step_s
 
 

@@ -127,7 +127,7 @@ WORKLOADS: Mapping[str, Workload] = {
 }  # fmt: skip
 
 
-class Rates(NamedTuple):
+class MeasuredRates(NamedTuple):
     """Of the steps of a turn: the seconds of each, and the mean CPU seconds of one in its worker and in the ps."""
 
     times: list[float]
@@ -159,7 +159,7 @@ class Running:
         self._ps: list[subprocess.Popen[str]] = []
         self._workers: list[subprocess.Popen[str]] = []
         self._stack = ExitStack()
-        self.found: dict[str, list[Rates]] = {name: [] for name in workload.measures}
+        self.found: dict[str, list[MeasuredRates]] = {name: [] for name in workload.measures}
 
     def __enter__(self) -> Self:
         addresses = free_addresses(self._workload.ps + self._workload.workers)
@@ -203,7 +203,7 @@ class Running:
             self._signal("SIGCONT", workers)
             for worker in workers:
                 _tell(worker, json.dumps([measure.step, _SECONDS, measure.gap_s]))
-            rates = [Rates(*json.loads(_answer(worker))) for worker in workers]
+            rates = [MeasuredRates(*json.loads(_answer(worker))) for worker in workers]
             self._pause(workers)
             times = [seconds for each in rates for seconds in each.times]
             self.found[name].append(rates[0]._replace(times=times))
@@ -305,7 +305,7 @@ def _go_on_until_told(step: Callable[[], Any]) -> None:
     sys.stdin.readline()
 
 
-def _rates(step: Callable[[], Any], seconds: float, gap_s: float, ps_pids: Sequence[int]) -> Rates:
+def _rates(step: Callable[[], Any], seconds: float, gap_s: float, ps_pids: Sequence[int]) -> MeasuredRates:
     """Of steps one after the other, or with waits between them."""
     times = []
     here, there, until = time.process_time(), sum(map(_cpu_s, ps_pids)), time.perf_counter() + seconds
@@ -316,7 +316,7 @@ def _rates(step: Callable[[], Any], seconds: float, gap_s: float, ps_pids: Seque
         step()
         times.append(time.perf_counter() - begin)
     here, there = time.process_time() - here, sum(map(_cpu_s, ps_pids)) - there
-    return Rates(times, here / len(times), there / len(times))
+    return MeasuredRates(times, here / len(times), there / len(times))
 
 
 def _cpu_s(pid: int) -> float:

@@ -19,7 +19,7 @@ from tfmini.collectives.schedules import RingReduce, Schedule, all_reduce
 from tfmini.graph.node import Node
 from tfmini.graph.traits import trait_of
 from tfmini.inspection.clusters import task_order
-from tfmini.runtime.collectives.calls import Call
+from tfmini.runtime.collectives.calls import CollectiveCall
 from tfmini.simulation.phantoms import Phantom, as_phantom
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _finish(host: TimedHost, wait: Any, value: Any, cpu_s: float) -> None:
     wait.done(value)
 
 
-class _PhantomCall(Call):
+class _PhantomCall(CollectiveCall):
     """A call whose schedule adds nothing up."""
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class _PhantomCall(Call):
         return super().schedule(rank, members)
 
 
-def _phantom_reduce(call: Call, rank: int, size: int) -> Schedule:
+def _phantom_reduce(call: CollectiveCall, rank: int, size: int) -> Schedule:
     about, value = call.about, call.value
     assert about.reduction is not None
     merge, final = about.reduction

@@ -18,7 +18,7 @@ _GOLDEN = 0.618034  # multiples of it, without their whole part, spread evenly
 Call = Callable[[], None]
 
 
-class Clock(Protocol):
+class VirtualClock(Protocol):
     """Virtual time; `tfmini.rpc.waiter.Clock` and the simulated network have this interface."""
 
     def now(self) -> float: ...
@@ -36,7 +36,7 @@ class Cores:
       busy_s: seconds of CPU that threads have used.
     """
 
-    def __init__(self, clock: Clock, count: int, overload: float = 1.0) -> None:
+    def __init__(self, clock: VirtualClock, count: int, overload: float = 1.0) -> None:
         self._clock, self._count, self._shared = clock, count, count / overload
         self._running: list[tuple[float, int, Call]] = []  # by the progress at which each ends
         self._progress = 0.0  # seconds of CPU that a thread would have got that ran since the start
@@ -122,7 +122,7 @@ class Thread:
       busy_s: seconds of CPU of its jobs. ``ended``: when its latest job ended.
     """
 
-    def __init__(self, clock: Clock, cores: Cores, count: int = 1) -> None:
+    def __init__(self, clock: VirtualClock, cores: Cores, count: int = 1) -> None:
         self._clock, self._cores = clock, cores
         self._jobs: deque[Iterator[Piece]] = deque()
         self._free = self._count = count

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tfmini.simulation.cores import Clock
-from tfmini.simulation.profile import Link, Machine, Profile
+from tfmini.simulation.cores import VirtualClock
+from tfmini.simulation.profile import LinkProfile, Machine, Profile
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Topology:
     """Where tasks are.
 
     Attributes:
@@ -27,26 +27,26 @@ class Cluster:
 
     hosts: Mapping[str, str]
     machines: Mapping[str, Machine]
-    local: Link
-    link: Link
+    local: LinkProfile
+    link: LinkProfile
 
     @classmethod
-    def on_one_machine(cls, tasks: list[str], profile: Profile) -> Cluster:
+    def on_one_machine(cls, tasks: list[str], profile: Profile) -> Topology:
         """All tasks on the profile's default machine."""
         return cls(dict.fromkeys(tasks, "host"), {"host": profile.machine}, profile.local, profile.local)
 
     @classmethod
-    def on_own_machines(cls, tasks: list[str], profile: Profile, link: str) -> Cluster:
+    def on_own_machines(cls, tasks: list[str], profile: Profile, link: str) -> Topology:
         """Each task on a machine of its own (the profile's default), joined by a link: see `Profile.link`."""
         hosts = {task: task for task in tasks}
         return cls(hosts, dict.fromkeys(tasks, profile.machine), profile.local, profile.link(link))
 
     @classmethod
-    def of(cls, tasks: list[str], profile: Profile, link: str) -> Cluster:
+    def of(cls, tasks: list[str], profile: Profile, link: str) -> Topology:
         """Each task on a machine of its own, joined by ``link``; "": all on one machine."""
         return cls.on_own_machines(tasks, profile, link) if link else cls.on_one_machine(tasks, profile)
 
-    def between(self, source: str, target: str) -> Link:
+    def between(self, source: str, target: str) -> LinkProfile:
         """The link from task to task."""
         return self.local if self.hosts[source] == self.hosts[target] else self.link
 
@@ -68,8 +68,8 @@ class Nics:
       sent, received: by host. ``carried``: bytes by (source, target) task, also within a host.
     """
 
-    cluster: Cluster
-    clock: Clock
+    cluster: Topology
+    clock: VirtualClock
     sent: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     received: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))

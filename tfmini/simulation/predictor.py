@@ -40,7 +40,7 @@ from tfmini.runtime.server import Server
 from tfmini.simulation.collective_kernels import CollectiveKernels
 from tfmini.simulation.deciding import Deciding
 from tfmini.simulation.kernel_costs import KernelCosts
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.modelled_kernels import KernelTimes
 from tfmini.simulation.phantoms import phantom
 from tfmini.simulation.prediction import Event, Prediction, prediction_of
@@ -79,7 +79,7 @@ class StepModel:
     """
 
     def __init__(
-        self, found: Inspection, cluster: Cluster, profile: Profile, workers: int = 1, steps: int = 3, seed: int = 0
+        self, found: Inspection, cluster: Topology, profile: Profile, workers: int = 1, steps: int = 3, seed: int = 0
     ) -> None:
         self.found, self.cluster, self.profile, self.steps, self.seed = found, cluster, profile, steps, seed
         self.update = chief_update(found.nodes)
@@ -361,7 +361,7 @@ def _fed(found: Inspection, tensor: str) -> Any:
     return phantom(output_dtypes(found.nodes[name])[index], found.shapes.get((name, index)))
 
 
-def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
+def _addresses(cluster: Topology) -> dict[str, dict[int, str]]:
     """The tasks of the simulation, as a cluster definition."""
     jobs: dict[str, dict[int, str]] = {}
     for number, task in enumerate(cluster.hosts):
@@ -407,12 +407,12 @@ def chief_update(nodes: Nodes) -> str | None:
     return None
 
 
-def _replicas(master: str, workers: int, cluster: Cluster) -> list[dict[str, str]]:
+def _replicas(master: str, workers: int, cluster: Topology) -> list[dict[str, str]]:
     """For each replica of a worker's graph, the task that takes the place of the client's."""
     return [_replica(master, i, cluster) if workers > 1 else {} for i in range(workers)]
 
 
-def _replica(master: str, index: int, cluster: Cluster) -> dict[str, str]:
+def _replica(master: str, index: int, cluster: Topology) -> dict[str, str]:
     own = parse(task_of_device(master))
     first = own.task or 0
     task = f"/job:{own.job}/replica:0/task:{first + index}"

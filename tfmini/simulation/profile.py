@@ -111,7 +111,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkProfile:
     """A link between two tasks.
 
     Attributes:
@@ -141,7 +141,7 @@ class Profile:
     """Machines and links by name, and the measured seconds of single ops by name. The first machine is the default."""
 
     machines: Mapping[str, Machine]
-    links: Mapping[str, Link]
+    links: Mapping[str, LinkProfile]
     ops: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -150,11 +150,11 @@ class Profile:
         return next(iter(self.machines.values()))
 
     @property
-    def local(self) -> Link:
+    def local(self) -> LinkProfile:
         """The link between tasks of one machine."""
         return self.links[_LOCAL]
 
-    def link(self, name: str) -> Link:
+    def link(self, name: str) -> LinkProfile:
         """A link between machines: one of this profile, or a rate such as ``10Gbit`` with the other figures of "tcp".
 
         Raises:
@@ -253,11 +253,11 @@ def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     return Machine(name, **_values(where, row, _MACHINE), kernels=kernels)
 
 
-def _link(name: str, row: Mapping[str, Any]) -> Link:
+def _link(name: str, row: Mapping[str, Any]) -> LinkProfile:
     where = f"links.{name}"
     _check_keys(where, row, tuple(_LINK))
     found = _values(where, {"reduce_us_per_mb": row.get("us_per_mb", 0), **row}, _LINK)
-    return Link(name, **{**found, "bytes_per_s": found.get("bytes_per_s") or math.inf})
+    return LinkProfile(name, **{**found, "bytes_per_s": found.get("bytes_per_s") or math.inf})
 
 
 def _values(where: str, row: Mapping[str, Any], fields: Mapping[str, _Field]) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def format_profile(profile: Profile, comment: str = "") -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _lines(values: Machine | Link, fields: Mapping[str, _Field]) -> list[str]:
+def _lines(values: Machine | LinkProfile, fields: Mapping[str, _Field]) -> list[str]:
     return [f"{key} = {getattr(values, field.attribute) / field.unit:.6g}" for key, field in fields.items()]
 
 

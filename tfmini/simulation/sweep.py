@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfmini.inspection.exchanges import COLLECTIVES
 from tfmini.inspection.findings import Inspection
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.prediction import Prediction
 from tfmini.simulation.predictor import StepModel, chief_update, tasks_of
 from tfmini.simulation.profile import Profile
@@ -73,7 +73,7 @@ def sweep(
     points = []
     for count in counts:
         found = inspected(count)
-        cluster = Cluster.of(tasks_of(found), profile, link)
+        cluster = Topology.of(tasks_of(found), profile, link)
         points.append(Point(count, StepModel(found, cluster, profile, count, steps, seed).predict()))
     return points
 

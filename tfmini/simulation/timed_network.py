@@ -11,7 +11,7 @@ from typing import Any
 
 from tfmini.rpc.waiter import Waiter
 from tfmini.simulation.cores import Cores, Stalls
-from tfmini.simulation.links import Cluster, Nics
+from tfmini.simulation.links import Nics, Topology
 from tfmini.simulation.profile import Machine
 from tfmini.simulation.simulated_process import Killed, SimulatedHost
 from tfmini.simulation.timed_host import ThreadWait, TimedHost
@@ -32,7 +32,7 @@ class TimedNetwork(VirtualNetwork):
       work: how many messages of steps have been sent. ``under_way``: messages that have not arrived.
     """
 
-    def __init__(self, cluster: Cluster, model_for: Callable[[TimedNetwork, Machine], Any], seed: int = 0) -> None:
+    def __init__(self, cluster: Topology, model_for: Callable[[TimedNetwork, Machine], Any], seed: int = 0) -> None:
         super().__init__(seed, (0.0, 0.0))
         self.cluster, self.nics = cluster, Nics(cluster, self)
         self.labels: dict[int, str] = {}

@@ -20,7 +20,7 @@ from tfmini.simulation.simulated_transport import SimulatedConnection, Simulated
 _FOREVER = float("inf")
 
 
-class Cut(Protocol):
+class LinkCut(Protocol):
     """What cuts a link: see `testing.simulated.Sever`."""
 
     @property
@@ -130,7 +130,7 @@ class VirtualNetwork:
         """The time when the host handles messages again, if it does not now; else the current time."""
         return self._time
 
-    def severed(self, one: str, other: str) -> Cut | None:
+    def severed(self, one: str, other: str) -> LinkCut | None:
         """What cuts the link between two hosts now, or None."""
         return None
 

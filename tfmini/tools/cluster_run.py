@@ -15,28 +15,28 @@ from tfmini.cluster import ClusterSpec
 from tfmini.launch_report import MEETS, MEETS_ELASTIC
 from tfmini.tools.control import Control
 from tfmini.tools.engine import Engine, EngineError, TaskCommand, TaskRequest
-from tfmini.tools.output import TaskOutput
+from tfmini.tools.output import OutputLines
 from tfmini.tools.progress_reports import LaunchProgress
 from tfmini.tools.sink import Sink
 from tfmini.tools.supervision import (
     EXIT_TIMED_OUT,
     Dismiss,
     Event,
-    Finish,
     GraceExpired,
     Instruction,
     Note,
-    Phase,
+    RunOver,
     ScaleError,
     SendSignal,
+    ServerJoined,
     SignalReceived,
     StartGrace,
     StartTasks,
     Supervision,
     TaskExited,
     TaskId,
-    TaskJoined,
     TaskMet,
+    TaskPhase,
     TimeLimitReached,
 )
 
@@ -105,10 +105,10 @@ class ClusterRun:
     request_of: Callable[[TaskId], TaskRequest] = TaskRequest
     control: Control | None = None
 
-    _outputs: dict[TaskId, TaskOutput] = field(default_factory=dict, init=False)
+    _outputs: dict[TaskId, OutputLines] = field(default_factory=dict, init=False)
     _places: dict[TaskId, str] = field(default_factory=dict, init=False)
     _cpus: dict[TaskId, int] = field(default_factory=dict, init=False)
-    _unshown: dict[TaskId, TaskOutput] = field(default_factory=dict, init=False)  # with lines without an end
+    _unshown: dict[TaskId, OutputLines] = field(default_factory=dict, init=False)  # with lines without an end
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector, init=False)
     _holds: bool = field(default=False, init=False)  # whether the engine holds the output back
     _started: bool = field(default=False, init=False)
@@ -116,12 +116,12 @@ class ClusterRun:
     _grace_at: float | None = field(default=None, init=False)
     _sink_reported: bool = field(default=False, init=False)
     _broken: str = field(default="", init=False)
-    _finish: Finish | None = field(default=None, init=False)
+    _finish: RunOver | None = field(default=None, init=False)
     _homeless: dict[TaskId, float] = field(default_factory=dict, init=False)  # until when it may wait for a place
     _ready: list[TaskId] = field(default_factory=list, init=False)  # such as have got one
     _leaving: dict[TaskId, float] = field(default_factory=dict, init=False)  # when it is killed
 
-    def run(self) -> Finish:
+    def run(self) -> RunOver:
         """Start every task, and return when all have ended.
 
         Raises:
@@ -166,8 +166,8 @@ class ClusterRun:
         assert self.control is not None
         self.control.answer(self.scale)
 
-    def _output_of(self, task: TaskId) -> TaskOutput:
-        return TaskOutput(self.prefixes[task], self.sink, str(task) if self.log_json else "")
+    def _output_of(self, task: TaskId) -> OutputLines:
+        return OutputLines(self.prefixes[task], self.sink, str(task) if self.log_json else "")
 
     def last_lines(self, task: TaskId) -> list[str]:
         """The last lines that a task wrote."""
@@ -275,7 +275,7 @@ class ClusterRun:
 
     def _hold_output(self) -> None:
         """Lets the tasks wait while nobody reads their output. When they are to end, they wait no more."""
-        is_running = self.supervision.phase is Phase.RUNNING
+        is_running = self.supervision.phase is TaskPhase.RUNNING
         self.sink.may_lose = not is_running
         if self._holds != (self.sink.is_full and is_running):
             self._holds = not self._holds
@@ -331,7 +331,7 @@ class ClusterRun:
 
     def joined(self, task: TaskId, joined: bool) -> None:
         """See `Events.joined`."""
-        self._dispatch(TaskJoined(task, joined))
+        self._dispatch(ServerJoined(task, joined))
 
     def progress(self, task: TaskId, words: str) -> None:
         """See `Events.progress`."""
@@ -378,14 +378,14 @@ class ClusterRun:
                     self._grace_at = time.monotonic() + self.limits.grace_s
                 case Note(text):
                     self.say(text)
-                case Finish():
+                case RunOver():
                     self._finish = instruction
 
 
-def _finish_before_start(event: Event) -> Finish:
+def _finish_before_start(event: Event) -> RunOver:
     match event:
         case SignalReceived(signum):
-            return Finish(128 + signum, None, f"ended by {signal.Signals(signum).name} before all tasks had a place")
+            return RunOver(128 + signum, None, f"ended by {signal.Signals(signum).name} before all tasks had a place")
         case TimeLimitReached(limit_s):
-            return Finish(EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
+            return RunOver(EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
     raise ValueError(f"{event} before the tasks have started")

@@ -87,13 +87,13 @@ def address_of(listener: socket.socket, token: str) -> str:
 def _serve(
     listener: socket.socket, where: ClusterTarget, token: str, interval: float, *, has_launcher: bool
 ) -> None:
-    from tfmini.dashboard.server import Dashboard, PageServer, Source
+    from tfmini.dashboard.server import ClusterReader, Dashboard, PageServer
     from tfmini.status.gather import Gatherer
     from tfmini.status.metrics import to_prometheus
 
     try:
         with Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
-            source = Source(partial(gatherer.gather, timeout_s=_ANSWER_S), to_prometheus, gatherer.trace)
+            source = ClusterReader(partial(gatherer.gather, timeout_s=_ANSWER_S), to_prometheus, gatherer.trace)
             server = PageServer(Dashboard(source, token, interval))
             if has_launcher:
                 threading.Thread(target=_stop_at_eof, args=(server,), daemon=True).start()

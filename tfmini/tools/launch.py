@@ -34,7 +34,7 @@ from tfmini.tools.progress_reports import LaunchProgress
 from tfmini.tools.run_key import key_of_run
 from tfmini.tools.sink import Sink, SinkStream, standard_sinks
 from tfmini.tools.step_times import STEP_TIMES_ENV, read_times
-from tfmini.tools.supervision import SERVICE_JOBS, Finish, Supervision, TaskId
+from tfmini.tools.supervision import SERVICE_JOBS, RunOver, Supervision, TaskId
 from tfmini.tools.usage import Command
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -160,7 +160,7 @@ def _sinks(say: Console) -> Iterator[tuple[Sink, Sink]]:
 
 def _finish_of(
     engine: Engine, options: LaunchOptions, script: str, args: Sequence[str], say: Console, out: Sink, err: Sink
-) -> Finish:
+) -> RunOver:
     tasks = options.tasks()
     if not options.workers and not options.chief:
         _say(say, "there are only ps tasks: the cluster runs until you end it (Ctrl-C).")
@@ -245,7 +245,7 @@ def _say(console: Console, text: str, display: LaunchProgress | None = None) -> 
         console.print(f"tfmini: {printable_lines(text)}", markup=False, emoji=False)
 
 
-def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
+def _report(console: Console, finish: RunOver, run: ClusterRun) -> None:
     if not finish.summary:
         return
     lines = run.last_lines(finish.failed) if finish.failed else []

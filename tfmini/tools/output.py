@@ -54,7 +54,7 @@ class JsonConsole(Console):
         self.file.write(json_line(text, "", logger="tfmini.launch") + "\n")
 
 
-class TaskOutput:
+class OutputLines:
     """Splits one task's output into lines, writes them to the sink, and keeps the last ones.
 
     A line without an end, such as a prompt or a progress bar, is shown when it has been so for a moment, unless

@@ -16,7 +16,7 @@ from tfmini.planning.models import Models
 from tfmini.planning.problem import size_text
 from tfmini.planning.proposal import Proposal, propose
 from tfmini.planning.stand_ins import Script
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.profile import read_profile
 from tfmini.terminal import Rows, console, plain
 from tfmini.tools.progress_bars import shown
@@ -73,7 +73,7 @@ def _models(script: str | None, options: dict[str, Any], limits: list[float]) ->
     profile, link = read_profile(options["profile"]), options["link"] or ""
     source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
 
-    models = Models(source, profile, lambda tasks: Cluster.of(tasks, profile, link), options["workers"], limits)
+    models = Models(source, profile, lambda tasks: Topology.of(tasks, profile, link), options["workers"], limits)
     if not models.problem.items:
         raise click.ClickException(f"{script or options['entry']} has no variable that a device function may place.")
     return models

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmini.inspection.api import inspect
-from tfmini.simulation.links import Cluster
+from tfmini.simulation.links import Topology
 from tfmini.simulation.predictor import StepModel, tasks_of
 from tfmini.simulation.profile import read_profile
 from tfmini.tools.step_times import StepTimes
-from tfmini.tools.tracing import TRACE_ENV, TraceRequest
+from tfmini.tools.tracing import TRACE_ENV, TraceOptions
 from tfmini.tools.usage import one_line_errors
 
 _STEPS = 12
@@ -52,14 +52,14 @@ def compare(
     with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         costs = read_profile(profile)
         found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
-        cluster = Cluster.on_one_machine(tasks_of(found), costs)
+        cluster = Topology.on_one_machine(tasks_of(found), costs)
         return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured)
 
 
 def log_in_trace(found: Comparison) -> None:
     """Writes the comparison below ``otherData`` of the timeline that this run was asked for; without one, nothing."""
     request = os.environ.get(TRACE_ENV)
-    path = Path(TraceRequest(**json.loads(request)).path) if request else None
+    path = Path(TraceOptions(**json.loads(request)).path) if request else None
     if path is None or not path.exists():
         return
     timeline = json.loads(path.read_text())

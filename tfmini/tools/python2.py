@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class Python2Form:
     """One Python 2 form.
 
     Attributes:
@@ -107,27 +107,27 @@ _MIXED_TABS = "indentation that mixes tabs and blanks"
 _FIX_TABS = "indent with blanks only; a tab counts as 8 (expand -t8 -i)"
 
 
-def in_source(source: str) -> list[Finding]:
+def in_source(source: str) -> list[Python2Form]:
     """The Python 2 forms of a text that Python 3 cannot parse, by line. (In other texts it may be wrong.)"""
     return sorted({*_forms(source), *_tabs(source)}, key=lambda finding: finding.line)
 
 
-def _forms(source: str) -> Iterator[Finding]:
+def _forms(source: str) -> Iterator[Python2Form]:
     for number, line in enumerate(_without_strings(source).split("\n"), 1):
         for pattern, form, fix in _COMPILED:
             if pattern.search(line):
-                yield Finding(number, form, fix)
+                yield Python2Form(number, form, fix)
         yield from _words(line, number)
 
 
-def _words(line: str, number: int) -> Iterator[Finding]:
+def _words(line: str, number: int) -> Iterator[Python2Form]:
     for name in re.findall(r"(?<![\w.])(?:xrange|raw_input|unicode|basestring|unichr|execfile)(?=\()", line):
-        yield Finding(number, name, _NAMES[name])
+        yield Python2Form(number, name, _NAMES[name])
     for name in re.findall(r"\.(iteritems|itervalues|iterkeys|has_key|maxint)\b", line):
-        yield Finding(number, f".{name}", _ATTRIBUTES[name])
+        yield Python2Form(number, f".{name}", _ATTRIBUTES[name])
     for name in re.findall(r"^\s*(?:import|from)\s+(\w+)", line):
         if name in _MODULES:
-            yield Finding(number, f"module {name}", _MODULES[name])
+            yield Python2Form(number, f"module {name}", _MODULES[name])
 
 
 _STRING_OR_COMMENT = re.compile(
@@ -149,26 +149,26 @@ def _without_strings(source: str) -> str:
     return _STRING_OR_COMMENT.sub(blank, source)
 
 
-def _tabs(source: str) -> Iterator[Finding]:
+def _tabs(source: str) -> Iterator[Python2Form]:
     try:
         compile(source, "<script>", "exec", dont_inherit=True)
     except TabError as error:
-        yield Finding(error.lineno or 0, _MIXED_TABS, _FIX_TABS)
+        yield Python2Form(error.lineno or 0, _MIXED_TABS, _FIX_TABS)
     except SyntaxError:
         yield from _mixed_blocks(source)
     except ValueError:  # null bytes
         return
 
 
-def _mixed_blocks(source: str) -> Iterator[Finding]:
+def _mixed_blocks(source: str) -> Iterator[Python2Form]:
     """The first line whose indentation begins with the other character than the first indented line."""
     indented = [(number, line[0]) for number, line in enumerate(source.split("\n"), 1) if line[:1] in (" ", "\t")]
     other = next((number for number, mark in indented if mark != indented[0][1]), None)
     if other is not None:
-        yield Finding(other, _MIXED_TABS, _FIX_TABS)
+        yield Python2Form(other, _MIXED_TABS, _FIX_TABS)
 
 
-def of_error(error: BaseException, line: int) -> Finding | None:
+def of_error(error: BaseException, line: int) -> Python2Form | None:
     """Finds the Python 2 name or behaviour that caused an error; None if there is none.
 
     Args:
@@ -177,13 +177,13 @@ def of_error(error: BaseException, line: int) -> Finding | None:
     """
     name = getattr(error, "name", None) or ""
     if isinstance(error, ModuleNotFoundError) and name in _MODULES:
-        return Finding(line, f"module {name} exists only in Python 2", _MODULES[name])
+        return Python2Form(line, f"module {name} exists only in Python 2", _MODULES[name])
     if isinstance(error, NameError) and name in _NAMES:
-        return Finding(line, f"{name} exists only in Python 2", _NAMES[name])
+        return Python2Form(line, f"{name} exists only in Python 2", _NAMES[name])
     if isinstance(error, AttributeError) and name in _ATTRIBUTES and not _is_of_tfmini(error):
-        return Finding(line, f".{name} exists only in Python 2", _ATTRIBUTES[name])
+        return Python2Form(line, f".{name} exists only in Python 2", _ATTRIBUTES[name])
     if isinstance(error, ImportError) and "'izip'" in str(error):
-        return Finding(line, "itertools.izip exists only in Python 2", "write zip")
+        return Python2Form(line, "itertools.izip exists only in Python 2", "write zip")
     return _of_message(str(error), line) if isinstance(error, TypeError) else None
 
 
@@ -210,5 +210,5 @@ _MESSAGES = {
 }
 
 
-def _of_message(message: str, line: int) -> Finding | None:
-    return next((Finding(line, *found) for start, found in _MESSAGES.items() if message.startswith(start)), None)
+def _of_message(message: str, line: int) -> Python2Form | None:
+    return next((Python2Form(line, *found) for start, found in _MESSAGES.items() if message.startswith(start)), None)

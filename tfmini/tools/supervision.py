@@ -69,7 +69,7 @@ class TaskExited:
 
 
 @dataclass(frozen=True)
-class TaskJoined:
+class ServerJoined:
     """A task has called `Server.join`, or has left it (`joined` is false)."""
 
     task: TaskId
@@ -103,7 +103,7 @@ class GraceExpired:
     """The grace time started by the latest `StartGrace` is over."""
 
 
-Event = TaskExited | TaskJoined | TaskMet | SignalReceived | TimeLimitReached | GraceExpired
+Event = TaskExited | ServerJoined | TaskMet | SignalReceived | TimeLimitReached | GraceExpired
 
 
 # ---------------------------------------------------------------- instructions
@@ -130,7 +130,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Finish:
+class RunOver:
     """Every process has ended. `failed` is the first task that failed; `summary` is empty after success."""
 
     exit_code: int
@@ -152,14 +152,14 @@ class Dismiss:
     tasks: tuple[TaskId, ...]
 
 
-Instruction = SendSignal | StartGrace | Note | Finish | StartTasks | Dismiss
+Instruction = SendSignal | StartGrace | Note | RunOver | StartTasks | Dismiss
 
 
 class ScaleError(Exception):
     """The run cannot get that number of workers. The text says why."""
 
 
-class Phase(enum.Enum):
+class TaskPhase(enum.Enum):
     """The phase of a run. Phases advance in this order."""
 
     RUNNING = "running"
@@ -229,7 +229,7 @@ class Supervision:
         self._late: set[TaskId] = set()  # working tasks that have joined the run
         self._dismissed: set[TaskId] = set()
         self._verdict: _Verdict | None = None
-        self.phase = Phase.RUNNING
+        self.phase = TaskPhase.RUNNING
 
     def handle(self, event: Event) -> list[Instruction]:
         """Handles one event; returns the instructions in order.
@@ -240,7 +240,7 @@ class Supervision:
         match event:
             case TaskExited(task, returncode):
                 return self._task_exited(task, returncode)
-            case TaskJoined(task, joined):
+            case ServerJoined(task, joined):
                 return self._task_joined(task, joined)
             case TaskMet(task, elastic):
                 self._ranks[task] = elastic
@@ -263,7 +263,7 @@ class Supervision:
             self._joined.discard(task)
             return []
         self._joined.add(task)
-        if self._working() or self.phase is not Phase.RUNNING:
+        if self._working() or self.phase is not TaskPhase.RUNNING:
             return []
         if self._work_done:
             return self._stop_all()
@@ -276,7 +276,7 @@ class Supervision:
             return self._start_again(task, returncode)
         del self._alive[task]
         done: list[Instruction] = []
-        if self.phase is Phase.RUNNING:
+        if self.phase is TaskPhase.RUNNING:
             done += self._judge(task, returncode)
             self._back.discard(task)
             done += self._release_stranded()
@@ -284,7 +284,7 @@ class Supervision:
         if not self._alive:
             return [*done, self._finish()]
         over = self._work_done or self._joined.isdisjoint(self._alive)
-        if not self._working() and (self.phase is Phase.WORKERS_ENDING or self.phase is Phase.RUNNING and over):
+        if not self._working() and (self.phase is TaskPhase.WORKERS_ENDING or self.phase is TaskPhase.RUNNING and over):
             done += self._stop_all()
         return done
 
@@ -315,7 +315,7 @@ class Supervision:
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:
         lost = returncode < 0 or returncode == EXIT_LEFT
-        allowed = self.phase is Phase.RUNNING and task not in self._dismissed and not self._could_only_wait(task)
+        allowed = self.phase is TaskPhase.RUNNING and task not in self._dismissed and not self._could_only_wait(task)
         return lost and allowed and self._restarted[task] < self._restarts
 
     def _could_only_wait(self, task: TaskId) -> bool:
@@ -328,7 +328,7 @@ class Supervision:
     def _release_stranded(self) -> list[Instruction]:
         """Stops ranks that were started again when the others were about to finish: nobody can tell them."""
         stranded = tuple(task for task in self._alive if task in self._back and self._could_only_wait(task))
-        if not stranded or self.phase is not Phase.RUNNING:
+        if not stranded or self.phase is not TaskPhase.RUNNING:
             return []
         self._back.difference_update(stranded)
         self._dismissed.update(stranded)
@@ -373,7 +373,7 @@ class Supervision:
         return [Note(f"starting {_names(joining)}, to join the run."), StartTasks(joining)]
 
     def _check_scale(self, workers: int, present: list[TaskId]) -> None:
-        if self.phase is not Phase.RUNNING or self._work_done:
+        if self.phase is not TaskPhase.RUNNING or self._work_done:
             raise ScaleError("the run is ending.")
         if not present:
             raise ScaleError("it has no workers of its own: its clients come from outside.")
@@ -399,17 +399,17 @@ class Supervision:
     def _stop_all(self) -> list[Instruction]:
         joined = [task for task in self._alive if task in self._joined]
         notes: list[Instruction] = []
-        if joined and self.phase is Phase.RUNNING and self._verdict is None:
+        if joined and self.phase is TaskPhase.RUNNING and self._verdict is None:
             notes = [Note(f"The working tasks have finished; stopping {_names(joined)} inside server.join().")]
-        self.phase = Phase.STOPPING
+        self.phase = TaskPhase.STOPPING
         return [*notes, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
 
     def _kill_all(self) -> list[Instruction]:
-        self.phase = Phase.KILLING
+        self.phase = TaskPhase.KILLING
         return [SendSignal(tuple(self._alive), signal.SIGKILL)]
 
     def _signal_received(self, signum: int) -> list[Instruction]:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not TaskPhase.RUNNING:
             return self._kill_all() if self._alive else []
         name = signal.Signals(signum).name
         if self._verdict is None:
@@ -417,7 +417,7 @@ class Supervision:
         working = self._working()
         if not working:
             return [Note(f"{name}: ending the cluster."), *self._stop_all()]
-        self.phase = Phase.WORKERS_ENDING
+        self.phase = TaskPhase.WORKERS_ENDING
         # Scripts handle SIGINT as the launcher does; all other signals become SIGTERM.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
         return [
@@ -427,7 +427,7 @@ class Supervision:
         ]
 
     def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not TaskPhase.RUNNING:
             return []  # the grace time of the remaining tasks is already running
         running = _names(self._alive)
         if self._verdict is None:
@@ -437,11 +437,11 @@ class Supervision:
         return [Note(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
 
     def _grace_expired(self) -> list[Instruction]:
-        if self.phase not in (Phase.WORKERS_ENDING, Phase.STOPPING):
+        if self.phase not in (TaskPhase.WORKERS_ENDING, TaskPhase.STOPPING):
             return []
         return [Note(f"{_names(self._alive)} did not end within the grace time; killing."), *self._kill_all()]
 
-    def _finish(self) -> Finish:
-        self.phase = Phase.FINISHED
+    def _finish(self) -> RunOver:
+        self.phase = TaskPhase.FINISHED
         verdict = self._verdict or _Verdict(0, None, "")
-        return Finish(verdict.exit_code, verdict.failed, verdict.summary)
+        return RunOver(verdict.exit_code, verdict.failed, verdict.summary)

@@ -17,7 +17,7 @@ from tfmini.tools.launch import launch
 from tfmini.tools.launch_options import cluster_tasks
 from tfmini.tools.script_run import run_script
 from tfmini.tools.supervision import TaskId
-from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
+from tfmini.tools.tracing import TRACE_ENV, TraceOptions, Tracer
 from tfmini.tools.usage import Command, OutputFile, write_text
 
 
@@ -61,7 +61,7 @@ def trace(
     where = _task(task, cluster_tasks(ps, workers, chief) if clustered else [], chief)
     path = Path(output).absolute()
     path.unlink(missing_ok=True)
-    request = TraceRequest(str(path), run_number, where, fetch)
+    request = TraceOptions(str(path), run_number, where, fetch)
     if clustered:
         with _environment(request):
             code, reason = _launched(ps, workers, chief, script, args), f" by {where}; its output above tells why."
@@ -116,7 +116,7 @@ def _launched(ps: int, workers: int, chief: bool, script: str, args: tuple[str, 
     return 0
 
 
-def _run_here(request: TraceRequest, script: str, args: tuple[str, ...]) -> tuple[int, str]:
+def _run_here(request: TraceOptions, script: str, args: tuple[str, ...]) -> tuple[int, str]:
     """Returns the exit code, and the reason why there is no timeline."""
     tracer = Tracer(request)
     tracer.install()
@@ -134,7 +134,7 @@ def _code(end: SystemExit) -> int:
 
 
 @contextlib.contextmanager
-def _environment(request: TraceRequest) -> Iterator[None]:
+def _environment(request: TraceOptions) -> Iterator[None]:
     os.environ[TRACE_ENV] = request.to_environment()
     try:
         yield

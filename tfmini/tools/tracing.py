@@ -27,7 +27,7 @@ Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class TraceRequest:
+class TraceOptions:
     """A request to trace one run of a step.
 
     Attributes:
@@ -47,7 +47,7 @@ class TraceRequest:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_environment(cls, environment: Any = os.environ) -> TraceRequest | None:
+    def from_environment(cls, environment: Any = os.environ) -> TraceOptions | None:
         """The request to this process, or None."""
         text = environment.get(TRACE_ENV)
         if not text:
@@ -82,7 +82,7 @@ class Tracer:
       done: whether the timeline has been written.
     """
 
-    def __init__(self, request: TraceRequest) -> None:
+    def __init__(self, request: TraceOptions) -> None:
         self.request = request
         self.done = False
         self._counts: Counter[Signature] = Counter()
@@ -189,7 +189,7 @@ class Tracer:
 
 def install_if_requested() -> None:
     """Watches this process's sessions if `TRACE_ENV` is set; prints the reason at exit if there is no timeline."""
-    request = TraceRequest.from_environment()
+    request = TraceOptions.from_environment()
     if request is None:
         return
     tracer = Tracer(request)

@@ -14,7 +14,7 @@ from tfmini import errors
 from tfmini.rpc.messages import CollectiveData, CollectiveFailure, CollectiveProbe
 from tfmini.runtime.collectives import early_messages, exchange, executor
 from tfmini.runtime.collectives.early_messages import KEEP_S
-from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
+from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.process import current_process
 
 OTHER = "/job:worker/replica:0/task:1"
@@ -28,7 +28,7 @@ class World:
         self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         self.sent: list[Any] = []
         self.answered: Callable[[Any], None] = lambda answer: None
-        ranks = Ranks({TASK: "a:1", OTHER: "b:1"}, lambda task, address: self, self.call_later, OTHER)
+        ranks = RankCluster({TASK: "a:1", OTHER: "b:1"}, lambda task, address: self, self.call_later, OTHER)
         self.executor = CollectiveExecutor(TASK, current_process(), ranks)
 
     def call_later(self, delay: float, function: Callable[..., None], *args: Any) -> None:

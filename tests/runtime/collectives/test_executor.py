@@ -15,7 +15,7 @@ from tfmini.collectives import schedules
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import calls
 from tfmini.runtime.collectives.calls import BEGINS, LEAST
-from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
+from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.collectives.groups import UNTOLD_MS
 from tfmini.runtime.collectives.past_lives import RETURN_S
 from tfmini.runtime.process import current_process
@@ -262,7 +262,7 @@ class Clock:
         self.time = 0.0
         self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         tasks = {f"/job:worker/replica:0/task:{i}": "" for i in range(3)} | {"/job:ps/replica:0/task:0": ""}
-        ranks = Ranks(tasks, lambda task, address: None, self._later)
+        ranks = RankCluster(tasks, lambda task, address: None, self._later)
         self.executor = CollectiveExecutor(TASK, current_process(), ranks)
         self.executor.now = lambda: self.time
 

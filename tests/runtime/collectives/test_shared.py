@@ -16,7 +16,7 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import memory as collective_memory
 from tfmini.runtime.collectives import shared as collective_shared
-from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
+from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.collectives.memory import other_memory
 from tfmini.runtime.process import current_process
 
@@ -59,7 +59,7 @@ class Tasks:
         addresses = {name: f"host:{i}" for i, name in enumerate(self.names)}
         self.posted: collections.deque[tuple[str, Any]] = collections.deque()
         self.delivered: collections.Counter[type[Any]] = collections.Counter()
-        ranks = Ranks(addresses, self._peer, lambda *_: None)
+        ranks = RankCluster(addresses, self._peer, lambda *_: None)
         self.all = {name: CollectiveExecutor(name, current_process(), ranks) for name in self.names}
 
     def _peer(self, task: str, address: str) -> Any:

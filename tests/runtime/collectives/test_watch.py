@@ -10,7 +10,7 @@ import pytest
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.locks import Guarded
-from tfmini.runtime.collectives.exchange import Exchange, GroupTable, Member
+from tfmini.runtime.collectives.exchange import Exchange, GroupMember, GroupTable
 from tfmini.runtime.collectives.watch import Watch
 
 _EPOCH = 7
@@ -38,7 +38,7 @@ class Rank:
         self.failure: errors.OpError | None = None
         self.watch = Watch(self, lambda *_: None)
         self.table = Guarded("collectives", GroupTable(self.task, {}, "", self.now))
-        self.member = Member(1, 4, f"{self.task}/device:CPU:0", 0.0)
+        self.member = GroupMember(1, 4, f"{self.task}/device:CPU:0", 0.0)
         self.member.enter(_EPOCH, [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(4)], 0)
         self.member.counts = called
         instance, count = waits_in
@@ -53,13 +53,13 @@ class Rank:
     def now(self) -> float:
         return self.time
 
-    def look(self, member: Member, instance: int) -> None:
+    def look(self, member: GroupMember, instance: int) -> None:
         """Shared memory is not in use."""
 
-    def send(self, member: Member, task: str, message: Any) -> None:
+    def send(self, member: GroupMember, task: str, message: Any) -> None:
         self._ranks[int(task[-1])].watch.probed(message)
 
-    def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None:
+    def fail(self, member: GroupMember, error: errors.OpError, tell: bool = False) -> None:
         self.failure = self.failure or error
 
     def is_stuck(self) -> bool:

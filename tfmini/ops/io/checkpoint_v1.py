@@ -16,7 +16,7 @@ import numpy as np
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files, sstable
 from tfmini.checkpoint.encoding import Array, checked_array
-from tfmini.checkpoint.reader import BundleReader, Entry, checked_entry, missing_key
+from tfmini.checkpoint.reader import BundleReader, TensorEntry, checked_entry, missing_key
 from tfmini.checkpoint.slices import FULL, Slice, encode_key
 from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
 from tfmini.ops.array.kernel_arguments import refuse
@@ -79,7 +79,7 @@ class V1Reader(BundleReader):
     def __init__(self, pattern: str, paths: list[str]) -> None:
         self.prefix = pattern
         self._records: dict[bytes, tuple[str, bytes]] = {}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TensorEntry] = {}
         for path in paths:
             self._add_file(path)
 
@@ -119,14 +119,14 @@ class V1Reader(BundleReader):
         """The names of the tensors, in order."""
         return sorted(self._entries)
 
-    def stored(self) -> list[tuple[bytes, Entry]]:
+    def stored(self) -> list[tuple[bytes, TensorEntry]]:
         """The tensors, in order."""
         return [(name.encode(), self._entries[name]) for name in self.names()]
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TensorEntry:
         """The description of a tensor.
 
         Raises:
@@ -139,7 +139,7 @@ class V1Reader(BundleReader):
     def _capacity(self) -> int:
         return sum(len(record) for _, record in self._records.values())
 
-    def _piece(self, name: str, entry: Entry, part: Slice) -> Array:
+    def _piece(self, name: str, entry: TensorEntry, part: Slice) -> Array:
         key = encode_key(name, part)
         if key not in self._records:
             self._refuse(self.prefix, name, f"its slice {part.text} has no record")

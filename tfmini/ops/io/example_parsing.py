@@ -28,7 +28,7 @@ Where = Callable[[str], str]  # Key -> the beginning of an error message about i
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseFeature:
     """A dense feature: its key, type, shape (first size None: variable) and default (empty: required)."""
 
     key: str
@@ -98,7 +98,7 @@ def as_array(values: Sequence[Any], dtype: DType) -> Any:
     return np.array(values, dtype.numpy)
 
 
-def _check_count(values: Sequence[Any], spec: Dense, where: str) -> None:
+def _check_count(values: Sequence[Any], spec: DenseFeature, where: str) -> None:
     shape = spec.shape or ()
     stride = prod(d for d in shape[1 if spec.is_variable else 0 :] if d is not None)
     if spec.is_variable:
@@ -111,7 +111,7 @@ def _check_count(values: Sequence[Any], spec: Dense, where: str) -> None:
         refuse(f"{where}.  Number of {_WORDS[spec.dtype]} values {problem} {format_raw(shape)}")
 
 
-def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
+def dense_rows(maps: Sequence[Any], spec: DenseFeature, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
     """The arrays of a dense feature, one per map of features.
 
     Args:
@@ -140,7 +140,7 @@ def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], requir
     return rows
 
 
-def stack_rows(rows: list[Any], spec: Dense) -> Any:
+def stack_rows(rows: list[Any], spec: DenseFeature) -> Any:
     """Rows of a dense feature as one array; variable rows are padded with the default."""
     if not spec.is_variable:
         shape = tuple(d or 0 for d in spec.shape or ())
@@ -180,7 +180,7 @@ def sparse_batch(rows: list[Any], dtype: DType) -> tuple[Any, Any, Any]:
 
 
 def parse_examples(
-    serialized: Sequence[bytes], names: Sequence[bytes], sparse: Sequence[Sparse], dense: Sequence[Dense]
+    serialized: Sequence[bytes], names: Sequence[bytes], sparse: Sequence[Sparse], dense: Sequence[DenseFeature]
 ) -> tuple[list[tuple[Any, Any, Any]], list[Any]]:
     """Parses a batch of Example messages.
 
@@ -198,7 +198,7 @@ def parse_examples(
     return sparse_found, dense_found
 
 
-def _required(spec: Dense) -> str:
+def _required(spec: DenseFeature) -> str:
     return f"Feature: {spec.key} (data type: {cpp_name(spec.dtype)}) is required but could not be found."
 
 
@@ -207,7 +207,7 @@ def _where_in_batch(label: str, index: int) -> Where:
 
 
 def parse_one_example(
-    serialized: bytes, sparse: Sequence[Sparse], dense: Sequence[Dense]
+    serialized: bytes, sparse: Sequence[Sparse], dense: Sequence[DenseFeature]
 ) -> tuple[list[tuple[Any, Any, Any]], list[Any]]:
     """Parses one Example message, like `parse_examples` but without the batch dimension."""
     maps = [parse_message("Example", serialized).features.feature]
@@ -223,7 +223,7 @@ def parse_one_example(
 # ---- sequences ------------------------------------------------------------------------------
 
 
-def feature_list_rows(lists: Any, spec: Dense, label: str, may_be_missing: bool) -> Any:
+def feature_list_rows(lists: Any, spec: DenseFeature, label: str, may_be_missing: bool) -> Any:
     """The array [steps, …] of a dense feature list.
 
     Raises:
@@ -256,7 +256,7 @@ def feature_list_values(lists: Any, spec: Sparse, label: str) -> list[Any]:
     return [as_array(_step_values(f, spec, label, t), spec.dtype) for t, f in enumerate(features)]
 
 
-def _step_values(feature: Any, spec: Dense | Sparse, label: str, step: int) -> Sequence[Any]:
+def _step_values(feature: Any, spec: DenseFeature | Sparse, label: str, step: int) -> Sequence[Any]:
     kind = feature.WhichOneof("kind")
     if kind is not None and kind != _FIELDS[spec.dtype]:
         text = " ".join(str(feature).split())

@@ -13,7 +13,7 @@ from tfmini.graph.families import Operation, OpHandle, op, same_shape
 from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.example_parsing import (
-    Dense,
+    DenseFeature,
     Sparse,
     Where,
     dense_rows,
@@ -156,10 +156,10 @@ def _text(value: Any) -> bytes:
     return value if isinstance(value, bytes) else np.asarray(value, object).item()
 
 
-def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]) -> list[Dense]:
+def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]) -> list[DenseFeature]:
     specs = []
     for i, (key, dtype, shape, default) in enumerate(_together(keys, types, shapes, defaults)):
-        spec = Dense(key.decode(), dtype, shape, default)
+        spec = DenseFeature(key.decode(), dtype, shape, default)
         if spec.is_variable and np.size(default) != 1:
             refuse(
                 f"dense_shape[{i}] is a variable length shape: {format_raw(shape)}, therefore def_value[{i}] must"
@@ -224,7 +224,7 @@ class _Sequences:
         self.assumed_empty = {key.decode() for key in assumed_empty}
         self.wheres: list[Where] = [_context_where(label) for label in self.labels]
 
-    def context_dense(self, spec: Dense) -> list[Any]:
+    def context_dense(self, spec: DenseFeature) -> list[Any]:
         """The arrays of a dense context feature."""
         needed = [
             f"Name: {label}, Context feature '{spec.key}' is required but could not be found." for label in self.labels
@@ -235,7 +235,7 @@ class _Sequences:
         """The vectors of a sparse context feature."""
         return sparse_rows(self.context, spec, self.wheres)
 
-    def dense(self, spec: Dense) -> list[Any]:
+    def dense(self, spec: DenseFeature) -> list[Any]:
         """The arrays of a dense feature list."""
         missing = spec.key in self.assumed_empty
         return [feature_list_rows(lists, spec, label, missing) for lists, label in zip(self.lists, self.labels)]
@@ -284,7 +284,7 @@ def _parse_single_sequence(
     ]
     types, shapes = attrs["feature_list_dense_types"], attrs["feature_list_dense_shapes"]
     dense = [
-        parsed.dense(Dense(_text(key).decode(), dtype, shape, ()))[0]
+        parsed.dense(DenseFeature(_text(key).decode(), dtype, shape, ()))[0]
         for key, dtype, shape in _together(feature_list_dense_keys, types, shapes)
     ]
     first = [parsed.context_dense(spec)[0] for spec in context_dense]
@@ -312,8 +312,8 @@ def _parse_sequences(
     types, shapes = attrs["feature_list_dense_types"], attrs["feature_list_dense_shapes"]
     dense, lengths = [], []
     for key, dtype, shape in _together(attrs["feature_list_dense_keys"], types, shapes):
-        rows = parsed.dense(Dense(key.decode(), dtype, shape, ()))
-        padded = Dense(key.decode(), dtype, (None, *(shape or ())), ())
+        rows = parsed.dense(DenseFeature(key.decode(), dtype, shape, ()))
+        padded = DenseFeature(key.decode(), dtype, (None, *(shape or ())), ())
         dense.append(stack_rows(rows, padded))
         lengths.append(np.array([len(row) for row in rows], np.int64))
     first = [stack_rows(parsed.context_dense(spec), spec) for spec in context_dense]

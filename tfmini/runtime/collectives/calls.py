@@ -1,4 +1,4 @@
-"""Calls of collectives: what all runs of a node share, and the `Call` of one run."""
+"""Calls of collectives: what all runs of a node share, and the `CollectiveCall` of one run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class About:
         return bool(self.fingerprint.name)
 
 
-class Call:
+class CollectiveCall:
     """One run of a collective op; ``value`` is None where it only receives, ``splits`` are those of an all-to-all."""
 
     __slots__ = ("wait", "about", "value", "splits", "instance", "node")
@@ -93,7 +93,7 @@ class Calls:
         self._most_ranks = most_ranks
         self._known: dict[int, tuple[Node, Any, About]] = {}
 
-    def make(self, wait: Wait, node: Node, value: Any, splits: Any = None) -> Call:
+    def make(self, wait: Wait, node: Node, value: Any, splits: Any = None) -> CollectiveCall:
         """The call that a node stands for.
 
         Raises:
@@ -109,14 +109,14 @@ class Calls:
             known = self._known[id(node)] = node, shape, _about(node, shape)
             if self._most_ranks is not None and known[2].group_size > self._most_ranks:
                 raise errors.InvalidArgumentError.of(_alone(known[2], self._most_ranks))
-        return Call(wait, known[2], node, value, splits)
+        return CollectiveCall(wait, known[2], node, value, splits)
 
 
 def _place(about: About) -> str:
     return f"group {about.group_key}" + ("" if about.is_named else f", instance {about.instance}")
 
 
-def duplicate(call: Call, who: str) -> errors.OpError:
+def duplicate(call: CollectiveCall, who: str) -> errors.OpError:
     """The error of a call while another one of the same name is under way on this rank, as in Horovod."""
     return errors.InvalidArgumentError.of(
         f"Duplicate name: {who} has called the {call.describe()} while an earlier call of that name is under way. The"
@@ -169,7 +169,7 @@ def _described(node: Node, reduction: tuple[str, str] | None, pieces: int) -> st
     return "broadcast" if root is None else f"broadcast(from rank {root})"
 
 
-def _reduce(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+def _reduce(call: CollectiveCall, node: Node, rank: int, members: list[str]) -> Any:
     assert call.about.reduction is not None
     merge, final = call.about.reduction
     value, pieces = call.value, call.about.pieces
@@ -185,7 +185,7 @@ def result_memory(value: Any) -> tuple[Any, Any]:
     return np.frombuffer(memory, value.dtype), loan.view(value.dtype)
 
 
-def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+def _broadcast(call: CollectiveCall, node: Node, rank: int, members: list[str]) -> Any:
     if node.op == "CollectiveBcastAlike":
         value = call.value if node.attrs["is_source"] else None
         return schedules.Broadcast(rank, len(members), value, call.value.shape, call.value.dtype)
@@ -196,7 +196,7 @@ def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     return schedules.Broadcast(rank, len(members), call.value, wanted, node.attrs["T"].as_numpy_dtype)
 
 
-def _gather(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+def _gather(call: CollectiveCall, node: Node, rank: int, members: list[str]) -> Any:
     if not call.value.shape:
         raise errors.InvalidArgumentError.of("A collective gather needs a tensor of at least one dimension.")
     return schedules.Gather(rank, len(members), call.value, _order(members))
@@ -207,19 +207,19 @@ def _order(members: list[str]) -> list[int]:
     return sorted(range(len(members)), key=lambda r: canonical(members[r]))
 
 
-def _reduce_scatter(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+def _reduce_scatter(call: CollectiveCall, node: Node, rank: int, members: list[str]) -> Any:
     if not call.value.shape:
         raise errors.InvalidArgumentError.of("A reduce-scatter needs a tensor of at least one dimension.")
     merge, final = node.attrs["merge_op"].decode(), node.attrs["final_op"].decode()
     return scatters.ReduceScatter(rank, len(members), call.value, merge, final, _order(members))
 
 
-def _all_to_all(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+def _all_to_all(call: CollectiveCall, node: Node, rank: int, members: list[str]) -> Any:
     splits = _checked_splits(call, len(members))
     return scatters.AllToAll(rank, len(members), call.value, splits, _order(members))
 
 
-def _checked_splits(call: Call, size: int) -> list[int]:
+def _checked_splits(call: CollectiveCall, size: int) -> list[int]:
     if not call.value.shape:
         raise errors.InvalidArgumentError.of("An all-to-all needs a tensor of at least one dimension.")
     rows, splits = len(call.value), np.asarray(call.splits).tolist()
@@ -235,7 +235,7 @@ def _checked_splits(call: Call, size: int) -> list[int]:
     return splits or [rows // size] * size
 
 
-_SCHEDULES: dict[str, Callable[[Call, Node, int, list[str]], Any]] = {
+_SCHEDULES: dict[str, Callable[[CollectiveCall, Node, int, list[str]], Any]] = {
     "all-reduce": _reduce,
     "broadcast": _broadcast,
     "all-gather": _gather,
@@ -250,7 +250,7 @@ def failure_message(epoch: int, error: errors.OpError, task: str) -> m.Collectiv
     return m.CollectiveFailure(epoch, s.code, s.message, s.node, s.device, s.task, s.derived)
 
 
-def refused(call: Call, member: Any) -> errors.OpError | None:
+def refused(call: CollectiveCall, member: Any) -> errors.OpError | None:
     """Why a call cannot be one of a group's, whose member of that device is given; None if it can.
 
     Nobody joins an elastic group in the middle of its work: its members have rolled back, and may be others.
@@ -267,7 +267,7 @@ def refused(call: Call, member: Any) -> errors.OpError | None:
     return None
 
 
-def begin_failure(error: Exception, call: Call) -> errors.OpError:
+def begin_failure(error: Exception, call: CollectiveCall) -> errors.OpError:
     """Why a call could not begin."""
     if isinstance(error, errors.OpError):
         return error

@@ -11,7 +11,7 @@ from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.locks import Guarded, lock
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.calls import About, Call, refused
+from tfmini.runtime.collectives.calls import About, CollectiveCall, refused
 from tfmini.runtime.collectives.early_messages import BYTE_LIMIT, EarlyMessages, size_of, too_many_bytes
 from tfmini.runtime.collectives.groups import PARTIAL
 from tfmini.runtime.collectives.past_lives import EndedTasks, PastLife, PastLives
@@ -29,7 +29,7 @@ class Exchange:
       again: a thread that could not have the lock asks its holder to look once more.
     """
 
-    def __init__(self, call: Call, count: int, step: int, now: Callable[[], float]) -> None:
+    def __init__(self, call: CollectiveCall, count: int, step: int, now: Callable[[], float]) -> None:
         self.call = call
         self.schedule: Any = None
         self.count = count
@@ -70,7 +70,7 @@ class Exchange:
         return True
 
 
-class Member:
+class GroupMember:
     """One device of this task in one epoch of a group.
 
     Attributes:
@@ -95,7 +95,7 @@ class Member:
         self.members: list[str] = []
         self.tasks: list[str] = []
         self.withdraw: Callable[[], None] = lambda: None
-        self.queued: list[Call] = []
+        self.queued: list[CollectiveCall] = []
         self.exchanges: dict[tuple[int, int], Exchange] = {}
         self.early: dict[tuple[int, int], list[Any]] = {}
         self.early_bytes = 0
@@ -107,7 +107,7 @@ class Member:
         self.stages: Stages | None = None
         self.pids: list[int] = []
         self.running: dict[int, Exchange] = {}
-        self.later: dict[int, collections.deque[Call]] = {}
+        self.later: dict[int, collections.deque[CollectiveCall]] = {}
         self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)
         self._ordinal = self.answered = 0
         self.is_ordered = True
@@ -128,7 +128,7 @@ class Member:
             self._steps.append(step_id)
         return self._ordinal if self.is_ordered else 0
 
-    def is_running(self, call: Call) -> bool:
+    def is_running(self, call: CollectiveCall) -> bool:
         """Whether an earlier call of a collective has no result yet."""
         return (call.instance, self.counts.get(call.instance, 0) - 1) in self.exchanges
 
@@ -150,7 +150,7 @@ class Member:
         self.early_bytes -= sum(map(size_of, found))
         return found
 
-    def past(self, calls: list[Call], extra: Call | None, why: errors.OpError) -> PastLife:
+    def past(self, calls: list[CollectiveCall], extra: CollectiveCall | None, why: errors.OpError) -> PastLife:
         """This life, when it has ended.
 
         Args:
@@ -167,7 +167,7 @@ class Member:
         """Whether no call is under way."""
         return not (self.queued or self.exchanges or self.later)
 
-    def take_calls(self) -> list[Call]:
+    def take_calls(self) -> list[CollectiveCall]:
         """The calls that have no answer yet; none of them is kept."""
         later = [call for calls in self.later.values() for call in calls]
         calls = [*self.queued, *(exchange.call for exchange in self.exchanges.values()), *later]
@@ -215,11 +215,11 @@ class Entered(NamedTuple):
     is_first: bool
     left: errors.OpError | None = None
     failure: errors.OpError | None = None
-    queued: list[Call] = []
+    queued: list[CollectiveCall] = []
     early: list[Any] = []
 
 
-class Found(NamedTuple):
+class Receiver(NamedTuple):
     """The receiver of a message, as far as it is known.
 
     Attributes:
@@ -227,7 +227,7 @@ class Found(NamedTuple):
       sweeps: whether somebody must look after the early messages from now on.
     """
 
-    member: Member | None
+    member: GroupMember | None
     exchange: Exchange | None = None
     failure: errors.OpError | None = None
     sweeps: bool = False
@@ -247,33 +247,33 @@ class GroupTable:
 
     def __init__(self, task: str, tasks: Mapping[str, str], leader: str, now: Callable[[], float]) -> None:
         self._task, self._tasks, self._leader, self.now = task, tasks, leader, now
-        self.members: dict[tuple[int, str], Member] = {}
-        self.by_epoch: dict[tuple[int, int], Member] = {}
+        self.members: dict[tuple[int, str], GroupMember] = {}
+        self.by_epoch: dict[tuple[int, int], GroupMember] = {}
         self.past, self.ended_tasks = PastLives(), EndedTasks()
         self.met: set[str] = set()
-        self.over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
+        self.over: collections.OrderedDict[int, tuple[GroupMember | None, errors.OpError]] = collections.OrderedDict()
         self.early = EarlyMessages(task, lambda epoch, error: self._remember(epoch, None, error))
         self.closed = self.is_watched = False
 
-    def close(self) -> list[Member]:
+    def close(self) -> list[GroupMember]:
         """The task ends; returns the members."""
         self.closed = True
         return list(self.members.values())
 
     # ---- calls ------------------------------------------------------------------------------
 
-    def admit(self, call: Call) -> tuple[Member, errors.OpError | None]:
+    def admit(self, call: CollectiveCall) -> tuple[GroupMember, errors.OpError | None]:
         """The member that a call belongs to, perhaps a new one, and why the call cannot begin, if it cannot."""
         about = call.about
         member = self.members.get((about.group_key, about.device))
         refusal = refused(call, member) or (None if member else self.past.refusal(call) or self.hopeless(about))
         if member is None or not member.has_joined and member.group_size != about.group_size:
-            member = Member(about.group_key, about.group_size, about.device, self.now(), about.least)
+            member = GroupMember(about.group_key, about.group_size, about.device, self.now(), about.least)
             if refusal is None:
                 self.members[about.group_key, about.device] = member
         return member, refusal
 
-    def queue(self, member: Member, call: Call) -> tuple[bool, bool, errors.OpError | None]:
+    def queue(self, member: GroupMember, call: CollectiveCall) -> tuple[bool, bool, errors.OpError | None]:
         """Lets a call wait for its group; returns whether it is to join, whether it waits, and why not to wait."""
         joins, member.has_joined = not member.has_joined, True
         is_queued = not (member.epoch or member.over)
@@ -286,7 +286,7 @@ class GroupTable:
         """Why a group can never form; None if it can."""
         return self.ended_tasks.refusal(about, self._tasks, self._leader, self.now())
 
-    def enter(self, member: Member, group: m.CollectiveGroup, share: Callable[[Member, list[str]], None]) -> Entered:
+    def enter(self, member: GroupMember, group: m.CollectiveGroup, share: Callable[[GroupMember, list[str]], None]) -> Entered:
         """The group of a member is complete. ``share`` maps the memory of the others, or raises an OpError."""
         member.enter(group.epoch, list(group.members), group.steps)
         was_alone = self.met <= {self._task}
@@ -309,7 +309,7 @@ class GroupTable:
         queued, member.queued = member.queued, []
         return Entered(is_first, None, None, queued, early)
 
-    def new_exchange(self, member: Member, call: Call) -> Exchange:
+    def new_exchange(self, member: GroupMember, call: CollectiveCall) -> Exchange:
         """The next run of a collective, without a schedule yet."""
         count = member.counts.get(call.instance, 0)
         member.counts[call.instance] = count + 1
@@ -317,7 +317,7 @@ class GroupTable:
         return Exchange(call, count, 0 if call.about.is_named else step, self.now)
 
     def begin(
-        self, member: Member, call: Call, schedule: Any, count: Callable[[Member, Exchange, list[Any]], None]
+        self, member: GroupMember, call: CollectiveCall, schedule: Any, count: Callable[[GroupMember, Exchange, list[Any]], None]
     ) -> tuple[Exchange, list[Any], list[Any], bool] | None:
         """Begins an exchange, which nobody else can find before: so its own lock is not needed here.
 
@@ -336,26 +336,26 @@ class GroupTable:
         count(member, exchange, sends := schedule.begin())
         return exchange, sends, member.take_early(exchange.key), exchange.finish()
 
-    def find(self, message: m.CollectiveData | m.CollectiveStage, sender: str) -> Found:
+    def find(self, message: m.CollectiveData | m.CollectiveStage, sender: str) -> Receiver:
         """The receiver of a message; one that comes before its group or its call is kept."""
         member = self.by_epoch.get((message.epoch, message.rank))
         if member is None:
-            return Found(None, sweeps=message.epoch not in self.over and self.early.add(message, sender))
+            return Receiver(None, sweeps=message.epoch not in self.over and self.early.add(message, sender))
         if isinstance(message, m.CollectiveStage):
-            return Found(member)
+            return Receiver(member)
         key = message.instance, message.count
         exchange = member.exchanges.get(key)
         is_early = exchange is None and message.count >= member.counts.get(message.instance, 0)
-        return Found(member, exchange, member.keep(key, message) if is_early else None)
+        return Receiver(member, exchange, member.keep(key, message) if is_early else None)
 
-    def answered(self, member: Member, exchange: Exchange) -> None:
+    def answered(self, member: GroupMember, exchange: Exchange) -> None:
         """An exchange has its result."""
         member.exchanges.pop(exchange.key, None)
         member.answered += 1
 
     # ---- ends -------------------------------------------------------------------------------
 
-    def end(self, member: Member, error: errors.OpError, extra: Call | None) -> list[Call] | None:
+    def end(self, member: GroupMember, error: errors.OpError, extra: CollectiveCall | None) -> list[CollectiveCall] | None:
         """Ends an epoch here; returns the calls that have no answer yet, beside ``extra``; None: it was over."""
         if member.over:
             return None
@@ -369,40 +369,40 @@ class GroupTable:
             self.past.of[member.group_key, member.device] = member.past(calls, extra, error)
         return calls
 
-    def end_epoch(self, epoch: int, error: errors.OpError) -> list[Member]:
+    def end_epoch(self, epoch: int, error: errors.OpError) -> list[GroupMember]:
         """An epoch has ended elsewhere; returns its members here."""
         if epoch not in self.over:
             self._remember(epoch, None, error)
         self.early.drop(epoch)
         return [member for (e, _), member in self.by_epoch.items() if e == epoch]
 
-    def _remember(self, epoch: int, member: Member | None, error: errors.OpError) -> None:
+    def _remember(self, epoch: int, member: GroupMember | None, error: errors.OpError) -> None:
         """Marks an epoch as ended, also for members that have not been told of its beginning."""
         self.over[epoch] = member, error
         if len(self.over) > _REMEMBERED_EPOCHS:
             self.over.popitem(last=False)
 
-    def of_task(self, task: str) -> tuple[list[Member], list[int]]:
+    def of_task(self, task: str) -> tuple[list[GroupMember], list[int]]:
         """The members of groups with a task, and the epochs of which it has sent messages and that are not known."""
         return [member for member in self.by_epoch.values() if task in member.tasks], self.early.epochs_of(task)
 
-    def lose(self, task: str, why: str, members: list[Member], early: list[int]) -> list[tuple[Member, bool]]:
+    def lose(self, task: str, why: str, members: list[GroupMember], early: list[int]) -> list[tuple[GroupMember, bool]]:
         """A task is lost: refuses those epochs; returns the members that are left, and whether each waits for it."""
         self.early.refuse_lost(early, task, why)
         return [(member, member.waits_for(task)) for member in members if not member.over]
 
-    def end_task(self, news: m.CollectiveEnd) -> tuple[float, list[Member]]:
+    def end_task(self, news: m.CollectiveEnd) -> tuple[float, list[GroupMember]]:
         """A task takes part no more: see `EndedTasks.add`; with the members of groups with it."""
         return self.ended_tasks.add(news, self.now()), self.of_task(news.task)[0]
 
-    def unformed(self) -> list[tuple[Member, errors.OpError]]:
+    def unformed(self) -> list[tuple[GroupMember, errors.OpError]]:
         """The members whose group can never form."""
         joining = [(member, self.hopeless(member.queued[0].about)) for member in self.waiting() if member.queued]
         return [(member, error) for member, error in joining if error is not None]
 
     # ---- for the watch ----------------------------------------------------------------------
 
-    def waiting(self) -> list[Member]:
+    def waiting(self) -> list[GroupMember]:
         """The members that wait for something."""
         return [member for member in list(self.members.values()) if member.exchanges or member.queued]
 
@@ -411,13 +411,13 @@ class GroupTable:
         was, self.is_watched = self.is_watched, True
         return not was
 
-    def look(self) -> list[tuple[Member, list[Exchange]]]:
+    def look(self) -> list[tuple[GroupMember, list[Exchange]]]:
         """The members that wait, and for what; notes if nobody need look again: who waits later begins the watch."""
         found = [(member, list(member.exchanges.values())) for member in self.waiting()]
         self.is_watched = bool(found) and not self.closed
         return found
 
-    def asked(self, probe: m.CollectiveProbe) -> tuple[Member, Exchange | None, bool, Exchange | None] | None:
+    def asked(self, probe: m.CollectiveProbe) -> tuple[GroupMember, Exchange | None, bool, Exchange | None] | None:
         """The member that a probe is for, its exchange, whether it has called that, and the one that waits longest."""
         member = self.by_epoch.get((probe.epoch, probe.rank))
         if member is None:
@@ -435,11 +435,11 @@ class Executor(Protocol):
     now: Callable[[], float]
     table: Guarded[GroupTable]
     traffic: Any
-    look: Callable[[Member, int], None]
+    look: Callable[[GroupMember, int], None]
 
-    def send(self, member: Member, task: str, message: Any) -> None: ...
-    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
-    def answer(self, member: Member, exchange: Exchange) -> None: ...
-    def proceed(self, member: Member, call: Call) -> None: ...
+    def send(self, member: GroupMember, task: str, message: Any) -> None: ...
+    def fail(self, member: GroupMember, error: errors.OpError, tell: bool = False, extra: CollectiveCall | None = None) -> None: ...
+    def answer(self, member: GroupMember, exchange: Exchange) -> None: ...
+    def proceed(self, member: GroupMember, call: CollectiveCall) -> None: ...
     def is_stuck(self) -> bool: ...
     def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...

@@ -20,9 +20,9 @@ from tfmini.graph.traits import ops_with
 from tfmini.locks import Guarded
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import State
-from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, duplicate, failure_message
+from tfmini.runtime.collectives.calls import Calls, CollectiveCall, begin_failure, duplicate, failure_message
 from tfmini.runtime.collectives.early_messages import KEEP_S
-from tfmini.runtime.collectives.exchange import Exchange, GroupTable, Member
+from tfmini.runtime.collectives.exchange import Exchange, GroupMember, GroupTable
 from tfmini.runtime.collectives.groups import UNTOLD_MS, GroupLeader, default_leader, untold
 from tfmini.runtime.collectives.shared import SharedCollectives
 from tfmini.runtime.collectives.traffic import Counters, note
@@ -41,7 +41,7 @@ _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RankCluster:
     """The cluster in which a task runs collectives.
 
     Attributes:
@@ -82,7 +82,7 @@ class CollectiveExecutor:
     """
 
     def __init__(
-        self, task: str, process: Process, ranks: Ranks | None = None,
+        self, task: str, process: Process, ranks: RankCluster | None = None,
         running: Callable[[], Iterable[Any]] = tuple, incarnation: int = 0, most_ranks: int | None = None,
     ) -> None:  # fmt: skip
         self.task, self._process, self.now = task, process, process.now
@@ -99,7 +99,7 @@ class CollectiveExecutor:
         self._local: collections.deque[m.CollectiveData] = collections.deque()
         self._delivering = allocate_lock()  # tried, and never waited for
         self._shared = SharedCollectives(self)
-        self.look: Callable[[Member, int], None] = self._shared.look
+        self.look: Callable[[GroupMember, int], None] = self._shared.look
         self._watch = Watch(self, self._call_later)
 
     # ---- calls ------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class CollectiveExecutor:
         """The functions that the kernels of collective ops call."""
         self.call(self.calls.make(wait, node, value, splits))
 
-    def call(self, call: Call) -> None:
+    def call(self, call: CollectiveCall) -> None:
         """Begins a collective; the call's wait is answered when it is over."""
         member, refusal = self.table(GroupTable.admit, call)
         if refusal is not None:
@@ -129,7 +129,7 @@ class CollectiveExecutor:
             self.proceed(member, call)
         self._watch.start()
 
-    def _join(self, member: Member, call: Call) -> None:
+    def _join(self, member: GroupMember, call: CollectiveCall) -> None:
         def answered(answer: Any) -> None:
             if isinstance(answer, errors.UnavailableError) and self._call_later is not None:
                 # Nothing is lost with a leader that restarts meanwhile (by `hvd.shutdown` and `hvd.init`, say).
@@ -151,11 +151,11 @@ class CollectiveExecutor:
         if member.over and not member.epoch:  # given up meanwhile
             member.withdraw()
 
-    def _join_again(self, member: Member, call: Call) -> None:
+    def _join_again(self, member: GroupMember, call: CollectiveCall) -> None:
         if not (member.over or self.table.state.closed):
             self._join(member, call)
 
-    def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
+    def _enter(self, member: GroupMember, group: m.CollectiveGroup) -> None:
         entered = self.table(GroupTable.enter, member, group, self._shared.enter)
         if entered.is_first and self._ranks is not None:
             self._ranks.on_met(bool(member.least))
@@ -168,7 +168,7 @@ class CollectiveExecutor:
         for message in entered.early if entered.failure is None else ():
             self.receive(message)
 
-    def proceed(self, member: Member, call: Call) -> None:
+    def proceed(self, member: GroupMember, call: CollectiveCall) -> None:
         """Begins a call whose group is complete."""
         if call.about.is_named and member.is_running(call):
             call.wait.fail(duplicate(call, member.who(member.rank)))
@@ -193,7 +193,7 @@ class CollectiveExecutor:
 
     # ---- data -------------------------------------------------------------------------------
 
-    def _post(self, member: Member, exchange: Exchange, sends: list[Send]) -> None:
+    def _post(self, member: GroupMember, exchange: Exchange, sends: list[Send]) -> None:
         for send in sends:
             message = m.CollectiveData(
                 member.epoch, send.rank, member.rank, *exchange.key, send.tag, exchange.packed, (send.values,)
@@ -214,7 +214,7 @@ class CollectiveExecutor:
             finally:
                 self._delivering.release()
 
-    def send(self, member: Member, task: str, message: Any) -> None:
+    def send(self, member: GroupMember, task: str, message: Any) -> None:
         def dropped(error: errors.OpError) -> None:
             text = f"{member.part_of(task)} cannot be reached by {member.device}: {error.message}"
             self._later(self.fail, member, errors.UnavailableError.of(text, task=task), True)
@@ -254,7 +254,7 @@ class CollectiveExecutor:
         if member is not None:
             self._shared.look(member, bell.instance)
 
-    def _deliver(self, member: Member, exchange: Exchange, message: m.CollectiveData) -> None:
+    def _deliver(self, member: GroupMember, exchange: Exchange, message: m.CollectiveData) -> None:
         if message.fingerprint != exchange.packed and not self._agree(member, exchange, message):
             return
         try:
@@ -275,14 +275,14 @@ class CollectiveExecutor:
         if finished:
             self.answer(member, exchange)
 
-    def _agree(self, member: Member, exchange: Exchange, message: m.CollectiveData) -> bool:
+    def _agree(self, member: GroupMember, exchange: Exchange, message: m.CollectiveData) -> bool:
         theirs = Fingerprint.unpack(message.fingerprint)
         error = mismatch(exchange.fingerprint, member.who(member.rank), theirs, member.who(message.sender))
         if error is not None:
             self.fail(member, error, tell=True)
         return error is None
 
-    def answer(self, member: Member, exchange: Exchange) -> None:
+    def answer(self, member: GroupMember, exchange: Exchange) -> None:
         """Gives a call the result of its exchange."""
         self.table(GroupTable.answered, member, exchange)
         note(member, exchange)
@@ -290,7 +290,7 @@ class CollectiveExecutor:
 
     # ---- failures ---------------------------------------------------------------------------
 
-    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None:
+    def fail(self, member: GroupMember, error: errors.OpError, tell: bool = False, extra: CollectiveCall | None = None) -> None:
         """Ends this epoch of the group here, and with ``tell`` everywhere."""
         calls = self.table(GroupTable.end, member, error, extra)
         if calls is not None:
@@ -302,7 +302,7 @@ class CollectiveExecutor:
         for call in [*(calls or ()), *([extra] if extra else [])]:
             call.wait.fail(error)
 
-    def _tell(self, member: Member, error: errors.OpError) -> None:
+    def _tell(self, member: GroupMember, error: errors.OpError) -> None:
         failure = failure_message(member.epoch, error, self.task)
         for task in dict.fromkeys(member.tasks):
             if task == self.task:
@@ -315,7 +315,7 @@ class CollectiveExecutor:
         for member in self.table(GroupTable.end_epoch, epoch, error):
             self.fail(member, error)
 
-    def _given_up(self, member: Member, call: Call) -> None:
+    def _given_up(self, member: GroupMember, call: CollectiveCall) -> None:
         text = f"{call.about.device} has given up {call.describe()}: its step has ended."
         self.fail(member, errors.AbortedError.of(text, derived=True), tell=True)
 
@@ -328,7 +328,7 @@ class CollectiveExecutor:
         if self._call_later is not None:  # else this task has no peers
             self._call_later(_LAST_MESSAGE_S, action, *args)
 
-    def _fail_lost(self, task: str, why: str, members: list[Member], early: list[int]) -> None:
+    def _fail_lost(self, task: str, why: str, members: list[GroupMember], early: list[int]) -> None:
         left = self.table(GroupTable.lose, task, why, members, early)
         for member, is_waiting in left:
             error = self._loss(member, task, why)
@@ -337,7 +337,7 @@ class CollectiveExecutor:
             else:
                 member.lost = member.lost or error
 
-    def _loss(self, member: Member, task: str, why: str) -> errors.OpError:
+    def _loss(self, member: GroupMember, task: str, why: str) -> errors.OpError:
         """The error of a member that has lost a task. An elastic group goes on without it, unless it led the group."""
         oldest = member.oldest()
         needed = f", needed by {member.who(member.rank)} in the {oldest.call.describe()}" if oldest else ""
@@ -418,11 +418,11 @@ class CollectiveExecutor:
         runs = [run for run in list(self._running()) if not COLLECTIVES.isdisjoint(run.graph.waits_for)]
         return all(run.is_stuck_in(COLLECTIVES) for run in runs)
 
-    def waiting(self) -> list[Member]:
+    def waiting(self) -> list[GroupMember]:
         """The members that wait for something."""
         return self.table.state.waiting()
 
-    def member_of(self, epoch: int, rank: int) -> Member | None:
+    def member_of(self, epoch: int, rank: int) -> GroupMember | None:
         """The member of that rank in an epoch that has begun and not ended."""
         return self.table.state.by_epoch.get((epoch, rank))
 

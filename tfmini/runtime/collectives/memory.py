@@ -158,7 +158,7 @@ def other_memory() -> OtherMemory | None:
         return None
 
 
-class Place(NamedTuple):
+class ArenaPlace(NamedTuple):
     """Where an arena is.
 
     Attributes:
@@ -174,7 +174,7 @@ class Place(NamedTuple):
     address: int
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> ArenaPlace:
         """From a message.
 
         Raises:
@@ -211,14 +211,14 @@ class Arena:
         nonce = secrets.token_bytes(_NONCE)
         self._memory[:_NONCE] = np.frombuffer(nonce, np.uint8)
         address = self._memory.ctypes.data if can_be_read else 0
-        self.place = str(Place(_host(), os.getpid(), self._fd, nonce.hex(), address))
+        self.place = str(ArenaPlace(_host(), os.getpid(), self._fd, nonce.hex(), address))
         self._end = _PAGE
         self._free: dict[int, list[int]] = {}
         self._serials = itertools.count(1)
 
     def hide(self) -> None:
         """Removes the address from the place, so that no rank reads this process's memory directly."""
-        self.place = str(Place.parse(self.place)._replace(address=0))
+        self.place = str(ArenaPlace.parse(self.place)._replace(address=0))
 
     def serial(self) -> int:
         """A number that no block had before."""
@@ -275,7 +275,7 @@ def can_share(places: list[str]) -> bool:
     """Whether there are several, all of different processes of one host."""
     if len(places) < 2 or "" in places:
         return False
-    known = [Place.parse(place) for place in places]
+    known = [ArenaPlace.parse(place) for place in places]
     return len({place.host for place in known}) == 1 and len({place.pid for place in known}) == len(known)
 
 
@@ -283,9 +283,9 @@ class Neighbours:
     """The arenas of other tasks, by their places."""
 
     def __init__(self) -> None:
-        self._maps: dict[Place, Bytes] = {}
+        self._maps: dict[ArenaPlace, Bytes] = {}
 
-    def map(self, place: Place) -> Bytes:
+    def map(self, place: ArenaPlace) -> Bytes:
         """The arena there, read-only.
 
         Raises:
@@ -305,7 +305,7 @@ class Neighbours:
             found = self._maps[place] = np.frombuffer(memory, np.uint8)
         return found
 
-    def can_read(self, place: Place) -> bool:
+    def can_read(self, place: ArenaPlace) -> bool:
         """Whether the nonce of an arena can be read out of its owner's memory."""
         memory, found = other_memory(), np.empty(_NONCE, np.uint8)
         try:
@@ -314,7 +314,7 @@ class Neighbours:
             return False
         return is_read and found.tobytes().hex() == place.nonce
 
-    def keep(self, places: set[Place]) -> None:
+    def keep(self, places: set[ArenaPlace]) -> None:
         """Forgets all others."""
         for place in [place for place in self._maps if place not in places]:
             del self._maps[place]

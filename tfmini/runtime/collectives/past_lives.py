@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tfmini import errors
 from tfmini.devices import parse
 from tfmini.rpc.messages import CollectiveEnd
-from tfmini.runtime.collectives.calls import About, Call
+from tfmini.runtime.collectives.calls import About, CollectiveCall
 from tfmini.runtime.collectives.groups import PARTIAL, RANK_JOBS
 
 RETURN_S = 30.0
@@ -43,12 +43,12 @@ class PastLives:
     def __init__(self) -> None:
         self.of: dict[tuple[int, str], PastLife] = {}
 
-    def finished_before(self, call: Call) -> int:
+    def finished_before(self, call: CollectiveCall) -> int:
         """The number of steps that a device has finished before that of a call; -1 if that does not matter."""
         life = self.of.get((call.about.group_key, call.about.device))
         return -1 if life is None or call.about.begins else life.finished
 
-    def refusal(self, call: Call) -> errors.OpError | None:
+    def refusal(self, call: CollectiveCall) -> errors.OpError | None:
         """Why a call cannot begin the next life of its group; None if it can.
 
         It cannot if its step has results of the last life, or if nobody here has been told of that life's end: the

@@ -19,13 +19,13 @@ from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.calls import Call, result_memory
-from tfmini.runtime.collectives.exchange import Exchange, Executor, Member
+from tfmini.runtime.collectives.calls import CollectiveCall, result_memory
+from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupMember
 from tfmini.runtime.collectives.memory import (
     Arena,
+    ArenaPlace,
     Futex,
     Neighbours,
-    Place,
     can_share,
     futex,
     make_arena,
@@ -42,7 +42,7 @@ class SharedCollectives:
         self._arena: Arena | None = None
         self._is_possible = True
         self._neighbours = Neighbours()
-        self._in_use: dict[Member, list[Place]] = {}  # by the members that live: the places of their groups
+        self._in_use: dict[GroupMember, list[ArenaPlace]] = {}  # by the members that live: the places of their groups
         self._futex: Futex | None = None
 
     def place(self) -> str:
@@ -54,7 +54,7 @@ class SharedCollectives:
                 self._is_possible = self._arena is not None
             return self._arena.place if self._arena is not None else ""
 
-    def enter(self, member: Member, places: list[str]) -> None:
+    def enter(self, member: GroupMember, places: list[str]) -> None:
         """The group is complete; maps the memory of all if it can be shared.
 
         Raises:
@@ -63,7 +63,7 @@ class SharedCollectives:
         """
         if self._arena is None or not can_share(places):
             return
-        known = [Place.parse(text) for text in places]
+        known = [ArenaPlace.parse(text) for text in places]
         pulls = all(place.address for place in known)
         try:
             neighbours = [self._neighbours.map(place) for place in known]
@@ -78,7 +78,7 @@ class SharedCollectives:
         member.pids = [place.pid for place in known] if pulls else []
         self._in_use[member] = known
 
-    def begin(self, member: Member, call: Call) -> bool:
+    def begin(self, member: GroupMember, call: CollectiveCall) -> bool:
         """Begins an all-reduce in shared memory; False: it has to go by messages."""
         if member.stages is None or call.about.reduction is None:
             return False
@@ -110,13 +110,13 @@ class SharedCollectives:
         self._let_sleep(member, exchange)
         return True
 
-    def _let_sleep(self, member: Member, exchange: Exchange) -> None:
+    def _let_sleep(self, member: GroupMember, exchange: Exchange) -> None:
         """Lets the thread that waits for an exchange, if any, sleep on the word that the exchange waits for."""
         wait = patient(exchange.call.wait)
         if wait is not None and not exchange.finished:
             wait.offer_sleep(lambda timeout_s: self._sleep(member, exchange, timeout_s))
 
-    def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
+    def _sleep(self, member: GroupMember, exchange: Exchange, timeout_s: float) -> bool:
         """Sleeps until an exchange may go on, and drives it; False: a message that the reactor reads will drive it."""
         lag = exchange.schedule.sleep_condition()
         if lag is not None and not exchange.finished:
@@ -130,7 +130,7 @@ class SharedCollectives:
         return True
 
     def _schedule(
-        self, member: Member, exchange: Exchange, channel: Channel, follows: bool, value: Any, memory: tuple[Any, Any]
+        self, member: GroupMember, exchange: Exchange, channel: Channel, follows: bool, value: Any, memory: tuple[Any, Any]
     ) -> SharedReduce:
         about, pids, moves = exchange.call.about, member.pids, channel.moves
         assert about.reduction is not None and moves is not None
@@ -146,14 +146,14 @@ class SharedCollectives:
             self._futex is not None and patient(exchange.call.wait) is not None,
         )  # fmt: skip
 
-    def _drive(self, member: Member, exchange: Exchange) -> None:
+    def _drive(self, member: GroupMember, exchange: Exchange) -> None:
         try:
             self._go_on(member, exchange)
         except Exception as error:  # noqa: BLE001 - on any thread: no other code would end the exchange
             text = f"{member.who(member.rank)} cannot go on with {exchange.call.describe()}: {error}"
             self._owner.fail(member, errors.UnavailableError.of(text), tell=True)
 
-    def _go_on(self, member: Member, exchange: Exchange) -> None:
+    def _go_on(self, member: GroupMember, exchange: Exchange) -> None:
         exchange.again = True
         while exchange.again:
             if not exchange.lock.acquire(False):
@@ -177,14 +177,14 @@ class SharedCollectives:
         if member.over:
             self.leave(member)
 
-    def _lost(self, member: Member, exchange: Exchange) -> None:
+    def _lost(self, member: GroupMember, exchange: Exchange) -> None:
         """A rank died after it had published the address of its tensor; the other ranks stop waiting for it."""
         rank = exchange.schedule.lost
         text = f"Collective lost {member.who(rank)} in {exchange.call.describe()}: {exchange.fingerprint};"
         text = f"{text} lost by {member.device}: its memory cannot be read any more"
         self._owner.fail(member, errors.UnavailableError.of(text, task=member.tasks[rank]), tell=True)
 
-    def _compare(self, member: Member, exchange: Exchange) -> None:
+    def _compare(self, member: GroupMember, exchange: Exchange) -> None:
         schedule, stages = exchange.schedule, member.stages
         rank = schedule.mismatched
         stage = stages.channel(exchange.call.instance).stages[rank] if stages is not None else None
@@ -199,7 +199,7 @@ class SharedCollectives:
             schedule.accept_fingerprint()
             exchange.again = True
 
-    def _over(self, member: Member, exchange: Exchange) -> None:
+    def _over(self, member: GroupMember, exchange: Exchange) -> None:
         instance = exchange.call.instance
         with self._owner.table.lock:
             member.running.pop(instance, None)
@@ -211,12 +211,12 @@ class SharedCollectives:
         if following is not None:
             self._owner.proceed(member, following)
 
-    def _send(self, member: Member, message: Any) -> None:
+    def _send(self, member: GroupMember, message: Any) -> None:
         self._owner.send(member, member.tasks[message.rank], message)
 
     # ---- messages of other ranks ------------------------------------------------------------
 
-    def placed(self, member: Member, message: m.CollectiveStage) -> None:
+    def placed(self, member: GroupMember, message: m.CollectiveStage) -> None:
         """Another rank has moved its stage; the move applies from a given run on."""
         try:
             waits = self._take_place(member, message)
@@ -229,7 +229,7 @@ class SharedCollectives:
             self._send(member, m.CollectiveBell(member.epoch, message.sender, message.instance))
         self.look(member, message.instance)
 
-    def _take_place(self, member: Member, message: m.CollectiveStage) -> bool:
+    def _take_place(self, member: GroupMember, message: m.CollectiveStage) -> bool:
         """Whether the other rank already waits for data that this rank wrote before it knew the other's stage."""
         place = message.serial, message.offset, message.nbytes
         with self._owner.table.lock:
@@ -244,7 +244,7 @@ class SharedCollectives:
                 0 < theirs.wanted(word) <= own.words[word] for word in (WROTE, REDUCED, COPIED)
             )
 
-    def look(self, member: Member, instance: int) -> None:
+    def look(self, member: GroupMember, instance: int) -> None:
         """Drives a collective: somebody has rung, or some time has passed."""
         exchange = member.running.get(instance)
         if exchange is not None:
@@ -254,7 +254,7 @@ class SharedCollectives:
 
     # ---- the end ----------------------------------------------------------------------------
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: GroupMember) -> None:
         """This epoch of the group is over: gives its memory back as soon as no thread writes to it."""
         with self._owner.table.lock:
             if member.stages is not None:
@@ -281,6 +281,6 @@ class SharedCollectives:
             self._arena, self._is_possible = None, False
 
 
-def _another_way(member: Member, why: str) -> errors.OpError:
+def _another_way(member: GroupMember, why: str) -> errors.OpError:
     text = f"{member.device} {why}. The next run of group {member.group_key} goes another way."
     return errors.UnavailableError.of(text)

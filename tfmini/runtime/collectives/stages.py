@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tfmini.collectives.shared_moves import Moves
-from tfmini.collectives.stages import COPIED, WINDOW_BITS, Stage
+from tfmini.collectives.stages import COPIED, WINDOW_BITS, RankStage
 from tfmini.runtime.collectives.memory import Arena, Bytes
 
 KEEP_BYTES = 64 << 20
@@ -29,14 +29,14 @@ class Channel:
       moves: how the latest run went.
     """
 
-    stages: list[Stage | None]
-    announced: list[tuple[int, int, Stage]] = field(default_factory=list)
+    stages: list[RankStage | None]
+    announced: list[tuple[int, int, RankStage]] = field(default_factory=list)
     offset: int = 0
     size: int = 0
     moves: type[Moves] | None = None
     count: int = -1
     is_busy: bool = False
-    outgrown: list[tuple[Stage, int, int]] = field(default_factory=list)
+    outgrown: list[tuple[RankStage, int, int]] = field(default_factory=list)
 
     def begin(self) -> None:
         """A run begins: it goes by the stages that have been announced for it."""
@@ -76,7 +76,7 @@ class Stages:
         memory = self._neighbours[sender][offset : offset + size]
         if offset < 0 or len(memory) != size or size < 4096 or offset % 4096:
             raise ValueError(f"rank {sender} has no stage at {offset}")
-        channel, stage = self.channel(instance), Stage(memory, serial)
+        channel, stage = self.channel(instance), RankStage(memory, serial)
         if count > channel.count:
             channel.announced.append((sender, count, stage))
             return False
@@ -101,7 +101,7 @@ class Stages:
         self._make_room(needed)
         channel.offset, channel.size = self._arena.take(needed)
         self._bytes += channel.size
-        stage = Stage(self._arena.block(channel.offset, channel.size), self._arena.serial())
+        stage = RankStage(self._arena.block(channel.offset, channel.size), self._arena.serial())
         stage.open(channel.count)
         channel.stages[self._rank] = stage
         return channel, (stage.serial, channel.offset, channel.size)

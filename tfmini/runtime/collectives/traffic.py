@@ -9,7 +9,7 @@ from typing import Any
 from tfmini.collectives.schedules import Send
 from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.locks import lock
-from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.exchange import Exchange, GroupMember
 from tfmini.runtime.trace.record import ExchangeEvent, clock
 
 
@@ -37,23 +37,23 @@ class Counters:
         self._sent: dict[str, tuple[int, int]] = {}  # bytes and messages, by task
         self._lock = lock("traffic")
 
-    def data(self, member: Member, exchange: Exchange, sends: Iterable[Send]) -> None:
+    def data(self, member: GroupMember, exchange: Exchange, sends: Iterable[Send]) -> None:
         """Counts messages with tensor data. The caller holds the exchange's lock, so that its result comes later."""
         for send in sends:
             self._count(member, exchange, send.rank, send.values.nbytes, 1)
 
-    def shared(self, member: Member, exchange: Exchange, nbytes: int) -> None:
+    def shared(self, member: GroupMember, exchange: Exchange, nbytes: int) -> None:
         """Counts data in shared memory, of which each other rank reads its part."""
         others = [rank for rank in range(len(member.members)) if rank != member.rank]
         for i, rank in enumerate(others):
             part = nbytes * (i + 1) // len(others) - nbytes * i // len(others)
             self._count(member, exchange, rank, part, 0)
 
-    def signal(self, member: Member, exchange: Exchange | None, rank: int) -> None:
+    def signal(self, member: GroupMember, exchange: Exchange | None, rank: int) -> None:
         """Counts a message without tensor data."""
         self._count(member, exchange, rank, 0, 1)
 
-    def _count(self, member: Member, exchange: Exchange | None, rank: int, nbytes: int, messages: int) -> None:
+    def _count(self, member: GroupMember, exchange: Exchange | None, rank: int, nbytes: int, messages: int) -> None:
         task = member.tasks[rank]
         with self._lock:
             bytes_before, messages_before = self._sent.get(task, (0, 0))
@@ -69,7 +69,7 @@ class Counters:
         return CollectiveTraffic(sum(nbytes.values()), sum(messages.values()), nbytes, messages)
 
 
-def note(member: Member, exchange: Exchange) -> None:
+def note(member: GroupMember, exchange: Exchange) -> None:
     """Adds an exchange that has its result to the trace of its step, if the step is traced."""
     run: Any = getattr(exchange.call.wait.step, "run", None)
     trace = getattr(run, "trace", None)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tfmini.collectives.fingerprints import Fingerprint, skipped
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupTable, Member
+from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupMember, GroupTable
 
 _log = logging.getLogger("tfmini.runtime")
 _TICK_S = 1.0
@@ -52,14 +52,14 @@ class Watch:
                     self._executor.look(member, exchange.call.instance)
                     self._ask(member, exchange)
 
-    def _ask(self, member: Member, exchange: Exchange) -> None:
+    def _ask(self, member: GroupMember, exchange: Exchange) -> None:
         """Asks the awaited ranks whether they take part: finds dead ranks, and ranks that wait elsewhere."""
         missing = exchange.schedule.missing()
         for rank in missing:
             self._tell(member, rank, _question(member, exchange, rank))
         self._warn_slow(member, exchange, [rank for rank in missing if rank not in exchange.present])
 
-    def _warn_slow(self, member: Member, exchange: Exchange, absent: list[int]) -> None:
+    def _warn_slow(self, member: GroupMember, exchange: Exchange, absent: list[int]) -> None:
         # If all ranks participate, another rank can name the late one; warn here only after three times the delay.
         due_s = max(_SLOW_S if absent else 3 * _SLOW_S, exchange.warn_after_s)
         if exchange.waited_s < due_s or member.over or exchange.finished:
@@ -96,7 +96,7 @@ class Watch:
         )
         self._tell(member, probe.sender, answer)
 
-    def _suspect(self, member: Member, oldest: Exchange, probe: m.CollectiveProbe) -> None:
+    def _suspect(self, member: GroupMember, oldest: Exchange, probe: m.CollectiveProbe) -> None:
         """The sender waits in an exchange that this rank has not called. Asks whether it has called this rank's.
 
         If so, it is only ahead, and both wait for a third rank.
@@ -105,7 +105,7 @@ class Watch:
             oldest.suspects[probe.sender] = probe
             self._tell(member, probe.sender, _question(member, oldest, probe.sender))
 
-    def _answered(self, member: Member, exchange: Exchange, answer: m.CollectiveProbe) -> None:
+    def _answered(self, member: GroupMember, exchange: Exchange, answer: m.CollectiveProbe) -> None:
         suspect = exchange.suspects.pop(answer.sender, None)
         if answer.waited_ms == _CALLED:
             exchange.present.add(answer.sender)
@@ -115,16 +115,16 @@ class Watch:
             error = skipped(theirs, member.who(suspect.sender), mine, member.who(member.rank))
             self._executor.fail(member, error, tell=True)
 
-    def _will_not_call(self, member: Member, probe: m.CollectiveProbe) -> bool:
+    def _will_not_call(self, member: GroupMember, probe: m.CollectiveProbe) -> bool:
         return not member.has_called(probe) and self._executor.is_stuck()
 
-    def _tell(self, member: Member, rank: int, probe: m.CollectiveProbe) -> None:
+    def _tell(self, member: GroupMember, rank: int, probe: m.CollectiveProbe) -> None:
         if member.tasks[rank] == self._executor.task:
             self.probed(probe)
         else:
             self._executor.send(member, member.tasks[rank], probe)
 
-    def _warn_incomplete(self, member: Member) -> None:
+    def _warn_incomplete(self, member: GroupMember) -> None:
         waited_s = self._executor.now() - member.joined_at
         if waited_s < max(_SLOW_S, member.warn_after_s):
             return
@@ -138,7 +138,7 @@ class Watch:
         )  # fmt: skip
 
 
-def _question(member: Member, exchange: Exchange, rank: int) -> m.CollectiveProbe:
+def _question(member: GroupMember, exchange: Exchange, rank: int) -> m.CollectiveProbe:
     """Asks a rank whether it has called an exchange."""
     waited_ms = int(exchange.waited_s * 1000)
     return m.CollectiveProbe(member.epoch, rank, member.rank, *exchange.key, exchange.packed, waited_ms, False)

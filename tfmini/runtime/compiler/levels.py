@@ -68,7 +68,7 @@ class Level:
 
 
 @dataclass
-class Entry:
+class LoopEntry:
     """Values that come into a loop together.
 
     Attributes:
@@ -111,7 +111,7 @@ class WaitingLoop:
 
     name: str
     level: Level
-    entries: list[Entry]
+    entries: list[LoopEntry]
     rounds: list[Round]
     leads: bool
     exits: list[int]

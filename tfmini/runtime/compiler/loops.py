@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tfmini import errors
-from tfmini.graph.frames import LOOP_OP, Loop
+from tfmini.graph.frames import LOOP_OP, LoopFrame
 from tfmini.graph.liveness import ALWAYS, Atom, Guard
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.node_types import SEND, output_dtypes
@@ -27,7 +27,7 @@ from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.codegen import writer_of
 from tfmini.runtime.compiler.kernel_calls import op_facts
 from tfmini.runtime.compiler.layout import context_of, lay_out, without_joins
-from tfmini.runtime.compiler.levels import Entry, Round, WaitingLoop
+from tfmini.runtime.compiler.levels import LoopEntry, Round, WaitingLoop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.rounds import split_entries, split_rounds
 from tfmini.runtime.compiler.units import Condition, Form, Unit
@@ -36,7 +36,7 @@ from tfmini.runtime.compiler.units import Condition, Form, Unit
 _UPDATED = "<updated>"
 
 
-def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
+def lower_loop(parent: Lowering, node: Node, loop: LoopFrame) -> None:
     """Adds the unit of a loop to the level around it."""
     inputs = [parent.canonical(e) for e in node.inputs]
     waits = any(_waits(n, parent.compilation) for n in loop.all_nodes())
@@ -113,7 +113,7 @@ class _LoopLowering(Lowering):
     """
 
     def __init__(
-        self, parent: Lowering, loop: Loop, entering: list[Endpoint], entries: list[int], waits: bool, careful: bool
+        self, parent: Lowering, loop: LoopFrame, entering: list[Endpoint], entries: list[int], waits: bool, careful: bool
     ) -> None:
         super().__init__(parent.compilation, loop.nodes, loop.loops)
         self.slot_count = 0
@@ -357,8 +357,8 @@ class _LoopLowering(Lowering):
     def _joined(self, names: Sequence[str]) -> Wave:
         return self.ranked(functools.reduce(operator.or_, (self.waves[name] for name in names), 0))
 
-    def _entries(self) -> list[Entry]:
-        entries = [Entry(self.entry_keys.get(n), [], [], []) for n in range(max(self.entries, default=0) + 1)]
+    def _entries(self) -> list[LoopEntry]:
+        entries = [LoopEntry(self.entry_keys.get(n), [], [], []) for n in range(max(self.entries, default=0) + 1)]
         places: dict[str, int] = {}  # the position of an Enter among the values of its entry
         counts = [0] * len(entries)
         for enter, number in zip(self.loop.enters, self.entries):

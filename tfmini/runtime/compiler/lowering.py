@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.graph.frames import LOOP_OP, Loop, has_flow
-from tfmini.graph.liveness import ALWAYS, Guard, Liveness
+from tfmini.graph.frames import LOOP_OP, LoopFrame, has_flow
+from tfmini.graph.liveness import ALWAYS, Guard, NodeGuards
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import FEED, FETCH, RECEIVE, SEND
 from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
@@ -54,7 +54,7 @@ class Compilation:
 
     def __init__(
         self, graph: TaskGraph, resources: Resources, device_type: str, fold: bool,
-        lower_loop: Callable[[Lowering, Node, Loop], None],
+        lower_loop: Callable[[Lowering, Node, LoopFrame], None],
         trace: TraceTable | None = None, threads: bool = False,
         kernels: dict[str, Callable[..., Any]] | None = None, model: KernelModel | None = None,
     ) -> None:  # fmt: skip
@@ -122,7 +122,7 @@ class Lowering:
       kept: endpoints that are wanted after the level has run; ``wanted`` while it runs.
     """
 
-    def __init__(self, compilation: Compilation, nodes: Nodes, loops: dict[str, Loop]) -> None:
+    def __init__(self, compilation: Compilation, nodes: Nodes, loops: dict[str, LoopFrame]) -> None:
         self.compilation = compilation
         self.nodes = nodes
         self.loops = loops
@@ -141,7 +141,7 @@ class Lowering:
         self.wanted: set[Endpoint] = set()
         self.slots: dict[Endpoint, int] = {}
         self.slot_count = compilation.feed_count
-        self.liveness = Liveness(self._predicate)
+        self.liveness = NodeGuards(self._predicate)
         self._bits: dict[int, Wave] = {}
         # Per group to send: its values, and after which unit the last of its Send nodes comes.
         self._sent: dict[int, list[tuple[str, Endpoint]]] = {}

@@ -18,8 +18,8 @@ from tfmini.graph.traits import ops_with
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.compiler.kernel_errors import kernel_error
 from tfmini.runtime.compiler.program import Program
-from tfmini.runtime.executor.partition_run import Deadline, Owner
-from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
+from tfmini.runtime.executor.partition_run import Deadline, RunOwner
+from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
 
 if TYPE_CHECKING:
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -38,13 +38,13 @@ def can_block(program: Program) -> bool:
     )
 
 
-class BlockingRun(WaitingRun, StepContext):
+class BlockingRun(WaitingRun, RunContext):
     """A run in its caller's thread, which waits inside `execute`."""
 
     __slots__ = ("level", "path", "_pending", "_left", "_pooled", "_events", "_waiter")
 
     def __init__(
-        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.level, self.path = self.program, ()

@@ -20,8 +20,8 @@ from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_errors import kernel_error, not_reached
 from tfmini.runtime.compiler.levels import WaitingLoop
 from tfmini.runtime.executor.dispatch import WaitingThread, dispatch, drive, this_thread
-from tfmini.runtime.executor.partition_run import Aborted, Done, Owner, Path, StepOutcome
-from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
+from tfmini.runtime.executor.partition_run import Aborted, Done, Path, RunOwner, StepOutcome
+from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
 from tfmini.runtime.trace.record import clock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _TURN = 64  # iterations of a loop in one handler
 _OVER = Aborted(errors.CancelledError.of("The step has ended.", derived=True))
 
 
-class Activation(StepContext):
+class Activation(RunContext):
     """One run of one level: of the whole program, or of one iteration of a loop.
 
     Attributes:
@@ -164,7 +164,7 @@ class DataflowRun(WaitingRun, Activation):
     is_blocking = False
 
     def __init__(
-        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.level, self.path = self.program, ()

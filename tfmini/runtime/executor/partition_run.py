@@ -70,7 +70,7 @@ class StepOutcome:
     uncertain: frozenset[str] = frozenset()
 
 
-class Owner(Protocol):
+class RunOwner(Protocol):
     """The part of a worker that its runs use.
 
     Attributes:
@@ -87,7 +87,7 @@ class Owner(Protocol):
     def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
 
 
-class Stop(Protocol):
+class StopReason(Protocol):
     """The reason why a run must end; a deadline is true only once it has passed."""
 
     def __bool__(self) -> bool: ...
@@ -95,7 +95,7 @@ class Stop(Protocol):
 
 
 class Aborted:
-    """The `Stop` of a run that has been aborted, or is over."""
+    """The `StopReason` of a run that has been aborted, or is over."""
 
     __slots__ = ("error",)
 
@@ -110,7 +110,7 @@ class Aborted:
 
 
 class Deadline:
-    """The `Stop` of a run whose time is limited.
+    """The `StopReason` of a run whose time is limited.
 
     Attributes:
       end: on the clock ``now``, in seconds.
@@ -160,7 +160,7 @@ class PartitionRun:
     is_blocking: ClassVar[bool] = True
 
     def __init__(
-        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
     ) -> None:
         program = graph.program
         self.owner = owner
@@ -173,7 +173,7 @@ class PartitionRun:
             for slot in range(program.feeds):
                 if isinstance(slots[slot], ndarray):
                     slots[slot] = slots[slot].view()
-        self.stopped: Stop | Literal[False] = False if timeout_s is None else Deadline(timeout_s, owner.now)
+        self.stopped: StopReason | Literal[False] = False if timeout_s is None else Deadline(timeout_s, owner.now)
         self.trace = None if program.trace is None else Trace()
 
     @property

@@ -10,7 +10,7 @@ from tfmini.graph.node import Node
 from tfmini.locks import lock
 from tfmini.runtime.compiler.kernel_errors import kernel_error, node_error
 from tfmini.runtime.compiler.levels import Level
-from tfmini.runtime.executor.partition_run import Owner, PartitionRun, Path
+from tfmini.runtime.executor.partition_run import PartitionRun, Path, RunOwner
 
 if TYPE_CHECKING:
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -29,7 +29,7 @@ class WaitingRun(PartitionRun):
     __slots__ = ("lock", "waits", "answered", "started_at")
 
     def __init__(
-        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.lock = lock("run")
@@ -90,7 +90,7 @@ class WaitingRun(PartitionRun):
             wait.cancel()
 
 
-class StepContext:
+class RunContext:
     """The ``step`` of generated code and of kernels: a whole run, or one iteration of a loop.
 
     Attributes:
@@ -112,7 +112,7 @@ class StepContext:
         return self.run.step_id
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> RunOwner:
         return self.run.owner
 
     def begin(self, key: int, kernel: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -147,7 +147,7 @@ class NodeWait:
 
     __slots__ = ("step", "cause", "since", "sleep", "_run", "_key", "_cancel", "_open")
 
-    def __init__(self, step: StepContext, key: int) -> None:
+    def __init__(self, step: RunContext, key: int) -> None:
         self.step = step
         self._run = step.run
         self.cause = ""

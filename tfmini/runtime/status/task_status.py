@@ -51,7 +51,7 @@ def memory_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-class Rates:
+class CounterRates:
     """What counters have gained since somebody asked before: their latest readings. Who does not ask costs nothing."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def link_counters(endpoint: Endpoint) -> dict[str, Traffic]:
 
 
 def as_counters(traffic: dict[str, Traffic]) -> dict[str, float]:
-    """The same as flat counters, for `Rates`."""
+    """The same as flat counters, for `CounterRates`."""
     return {f"{peer} {name}": float(value) for peer, sums in traffic.items() for name, value in zip(_NAMES, sums)}
 
 
@@ -126,7 +126,7 @@ class TaskStatus:
     def __init__(self, worker: Worker, master: Master, owners: SessionOwners, endpoint: Endpoint) -> None:
         self._worker, self._master, self._owners, self._endpoint = worker, master, owners, endpoint
         self._began = worker.now()
-        self._rates = Rates()
+        self._rates = CounterRates()
         self._events = TaskEvents(endpoint, worker.process.wall_time)
 
     def tasks(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from tfmini.locks import Guarded
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.messages import SendTensors
-from tfmini.runtime.collectives.executor import CollectiveExecutor, Ranks
+from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.compiler.blocking_kernels import several_may_block
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.program import Program, compile_program
@@ -68,7 +68,7 @@ class Worker:
     def __init__(
         self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None,
         pool_size: int = 2, reactor: Any = None, process: Process | None = None, losses: LossReports | None = None,
-        ranks: Ranks | None = None,
+        ranks: RankCluster | None = None,
     ) -> None:  # fmt: skip
         self.process = process = process or current_process()
         self.now, self.new_step_id = process.now, process.new_step_id
