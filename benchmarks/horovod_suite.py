@@ -1,4 +1,4 @@
-"""Runs Horovod's own tests for TensorFlow on tfmini, as `docs/conformance.md` counts them.
+"""Runs Horovod's own tests for TensorFlow on tfmini, as `docs/reference/conformance.md` counts them.
 
     python benchmarks/horovod_suite.py SOURCE --np 2 --out r2.json
 

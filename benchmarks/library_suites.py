@@ -1,4 +1,4 @@
-"""Runs the unit tests of a library built on TensorFlow 1, on tfmini or on TensorFlow, for `docs/conformance.md`.
+"""Runs the unit tests of a library built on TensorFlow 1, on tfmini or on TensorFlow, for `docs/reference/conformance.md`.
 
     python benchmarks/library_suites.py SOURCE --target tfmini --out ours.json
     python benchmarks/library_suites.py SOURCE --target tensorflow --python ORACLE --path SHIM --out theirs.json

@@ -1,8 +1,8 @@
 """The simulator beside published measurements: TensorFlow's null step, and rings beside parameter servers.
 
-    python benchmarks/published_curves.py [--charts docs]
+    python benchmarks/published_curves.py [--charts docs/images]
 
-The machines are profiles in benchmarks/published_profiles; docs/published-curves.md names all sources and discusses
+The machines are profiles in benchmarks/published_profiles; docs/lab-book/published-curves.md names all sources and discusses
 the differences. Each run prints the same figures.
 """
 

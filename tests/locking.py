@@ -16,7 +16,7 @@ from typing import Any
 
 from tfmini.locks import ORDER, WAITING, made_by
 
-# Where another layer is called, or the thread may run or wait for anything: entered without a lock. `docs/threads.md`
+# Where another layer is called, or the thread may run or wait for anything: entered without a lock. `docs/concepts/threads.md`
 # has the same table.
 ENTRANCES = (
     "tfmini.runtime.executor.waiting_run:NodeWait.done",

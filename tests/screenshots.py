@@ -174,4 +174,4 @@ def take(names: list[str], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    take(sys.argv[1:], ROOT / "docs")
+    take(sys.argv[1:], ROOT / "docs" / "images")

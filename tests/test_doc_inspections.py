@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```\n\$ tfmini (inspect examples/.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 SHOWN = [
     pytest.param(command, output, id=f"{path.stem} {number}")
-    for path in (ROOT / "README.md", ROOT / "docs" / "what-each-task-does.md")
+    for path in (ROOT / "README.md", ROOT / "docs" / "concepts" / "what-each-task-does.md")
     for number, (command, output) in enumerate(BLOCK.findall(path.read_text()))
 ]
 

@@ -51,7 +51,7 @@ def test_every_page_with_a_program_is_tested() -> None:
 @pytest.mark.parametrize("page", BEFORE)
 def test_the_program_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = "".join([BEFORE[page], *programs(ROOT / "docs" / page)]).replace("/tmp/run", str(tmp_path))
+    text = "".join([BEFORE[page], *programs(ROOT / "docs" / "guides" / page)]).replace("/tmp/run", str(tmp_path))
     alias.install()  # as in `tfmini run`
     try:
         with tf.train.Server.create_local_server() as server:

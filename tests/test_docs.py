@@ -48,7 +48,7 @@ def test_paths_in_backticks_are_files(page: Path) -> None:
 def test_the_architecture_lists_every_package_and_room() -> None:
     package = ROOT / "tfmini"
     folders = {file.parent.relative_to(package).as_posix() for file in package.rglob("__init__.py")} - {"."}
-    rows = re.findall(r"^\| `([\w/]+)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w/]+)` \|", (ROOT / "docs" / "concepts" / "architecture.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(folders)
 
 

@@ -211,6 +211,6 @@ def test_a_class_has_its_name_for_itself() -> None:
 
 
 def test_a_term_has_one_meaning_in_the_glossary() -> None:
-    terms = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    terms = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "reference" / "glossary.md").read_text(), re.MULTILINE)
     listed = [term for row in terms for term in row.strip().split(", ") if term not in ("term", "---")]
     assert sorted(term for term in set(listed) if listed.count(term) > 1) == []

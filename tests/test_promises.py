@@ -1,4 +1,4 @@
-"""Each promise of docs/promises.md names a test that exists."""
+"""Each promise of docs/reference/promises.md names a test that exists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "promises.md"
+PAGE = TESTS.parent / "docs" / "reference" / "promises.md"
 
 
 def rows() -> list[list[str]]:

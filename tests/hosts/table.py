@@ -92,7 +92,7 @@ def _examples(network: Network, settings: Mapping[str, str]) -> Iterator[Row]:
 
 
 def train_example(network: Network, settings: Mapping[str, str], name: str) -> float:
-    """Runs an example by the command of docs/clusters.md on each host; returns the chief's accuracy, in %."""
+    """Runs an example by the command of docs/guides/clusters.md on each host; returns the chief's accuracy, in %."""
     jobs = EXAMPLES[name]
     cluster = Cluster(network, jobs, settings)
     script = [sys.executable, "-m", "tfmini", "run", str(_ROOT / "examples" / f"{name}.py")]

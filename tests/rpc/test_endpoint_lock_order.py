@@ -1,4 +1,4 @@
-"""Threads of rpc take its locks in the order of docs/threads.md, and call nobody above while they hold one."""
+"""Threads of rpc take its locks in the order of docs/concepts/threads.md, and call nobody above while they hold one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.peer import Peer
 from tfmini.rpc.reactor import get_reactor
 
-PAGE = Path(__file__).parents[2] / "docs" / "threads.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "threads.md"
 _held = threading.local()
 
 

@@ -3,7 +3,7 @@
 After a deliberate change: raise PROTOCOL_VERSION (tfmini/rpc/records.py), then::
 
     python -m tests.rpc.protocol_page --listing > tests/rpc/protocol.txt
-    python -m tests.rpc.protocol_page > docs/protocol.md
+    python -m tests.rpc.protocol_page > docs/reference/protocol.md
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
 from tfmini.shapes import TensorShape
 
 PINNED = Path(__file__).with_name("protocol.txt")
-PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 AGAIN = "see the first lines of tests/rpc/test_messages_page.py"
 
 
@@ -38,7 +38,7 @@ def test_the_wire_format_is_pinned() -> None:
 
 
 def test_the_page_agrees_with_the_declarations() -> None:
-    assert PAGE.read_text() == protocol_page.page(), f"docs/protocol.md is stale: write it anew; {AGAIN}"
+    assert PAGE.read_text() == protocol_page.page(), f"docs/reference/protocol.md is stale: write it anew; {AGAIN}"
 
 
 def test_every_kind_is_on_the_page() -> None:

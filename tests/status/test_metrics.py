@@ -67,9 +67,9 @@ def test_promtool_accepts_the_metrics() -> None:
 
 def test_the_page_documents_every_metric_and_the_board_uses_no_other() -> None:
     names = {metric.name for metric in METRICS} | {STALENESS} | {name for name, _ in CLUSTER}
-    page = (DOCS / "status.md").read_text()
+    page = (DOCS / "guides" / "status.md").read_text()
     assert set(re.findall(r"^\| `(tfmini_\w+)` ", page, re.MULTILINE)) == names
-    board = json.loads((DOCS / "grafana.json").read_text())
+    board = json.loads((DOCS / "reference" / "grafana.json").read_text())
     shown = {
         re.sub(r"_(bucket|sum|count)$", "", name) if name.startswith(STALENESS) else name
         for panel in board["panels"]

@@ -1,4 +1,4 @@
-"""Threads take locks in the order of `tfmini.locks.ORDER` and `docs/threads.md`, and call others without them."""
+"""Threads take locks in the order of `tfmini.locks.ORDER` and `docs/concepts/threads.md`, and call others without them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.locking import ENTRANCES, LockOrderError, checked
 from tests.virtual.schedules import run_schedule
 from tfmini.locks import ORDER, WAITING, lock
 
-PAGE = Path(__file__).parents[2] / "docs" / "threads.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "threads.md"
 # What the schedules do not come to: they have one thread at a time, no shared memory and no `Server.start` of its own.
 ELSEWHERE = {
     *("thread", "spare", "master", "status", "traffic", "exchange", "server early", "server start", "client endpoint"),

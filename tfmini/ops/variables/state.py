@@ -1,6 +1,6 @@
 """The state of a variable: one array, updated in place, with atomic updates.
 
-Consistency (see docs/consistency.md): updates of one variable never interleave; a reader gets
+Consistency (see docs/concepts/consistency.md): updates of one variable never interleave; a reader gets
 either the value before an update or the value after it; and the array that a reader got does not
 change later. The common case makes no copy: a value without other references is updated in place.
 A value that is still referenced (by a step, or by a message that is being sent) is replaced by an
