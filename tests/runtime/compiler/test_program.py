@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,15 +57,13 @@ class _Owner:
     task = "/job:ps/replica:0/task:0"
     reactor = None
     now = staticmethod(time.monotonic)
+    threads = SimpleNamespace(schedule=lambda activation, segment: False)
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, tuple[Any, ...]]] = []
 
     def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: tuple[int, ...]) -> None:
         self.sent.append((group, values))
-
-    def schedule(self, level_run: Any, segment: int) -> bool:
-        return False
 
 
 def _graph(program: Program) -> RegisteredGraph:
