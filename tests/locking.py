@@ -16,8 +16,8 @@ from typing import Any
 
 from tfmini.locks import ORDER, WAITING, made_by
 
-# Where another layer is called, or the thread may run or wait for anything: entered without a lock. `docs/concepts/threads.md`
-# has the same table.
+# Where another layer is called, or the thread may run or wait for anything: entered without a lock.
+# `docs/concepts/threads.md` has the same table.
 ENTRANCES = (
     "tfmini.runtime.executor.waiting_run:NodeWait.done",
     "tfmini.runtime.executor.waiting_run:NodeWait.fail",

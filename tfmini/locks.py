@@ -1,8 +1,8 @@
 """Named locks in one order, and the shapes in which the runtime uses them.
 
 `ORDER` is the order in which a thread may take locks: while it holds one, it takes only locks that stand later.
-`docs/concepts/threads.md` says of each what it guards and what may be called under it. In production `lock` makes a plain
-`threading.Lock`. A test puts a lock in its place that raises an error when it is taken out of order (`made_by`).
+`docs/concepts/threads.md` says of each what it guards and what may be called under it. In production `lock` makes a
+plain `threading.Lock`. A test puts a lock in its place that raises an error when it is taken out of order (`made_by`).
 """
 
 from __future__ import annotations

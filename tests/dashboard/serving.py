@@ -41,7 +41,9 @@ class Fake:
         return self.snapshot
 
     def source(self) -> ClusterReader:
-        return ClusterReader(self.gather, lambda cluster: f"tasks {len(cluster.tasks)}\n", lambda name: self.trace(name))
+        return ClusterReader(
+            self.gather, lambda cluster: f"tasks {len(cluster.tasks)}\n", lambda name: self.trace(name)
+        )
 
 
 @contextlib.contextmanager

@@ -68,5 +68,5 @@ def test_a_training_step_sends_the_messages_that_are_shown(ps: int, counts_steps
     between_tasks = [message for message in shown if "client" not in (message.src, message.dst)]
     assert len(kinds) == STEPS * len(between_tasks)
     assert kinds.count("RunGraph") == kinds.count("RunGraphReply") == STEPS * ps
-    # As docs/concepts/concepts.md says: four with one ps; with more of them five each, and one more that counts the step.
+    # As docs/concepts/concepts.md says: four with one ps; with more of them five each, and one that counts the step.
     assert len(between_tasks) == (4 if ps == 1 else 5 * ps + counts_steps)

@@ -1,6 +1,6 @@
-"""Generates the page ``docs/reference/protocol.md`` and the listing ``tests/rpc/protocol.txt`` from the declared messages::
+"""Generates ``docs/reference/protocol.md`` and the listing ``tests/rpc/protocol.txt`` from the declared messages::
 
-    python -m tests.rpc.protocol_page > docs/reference/protocol.md
+python -m tests.rpc.protocol_page > docs/reference/protocol.md
 """
 
 from __future__ import annotations

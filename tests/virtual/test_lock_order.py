@@ -1,4 +1,4 @@
-"""Threads take locks in the order of `tfmini.locks.ORDER` and `docs/concepts/threads.md`, and call others without them."""
+"""Threads take locks in the order of `tfmini.locks.ORDER` and its page, and call others without them."""
 
 from __future__ import annotations
 

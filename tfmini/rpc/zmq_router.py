@@ -4,7 +4,7 @@ All clients of a ROUTER share its socket, and one client's long request must not
 client has an inbox, and messages are delivered from it when the socket can be read by another thread.
 The inboxes of a listener have a common limit; beyond it, reading stops, which is backpressure to the clients.
 
-ZeroMQ is open to whoever can connect. What a listener adds to it keeps the promises about doors (docs/reference/promises.md):
+ZeroMQ is open to whoever can connect. What a listener adds keeps the promises about doors (docs/reference/promises.md):
 
 * ZeroMQ ends a handshake that takes too long, and not a connection that never says Hello, and it has no limit of their
   number (`pending`). It cannot end a connection that it has accepted, either. So the listener has a descriptor of its

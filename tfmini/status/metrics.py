@@ -1,7 +1,7 @@
 """A snapshot as metrics, in Prometheus's text format.
 
-The names are documented in docs/guides/status.md and stay as they are. A task that does not answer has ``tfmini_up 0`` and no
-other metric, so counters do not fall to 0.
+The names are documented in docs/guides/status.md and stay as they are. A task that does not answer has ``tfmini_up 0``
+and no other metric, so counters do not fall to 0.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class Tasks:
         addresses = {name: f"host:{i}" for i, name in enumerate(self.names)}
         self.posted: collections.deque[tuple[str, Any]] = collections.deque()
         self.delivered: collections.Counter[type[Any]] = collections.Counter()
-        ranks = RankCluster(addresses, self._peer, lambda *_: None)
+        self.timers: list[tuple[Any, ...]] = []  # (seconds, function, arguments…)
+        ranks = RankCluster(addresses, self._peer, lambda *timer: self.timers.append(timer))
         self.all = {name: CollectiveExecutor(name, current_process(), ranks) for name in self.names}
 
     def _peer(self, task: str, address: str) -> Any:
@@ -346,3 +347,15 @@ def test_a_rank_alone_has_its_own_value(size: int) -> None:
     alone = Tasks(1)
     assert alone.begin(0, np.ones(size)).result().tolist() == [1.0] * size
     alone[0].close()
+
+
+def test_a_result_that_lies_ready_needs_no_rank_that_has_ended(tasks: Tasks) -> None:
+    """Not even if its bell has not been read, on a machine that is busy."""
+    in_step(tasks)
+    waiting, other = tasks.begin(0, [1.0], step_id=2), tasks.begin(1, [2.0], step_id=2)
+    assert other.result().tolist() == [3.0]
+    tasks.timers.clear()
+    tasks[0].ended(m.CollectiveEnd(tasks.names[1], 7, "its process has ended", True))
+    for _, function, *arguments in tasks.timers:
+        function(*arguments)
+    assert waiting.result().tolist() == [3.0]

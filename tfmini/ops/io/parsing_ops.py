@@ -156,7 +156,9 @@ def _text(value: Any) -> bytes:
     return value if isinstance(value, bytes) else np.asarray(value, object).item()
 
 
-def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]) -> list[DenseFeature]:
+def _dense_specs(
+    keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]
+) -> list[DenseFeature]:
     specs = []
     for i, (key, dtype, shape, default) in enumerate(_together(keys, types, shapes, defaults)):
         spec = DenseFeature(key.decode(), dtype, shape, default)

@@ -286,7 +286,9 @@ class GroupTable:
         """Why a group can never form; None if it can."""
         return self.ended_tasks.refusal(about, self._tasks, self._leader, self.now())
 
-    def enter(self, member: GroupMember, group: m.CollectiveGroup, share: Callable[[GroupMember, list[str]], None]) -> Entered:
+    def enter(
+        self, member: GroupMember, group: m.CollectiveGroup, share: Callable[[GroupMember, list[str]], None]
+    ) -> Entered:
         """The group of a member is complete. ``share`` maps the memory of the others, or raises an OpError."""
         member.enter(group.epoch, list(group.members), group.steps)
         was_alone = self.met <= {self._task}
@@ -317,7 +319,11 @@ class GroupTable:
         return Exchange(call, count, 0 if call.about.is_named else step, self.now)
 
     def begin(
-        self, member: GroupMember, call: CollectiveCall, schedule: Any, count: Callable[[GroupMember, Exchange, list[Any]], None]
+        self,
+        member: GroupMember,
+        call: CollectiveCall,
+        schedule: Any,
+        count: Callable[[GroupMember, Exchange, list[Any]], None],
     ) -> tuple[Exchange, list[Any], list[Any], bool] | None:
         """Begins an exchange, which nobody else can find before: so its own lock is not needed here.
 
@@ -355,7 +361,9 @@ class GroupTable:
 
     # ---- ends -------------------------------------------------------------------------------
 
-    def end(self, member: GroupMember, error: errors.OpError, extra: CollectiveCall | None) -> list[CollectiveCall] | None:
+    def end(
+        self, member: GroupMember, error: errors.OpError, extra: CollectiveCall | None
+    ) -> list[CollectiveCall] | None:
         """Ends an epoch here; returns the calls that have no answer yet, beside ``extra``; None: it was over."""
         if member.over:
             return None
@@ -438,7 +446,9 @@ class Executor(Protocol):
     look: Callable[[GroupMember, int], None]
 
     def send(self, member: GroupMember, task: str, message: Any) -> None: ...
-    def fail(self, member: GroupMember, error: errors.OpError, tell: bool = False, extra: CollectiveCall | None = None) -> None: ...
+    def fail(
+        self, member: GroupMember, error: errors.OpError, tell: bool = False, extra: CollectiveCall | None = None
+    ) -> None: ...
     def answer(self, member: GroupMember, exchange: Exchange) -> None: ...
     def proceed(self, member: GroupMember, call: CollectiveCall) -> None: ...
     def is_stuck(self) -> bool: ...

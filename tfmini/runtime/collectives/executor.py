@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
 
 
-
 COLLECTIVES = ops_with("collective")
 _REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
 _LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
@@ -290,7 +289,9 @@ class CollectiveExecutor:
 
     # ---- failures ---------------------------------------------------------------------------
 
-    def fail(self, member: GroupMember, error: errors.OpError, tell: bool = False, extra: CollectiveCall | None = None) -> None:
+    def fail(
+        self, member: GroupMember, error: errors.OpError, tell: bool = False, extra: CollectiveCall | None = None
+    ) -> None:
         """Ends this epoch of the group here, and with ``tell`` everywhere."""
         calls = self.table(GroupTable.end, member, error, extra)
         if calls is not None:
@@ -329,6 +330,9 @@ class CollectiveExecutor:
             self._call_later(_LAST_MESSAGE_S, action, *args)
 
     def _fail_lost(self, task: str, why: str, members: list[GroupMember], early: list[int]) -> None:
+        for member in members:  # what the lost task has laid into shared memory may be all that is wanted from it
+            for instance in list(member.running):
+                self._shared.look(member, instance)
         left = self.table(GroupTable.lose, task, why, members, early)
         for member, is_waiting in left:
             error = self._loss(member, task, why)

@@ -130,7 +130,13 @@ class SharedCollectives:
         return True
 
     def _schedule(
-        self, member: GroupMember, exchange: Exchange, channel: Channel, follows: bool, value: Any, memory: tuple[Any, Any]
+        self,
+        member: GroupMember,
+        exchange: Exchange,
+        channel: Channel,
+        follows: bool,
+        value: Any,
+        memory: tuple[Any, Any],
     ) -> SharedReduce:
         about, pids, moves = exchange.call.about, member.pids, channel.moves
         assert about.reduction is not None and moves is not None

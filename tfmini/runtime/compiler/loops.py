@@ -94,8 +94,16 @@ def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
         values, derefs = [unit.inputs[i] for i in places], [unit.derefs[i] for i in places]
         parent.add(
             Unit(
-                entering, values, derefs, 0, parent.ranked(joined(entering, parent.waves)), Form.BEGIN_LOOP,
-                key=key, entry=number, guard=unit.guard, updates=unit.updates,
+                entering,
+                values,
+                derefs,
+                0,
+                parent.ranked(joined(entering, parent.waves)),
+                Form.BEGIN_LOOP,
+                key=key,
+                entry=number,
+                guard=unit.guard,
+                updates=unit.updates,
             )  # fmt: skip
         )
     parent.await_values(key, node.name, [(i, (node.name, i)) for i in range(len(inside.loop.exits))], unit.wave)
@@ -113,7 +121,13 @@ class _LoopLowering(Lowering):
     """
 
     def __init__(
-        self, parent: Lowering, loop: LoopFrame, entering: list[Endpoint], entries: list[int], waits: bool, careful: bool
+        self,
+        parent: Lowering,
+        loop: LoopFrame,
+        entering: list[Endpoint],
+        entries: list[int],
+        waits: bool,
+        careful: bool,
     ) -> None:
         super().__init__(parent.compilation, loop.nodes, loop.loops)
         self.slot_count = 0

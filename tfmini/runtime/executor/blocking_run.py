@@ -44,7 +44,12 @@ class BlockingRun(WaitingRun, RunContext):
     __slots__ = ("level", "path", "_pending", "_left", "_pooled", "_events", "_waiter")
 
     def __init__(
-        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self,
+        owner: RunOwner,
+        graph: RegisteredGraph,
+        step_id: int,
+        feeds: Sequence[Any],
+        timeout_s: float | None = None,
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.level, self.path = self.program, ()

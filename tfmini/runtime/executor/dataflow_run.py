@@ -164,7 +164,12 @@ class DataflowRun(WaitingRun, Activation):
     is_blocking = False
 
     def __init__(
-        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self,
+        owner: RunOwner,
+        graph: RegisteredGraph,
+        step_id: int,
+        feeds: Sequence[Any],
+        timeout_s: float | None = None,
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.level, self.path = self.program, ()
@@ -307,7 +312,8 @@ class DataflowRun(WaitingRun, Activation):
         graph = self.graph
         return (
             task in self.program.sends.values()
-            or peer is not None and peer in graph.peers.values()  # a session may give the task another name
+            or peer is not None
+            and peer in graph.peers.values()  # a session may give the task another name
             or self.awaits_from(task, peer)
         )
 

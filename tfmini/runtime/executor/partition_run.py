@@ -160,7 +160,12 @@ class PartitionRun:
     is_blocking: ClassVar[bool] = True
 
     def __init__(
-        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self,
+        owner: RunOwner,
+        graph: RegisteredGraph,
+        step_id: int,
+        feeds: Sequence[Any],
+        timeout_s: float | None = None,
     ) -> None:
         program = graph.program
         self.owner = owner

@@ -29,7 +29,12 @@ class WaitingRun(PartitionRun):
     __slots__ = ("lock", "waits", "answered", "started_at")
 
     def __init__(
-        self, owner: RunOwner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+        self,
+        owner: RunOwner,
+        graph: RegisteredGraph,
+        step_id: int,
+        feeds: Sequence[Any],
+        timeout_s: float | None = None,
     ) -> None:
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.lock = lock("run")
