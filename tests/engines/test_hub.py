@@ -244,7 +244,7 @@ def test_a_stopped_launcher_loses_no_task(tmp_path: Path) -> None:
         assert launcher.stdout is not None
         assert launcher.stdout.readline() == "[worker/0] begun\n"
         launcher.send_signal(signal.SIGSTOP)
-        time.sleep(3.5)
+        time.sleep(3.5)  # the silence itself, not a wait for something
         launcher.send_signal(signal.SIGCONT)
         go.touch()
         assert launcher.stdout.readline() == "[worker/0] done\n"

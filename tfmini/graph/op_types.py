@@ -267,7 +267,7 @@ def _declaring() -> Iterator[None]:
         _import.is_under_way = True
         try:
             yield
-        except BaseException:
+        except BaseException:  # even Ctrl-C: the next lookup repeats the import
             _import.has_failed = True
             raise
         finally:
