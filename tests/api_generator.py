@@ -191,6 +191,8 @@ def stubs(found: Iterable[Export]) -> dict[Path, str]:
         if namespace == RAW_OPS:
             files[_stub_path(namespace)] = f"{_OF_OPS}{raw_ops_stubs.public_stub()}"
             files[PACKAGE / "graph" / "raw_ops.pyi"] = f"{_OF_OPS}{raw_ops_stubs.internal_stub()}"
+        elif namespace in ALIASES:
+            files[_stub_path(namespace)] = f"{GENERATED}from tfmini.{ALIASES[namespace]} import *\n"
         elif namespace == VERSION_1:
             files[_stub_path(namespace)] = f"{GENERATED}from tfmini import *\n"
         elif not module.exists():
