@@ -12,6 +12,7 @@ from tfmini.ops.array.constant_value import constant_value, constant_value_as_sh
 from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.shape import shape, size
+from tfmini.ops.flow.flow_ops import switch
 
 
 def test_values_are_derived_from_constants_and_static_shapes() -> None:
@@ -62,3 +63,12 @@ def test_programs_learn_no_results_of_arithmetic() -> None:
     assert get_static_value(shape(x)[0]) is None
     assert get_static_value(stack([[1], [2]], axis=1)) is None
     assert constant_value(constant(1) + 2) == 3  # shape functions do
+
+
+def test_a_switch_with_a_known_predicate_hands_its_data_to_the_side_it_takes() -> None:
+    dead, alive = switch(constant(2), constant(True))
+    assert constant_value(alive + 1) == 3
+    assert constant_value(dead) is None
+    assert get_static_value(alive) is None
+    unknown, _ = switch(constant(2), placeholder(dtypes.bool, []))
+    assert constant_value(unknown) is None

@@ -23,7 +23,7 @@ _MAX_RANK = 254  # TensorFlow's
 # The most ops that one call visits. A value that needs more counts as unknown, so that building stays linear.
 _MAX_OPS = 128
 _RUNTIME_ONLY = frozenset({
-    "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Switch", "Merge", "Enter", "Exit", "NextIteration",
+    "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Merge", "Enter", "Exit", "NextIteration",
     "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration", "PreventGradient", "CheckNumerics",
 })  # fmt: skip
 
@@ -202,10 +202,13 @@ def _value(tensor: Tensor, budget: list[int]) -> Any:
     budget[0] -= 1
     if budget[0] < 0 or not _may_run(op):
         return None
-    rule = _VALUE_RULES.get(op.type)
-    found = rule(tensor) if rule is not None else None
-    if found is None:
-        found = _run(tensor, budget)
+    if op.type == "Switch":
+        found = _value_of_branch(tensor, budget)
+    else:
+        rule = _VALUE_RULES.get(op.type)
+        found = rule(tensor) if rule is not None else None
+        if found is None:
+            found = _run(tensor, budget)
     if found is not None:
         _known[tensor] = found
     return found
@@ -213,6 +216,13 @@ def _value(tensor: Tensor, budget: list[int]) -> Any:
 
 def _may_run(op: Operation) -> bool:
     return not op.handle.op_def.is_stateful and op.type not in _RUNTIME_ONLY
+
+
+def _value_of_branch(tensor: Tensor, budget: list[int]) -> Any:
+    """The data of a Switch on the side that a known predicate takes; the other side has no value, as it stays dead."""
+    data, predicate = tensor.op.inputs
+    taken = _value(predicate, budget)
+    return _value(data, budget) if taken is not None and int(taken) == tensor.value_index else None
 
 
 def _value_of_shape(tensor: Tensor) -> Any:
