@@ -192,11 +192,7 @@ class ClusterSpec:
         return self._jobs == (other._jobs if isinstance(other, ClusterSpec) else other)
 
     def __str__(self) -> str:
-        return (
-            "ClusterSpec({"
-            + ", ".join(f"{job!r}: {self._as_value(job)!r}" for job in sorted(self._jobs))
-            + "})"
-        )
+        return "ClusterSpec({" + ", ".join(f"{job!r}: {self._as_value(job)!r}" for job in sorted(self._jobs)) + "})"
 
     __repr__ = __str__
 
@@ -237,9 +233,7 @@ def parse_address(address: str) -> HostPort:
     return HostPort(host, int(port))
 
 
-def check_server_cluster(
-    cluster: ClusterSpec, job_name: str, task_index: int, may_move: bool = False
-) -> HostPort:
+def check_server_cluster(cluster: ClusterSpec, job_name: str, task_index: int, may_move: bool = False) -> HostPort:
     """Check a cluster for the server of one of its tasks; return the address of that task.
 
     Only the server's own address may have port 0 (the system chooses), or every one if tasks learn the real addresses

@@ -178,9 +178,7 @@ class DeviceSpecV2:
         return hash(self.to_string())
 
     def __repr__(self) -> str:
-        return (
-            f"<DeviceSpec({', '.join(f'{n}={v}' for n, v in zip(_FIELD_NAMES, self._fields, strict=True))})>"
-        )
+        return f"<DeviceSpec({', '.join(f'{n}={v}' for n, v in zip(_FIELD_NAMES, self._fields, strict=True))})>"
 
 
 @export("tf.DeviceSpec")

@@ -69,7 +69,6 @@ class Journal:
         with self._lock:
             return list(self._happenings)
 
-
     def after_fork(self) -> None:
         """For the child: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()

@@ -10,6 +10,7 @@ import pytest
 
 import tfmini as tf
 from tfmini import protos
+from tfmini.graph import node_types
 from tfmini.inspection.api import inspect
 from tfmini.inspection.measured import measure
 from tfmini.inspection.step_trace import CONTROL, OP, SEND, WAIT, WIRE, Span, StepTrace, covered, read_trace
@@ -41,8 +42,8 @@ def stats_of_a_step() -> Any:
             entry.output.add().tensor_description.allocation_description.requested_bytes = size
 
     def travel(edge: str, source: str, target: str, sent: int, came: int, size: int) -> None:
-        add(source, f"{edge}_send", labels.transfer_label("s", labels.SEND, edge, target), sent, sent + 5, size)
-        add(target, f"{edge}_recv", labels.transfer_label("r", labels.RECEIVE, edge, source), came, came + 1, size)
+        add(source, f"{edge}_send", labels.transfer_label("s", node_types.SEND, edge, target), sent, sent + 5, size)
+        add(target, f"{edge}_recv", labels.transfer_label("r", node_types.RECEIVE, edge, source), came, came + 1, size)
         add(target, labels.WIRE, labels.wire_label(size, 1e-5, edge, source, target), sent, came, size)
 
     add(WORKER, labels.STEP, labels.op_label(labels.STEP, labels.STEP, ["step 1"]), 100, 200)

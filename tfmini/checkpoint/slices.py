@@ -123,9 +123,7 @@ def parse(text: str) -> tuple[tuple[int, ...], Slice]:
         )
     for axis, ((start, length), size) in enumerate(zip(found.extents, shape)):
         if length >= 0 and start + length > size:
-            raise ValueError(
-                f"Extent in dimension {axis} out of bounds: shape = {list(shape)}, slice = {found.text}"
-            )
+            raise ValueError(f"Extent in dimension {axis} out of bounds: shape = {list(shape)}, slice = {found.text}")
     return shape, found
 
 

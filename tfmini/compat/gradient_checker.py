@@ -112,9 +112,7 @@ def _jacobians(
     return theoretical, _by_differences(x, at, y, delta, feeds).reshape(theoretical.shape)
 
 
-def _by_gradients(
-    x: Tensor, at: np.ndarray, dx: Tensor | IndexedSlices, dy: Any, feeds: dict[Any, Any]
-) -> np.ndarray:
+def _by_gradients(x: Tensor, at: np.ndarray, dx: Tensor | IndexedSlices, dy: Any, feeds: dict[Any, Any]) -> np.ndarray:
     session = get_default_session()
     weights = np.zeros(dy.shape.as_list(), dtypes.as_dtype(dy.dtype).as_numpy_dtype)
     outputs = _reals(weights).size

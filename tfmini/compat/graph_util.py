@@ -125,9 +125,7 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     several = {_node_name(s) for node in checked.node for s in node.input if node.op in flow}
 
     def plain_copy(node: Any) -> bool:
-        return (
-            node.op == "Identity" and len(node.input) == 1 and node.name not in protected | depended_on | several
-        )
+        return node.op == "Identity" and len(node.input) == 1 and node.name not in protected | depended_on | several
 
     return _without(checked, plain_copy)
 

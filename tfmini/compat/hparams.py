@@ -198,9 +198,7 @@ class HParams:
             raise ValueError(f"The hyperparameters must be a JSON object, not {values!r}")
         return self.override_from_dict(values)
 
-    def to_json(
-        self, indent: int | None = None, separators: Any = None, sort_keys: bool = False
-    ) -> str:
+    def to_json(self, indent: int | None = None, separators: Any = None, sort_keys: bool = False) -> str:
         """The values as JSON, without functions."""
         kept = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(kept, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -39,9 +39,7 @@ export_names("tensorflow.python.eager.context", "executing_eagerly_outside_funct
 
 def convert_n_to_tensor(values: Iterable[Any], dtype: Any = None, name: str | None = None) -> list[Any]:
     """Converts each of ``values`` to a tensor."""
-    return [
-        convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)
-    ]
+    return [convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)]
 
 
 def name_from_scope_name(name: str) -> str:

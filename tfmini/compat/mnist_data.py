@@ -181,9 +181,7 @@ def read_data_sets(
     train_images, train_labels = _images_and_labels(paths, TRAIN_IMAGES, TRAIN_LABELS, one_hot)
     test_images, test_labels = _images_and_labels(paths, TEST_IMAGES, TEST_LABELS, one_hot)
     if not 0 <= validation_size <= len(train_images):
-        raise ValueError(
-            f"Validation size should be between 0 and {len(train_images)}. Received: {validation_size}."
-        )
+        raise ValueError(f"Validation size should be between 0 and {len(train_images)}. Received: {validation_size}.")
     cut = validation_size
     parts = (
         (train_images[cut:], train_labels[cut:]),

@@ -31,8 +31,7 @@ def assert_shallow_structure(
         return
     if not nest.is_nested(input_tree):
         raise TypeError(
-            "If shallow structure is a sequence, input must also be a sequence. Input has type:"
-            f" {type(input_tree)}."
+            f"If shallow structure is a sequence, input must also be a sequence. Input has type: {type(input_tree)}."
         )
     both_mappings = _is_mapping(shallow_tree) and _is_mapping(input_tree)
     if check_types and not both_mappings and type(shallow_tree) is not type(input_tree):

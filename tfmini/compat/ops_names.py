@@ -172,9 +172,7 @@ export_names("tensorflow.python.framework.random_seed", "DEFAULT_GRAPH_SEED")
 float32_ref, float64_ref, int32_ref, int64_ref, bool_ref, string_ref = (
     dtype._as_ref for dtype in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.bool, dtypes.string)
 )
-export_names(
-    "tensorflow.python.framework.dtypes", "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref"
-)
+export_names("tensorflow.python.framework.dtypes", "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref")
 
 # The second versions share large weights by contiguous rows.
 nce_loss_v2 = functools.partial(sampled_losses.nce_loss, partition_strategy="div")

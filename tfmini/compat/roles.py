@@ -18,9 +18,7 @@ from tfmini.cluster import ClusterSpec
 
 ROLE_FLAGS = ("job_name", "task_index", "task_id", "ps_hosts", "worker_hosts")
 
-_FLAG_IN_TEXT = re.compile(
-    r"""["'](?:--?)?(""" + "|".join(f.replace("_", "[_-]") for f in ROLE_FLAGS) + r""")["']"""
-)
+_FLAG_IN_TEXT = re.compile(r"""["'](?:--?)?(""" + "|".join(f.replace("_", "[_-]") for f in ROLE_FLAGS) + r""")["']""")
 
 
 def _canonical(flag: str) -> str:
@@ -72,20 +70,14 @@ def _flags_of_call(call: ast.Call) -> Iterator[str]:
     func = call.func
     name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     named = (keyword.value for keyword in call.keywords if keyword.arg in ("name", "flag_name"))
-    words = [
-        arg.value
-        for arg in (*call.args, *named)
-        if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
-    ]
+    words = [arg.value for arg in (*call.args, *named) if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     if name.startswith("DEFINE_"):
         yield from (f"--{word}" for word in words[:1])
     elif name in ("add_argument", "add_option", "option"):
         yield from (word for word in words if word.startswith("--"))
 
 
-def role_arguments(
-    job: str, task: int, cluster: ClusterSpec, flags: dict[str, str], args: Sequence[str]
-) -> list[str]:
+def role_arguments(job: str, task: int, cluster: ClusterSpec, flags: dict[str, str], args: Sequence[str]) -> list[str]:
     """The command line of one task after the script's name: role flags, then `args` with placeholders replaced.
 
     `flags` is the result of `defined_role_flags`.

@@ -11,9 +11,7 @@ MONOLITHIC_BUILD = 0
 
 
 def _refuse() -> NoReturn:
-    raise NotImplementedError(
-        "tfmini has no C++ library to compile against; write the op in Python with tf.py_func."
-    )
+    raise NotImplementedError("tfmini has no C++ library to compile against; write the op in Python with tf.py_func.")
 
 
 @export("tf.sysconfig.get_include")

@@ -69,7 +69,7 @@ is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda
 
 @export("tf.test.gpu_device_name")
 def gpu_device_name() -> str:
-    """"": there is no GPU (``tf.test.gpu_device_name``)."""
+    """ "": there is no GPU (``tf.test.gpu_device_name``)."""
     return ""
 
 

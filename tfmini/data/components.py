@@ -17,7 +17,9 @@ from tfmini.shapes import RawShape
 
 # Stateful, so that the compiler does not fold it: a `SparseValue` is no array.
 pack_op = op(
-    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True, shape=[()],
+    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type",
+    stateful=True,
+    shape=[()],
     differentiable=False,
 )
 pack_op.kernel("CPU")(lambda indices, values, dense_shape: SparseValue(indices, values, dense_shape))

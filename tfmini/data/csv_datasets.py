@@ -328,9 +328,7 @@ class _Files:
             with self._open(name) as file:
                 row = next(csv.reader(file, **self._format), None)
             if row is None:
-                raise ValueError(
-                    f"Received StopIteration when reading the header line of {name}.  Empty file?"
-                )
+                raise ValueError(f"Received StopIteration when reading the header line of {name}.  Empty file?")
             if found is not None and row != found:
                 raise ValueError("Files have different column names in the header row.")
             found = row
@@ -393,9 +391,7 @@ def _indices(chosen: Sequence[Any], names: Sequence[str]) -> list[int]:
         elif column in names:
             found.append(list(names).index(column))
         else:
-            raise ValueError(
-                f"Value '{column}' specified in select_columns not a valid column index or name."
-            )
+            raise ValueError(f"Value '{column}' specified in select_columns not a valid column index or name.")
     if len(set(found)) != len(found):
         raise ValueError("select_columns contains duplicate columns")
     return sorted(found)

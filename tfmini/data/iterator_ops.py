@@ -23,20 +23,25 @@ from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, compatible_raw
 
 iterator_op = op(
-    f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}", stateful=True, shape=[()],
+    f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}",
+    stateful=True,
+    shape=[()],
     differentiable=False,
 )
 one_shot_op = op(
     f"OneShotIterator() -> handle: resource; dataset_factory: func; {TYPES};"
     " container: string = ''; shared_name: string = ''",
     stateful=True,
-    shape=[()], differentiable=False,
+    shape=[()],
+    differentiable=False,
 )
 make_iterator_op: OpHandle[Operation] = op(
     "MakeIterator(dataset: variant, iterator: resource)", stateful=True, shape=[], differentiable=False
 )
 get_next_op: OpHandle[Any] = op(
-    f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}", stateful=True, shape=element_shapes,
+    f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}",
+    stateful=True,
+    shape=element_shapes,
     differentiable=False,
 )
 get_next_sync_op: OpHandle[Any] = op(
@@ -44,14 +49,17 @@ get_next_sync_op: OpHandle[Any] = op(
     stateful=True, waits=True, shape=element_shapes, differentiable=False,
 )  # fmt: skip
 to_string_op = op(
-    "IteratorToStringHandle(resource_handle: resource) -> string_handle: string", stateful=True, shape=[()],
+    "IteratorToStringHandle(resource_handle: resource) -> string_handle: string",
+    stateful=True,
+    shape=[()],
     differentiable=False,
 )
 from_string_op = op(
     "IteratorFromStringHandleV2(string_handle: string) -> resource_handle: resource;"
     " output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []",
     stateful=True,
-    shape=[()], differentiable=False,
+    shape=[()],
+    differentiable=False,
 )
 
 _KIND = "iterator"

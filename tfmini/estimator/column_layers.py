@@ -146,9 +146,7 @@ def _weighted(
     sparse = isinstance(column, BucketizedColumn) or not hasattr(column, "width")
     rows = column.num_buckets if sparse else column.width
     inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
-    weights = get_variable(
-        "weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections
-    )
+    weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
     if sparse:
         return safe_embedding_lookup_sparse(weights, column.ids(features), combiner=combiner), [weights]
     return matmul(inputs, weights), [*variables, weights]

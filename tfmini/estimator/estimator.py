@@ -210,7 +210,7 @@ class Estimator:
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
         receivers = {experimental_mode: serving_input_receiver_fn}
-        return model_export.export(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, True)
+        return model_export.export_model(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, True)
 
     def export_savedmodel(
         self,
@@ -224,7 +224,9 @@ class Estimator:
         """`export_saved_model` under its older name."""
         receivers = {ModeKeys.PREDICT: serving_input_receiver_fn}
         strip = strip_default_attrs
-        return model_export.export(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, strip)
+        return model_export.export_model(
+            self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, strip
+        )
 
     def experimental_export_all_saved_models(
         self,
@@ -236,7 +238,7 @@ class Estimator:
     ) -> bytes:
         """`export_saved_model` with a graph for each mode: ``input_receiver_fn_map`` is mode -> receiver function."""
         receivers = input_receiver_fn_map
-        return model_export.export(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, True)
+        return model_export.export_model(self, export_dir_base, receivers, assets_extra, as_text, checkpoint_path, True)
 
     def _checked_checkpoint(self) -> str:
         found = self.latest_checkpoint()

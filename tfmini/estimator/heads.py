@@ -135,9 +135,7 @@ class RegressionHead(Head):
 
 
 class _ClassHead(Head):
-    def __init__(
-        self, classes: int, weight_column: Any, vocabulary: Sequence[str] | None, loss_reduction: str
-    ) -> None:
+    def __init__(self, classes: int, weight_column: Any, vocabulary: Sequence[str] | None, loss_reduction: str) -> None:
         super().__init__(weight_column, loss_reduction)
         if vocabulary is not None and len(vocabulary) != classes:
             raise ValueError(f"Length of label_vocabulary must be n_classes. Given {len(vocabulary)} vs {classes}")

@@ -37,7 +37,7 @@ _TAGS = {
 _ATTEMPTS = 10
 
 
-def export(
+def export_model(
     estimator: Estimator,
     base: str,
     receivers: Receivers,
@@ -105,9 +105,7 @@ def _add_graph(
         receiver = receiver_fn()
         spec = estimator._call_model_fn(receiver.features, getattr(receiver, "labels", None), mode, config)
         alternatives = getattr(receiver, "receiver_tensors_alternatives", None)
-        found = signature_defs(
-            receiver.receiver_tensors, _outputs(spec, mode), alternatives, mode == ModeKeys.PREDICT
-        )
+        found = signature_defs(receiver.receiver_tensors, _outputs(spec, mode), alternatives, mode == ModeKeys.PREDICT)
         saver = spec.scaffold.saver or Saver(sharded=True)
         main_op = spec.scaffold.local_init_op
         if main_op is None:

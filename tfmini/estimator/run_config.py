@@ -176,7 +176,7 @@ def _check(values: dict[str, Any]) -> None:
                 " tf.estimator.train_and_evaluate, or call Horovod's DistributedOptimizer in the model function."
             )
     if values["device_fn"] is not None and not callable(values["device_fn"]):
-        raise ValueError("device_fn must be callable with exactly one argument \"op\".")
+        raise ValueError('device_fn must be callable with exactly one argument "op".')
 
 
 def _filtered_config(task: TaskEnvironment) -> Any:

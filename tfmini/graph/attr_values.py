@@ -137,9 +137,7 @@ def _items(array: np.ndarray[Any, Any], dtype: dtypes.DType, item_type: Any) -> 
     return flat.view(item_type) if dtype.is_complex or item_type is np.uint16 else flat.astype(item_type)
 
 
-def tensor_from_proto(
-    proto: Any, shape: tuple[int, ...] | None = None, repeats: bool = True
-) -> np.ndarray[Any, Any]:
+def tensor_from_proto(proto: Any, shape: tuple[int, ...] | None = None, repeats: bool = True) -> np.ndarray[Any, Any]:
     """Converts a TensorProto to an array. The array is read-only where it shares the message's bytes.
 
     A message may hold fewer values than the tensor has elements: the last one repeats. Since the shape may then ask for

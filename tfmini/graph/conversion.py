@@ -110,9 +110,7 @@ def _label(name: str | None) -> str:
 
 def convert_n_to_tensor(values: Any, dtype: Any = None, name: str | None = None) -> list[Tensor]:
     """Converts each value with `convert_to_tensor`; the names get a numeric suffix."""
-    return [
-        internal_convert(value, dtype, None if name is None else f"{name}_{i}") for i, value in enumerate(values)
-    ]
+    return [internal_convert(value, dtype, None if name is None else f"{name}_{i}") for i, value in enumerate(values)]
 
 
 @export("tf.IndexedSlices")

@@ -79,9 +79,7 @@ def _may_read(own: Any, other: Any) -> bool:
 def _refuse(op: Operation, source: Operation, why: str) -> None:
     text = f"Cannot use '{source.name}' as input to '{op.name}' because {why}"
     where = [f"{what} at {file}:{line}" for what, (file, line, _) in _sites(source)]
-    _log.info(
-        "%s Contexts: %s, %s; %s", text, op._control_flow_context, source._control_flow_context, ", ".join(where)
-    )
+    _log.info("%s Contexts: %s, %s; %s", text, op._control_flow_context, source._control_flow_context, ", ".join(where))
     raise ValueError(f"{text} See info log for more details. ({', '.join(where)}.)")
 
 

@@ -105,9 +105,7 @@ def _sources(node: Node) -> list[str]:
     return list(dict.fromkeys([*(source for source, _ in node.inputs), *node.controls]))
 
 
-def _different_frames(
-    node: Node, paths: Mapping[str, FramePath], nodes: Nodes, seen: set[str]
-) -> InvalidArgumentError:
+def _different_frames(node: Node, paths: Mapping[str, FramePath], nodes: Nodes, seen: set[str]) -> InvalidArgumentError:
     places = {source: _leaving(source, paths, nodes) for source in _sources(node) if source in seen}
     first, path = next(iter(places.items()))
     other, other_path = next(place for place in places.items() if place[1] != path)

@@ -263,9 +263,7 @@ def _function_body(proto: Any) -> FunctionBody:
     nodes = list(graph_def_to_nodes(graph_def).values())
     for node in nodes:
         check_node(node.name, node.op, node.device, node.inputs, list(node.controls), node.attrs)
-    lists = {
-        name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")
-    }
+    lists = {name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")}
     results = [parse_endpoint(text) for text in lists["results"]]
     return FunctionBody(proto.name, nodes, lists["parameters"], results, lists["targets"])
 

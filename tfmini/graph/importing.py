@@ -242,9 +242,7 @@ class _Importer:
                 raise ValueError(f"Node '{node.name}' expects to be colocated with unknown node '{group}'")
 
     def _is_back_edge(self, node: Node, endpoint: Endpoint) -> bool:
-        return (
-            node.op in MERGE_OPS and endpoint not in self.map and self.nodes[endpoint[0]].op in NEXT_OPS
-        )
+        return node.op in MERGE_OPS and endpoint not in self.map and self.nodes[endpoint[0]].op in NEXT_OPS
 
     def _creation_order(self) -> list[str]:
         """Names such that inputs come before their consumers, else in the GraphDef's order."""
@@ -304,9 +302,7 @@ class _Importer:
 
     def _inputs(self, node: Node) -> tuple[list[Any], list[tuple[int, Endpoint]]]:
         """The input tensors, and which of them are stand-ins for a loop's back edge."""
-        pending = [
-            (i, e) for i, e in enumerate(node.inputs) if self._is_back_edge(node, e) and e[0] not in self.made
-        ]
+        pending = [(i, e) for i, e in enumerate(node.inputs) if self._is_back_edge(node, e) and e[0] not in self.made]
         late = {i for i, _ in pending}
         found = {i: self._output(node.name, e) for i, e in enumerate(node.inputs) if i not in late}
         if pending and not found:
@@ -387,9 +383,7 @@ class _Importer:
             raise ValueError(f"Requested return tensor '{text}' not found in graph def")
         outputs = self.made[name].outputs
         if index >= len(outputs):
-            raise ValueError(
-                f"Invalid return output {index} of node '{name}', which has {len(outputs)} output(s)"
-            )
+            raise ValueError(f"Invalid return output {index} of node '{name}', which has {len(outputs)} output(s)")
         return outputs[index]
 
     def undo(self) -> None:

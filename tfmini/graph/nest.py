@@ -24,9 +24,7 @@ class _Composite(NamedTuple):
 _composites: dict[type, _Composite] = {}
 
 
-def register_composite(
-    kind: type, parts: Callable[[Any], list[Any]], build: Callable[[Any, list[Any]], Any]
-) -> None:
+def register_composite(kind: type, parts: Callable[[Any], list[Any]], build: Callable[[Any, list[Any]], Any]) -> None:
     """Registers a class of composites: how to take its instances apart and put them together.
 
     Args:
@@ -139,9 +137,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
 
 
 @export("tf.nest.assert_same_structure", "tf.contrib.framework.nest.assert_same_structure")
-def assert_same_structure(
-    nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
-) -> None:
+def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
     """Refuses structures that differ (``tf.nest.assert_same_structure``).
 
     Args:
@@ -201,9 +197,7 @@ def _compare_types(a: Any, b: Any) -> None:
 
 def _same_namedtuple(a: Any, b: Any) -> bool:
     """Whether two namedtuple classes have the same name and fields. Such classes count as one."""
-    return (
-        _is_namedtuple(a) and _is_namedtuple(b) and type(a).__name__ == type(b).__name__ and a._fields == b._fields
-    )
+    return _is_namedtuple(a) and _is_namedtuple(b) and type(a).__name__ == type(b).__name__ and a._fields == b._fields
 
 
 def _described(value: Any) -> str:

@@ -34,9 +34,7 @@ def local_variables(found: Inspection) -> set[str]:
     if found.local_variables is not None:
         return set(found.local_variables)
     return {
-        name
-        for name in variables(found)
-        if "local_step" in name or name.split("/")[-1] in ("count", "total", "epochs")
+        name for name in variables(found) if "local_step" in name or name.split("/")[-1] in ("count", "total", "epochs")
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.devices import task_of_device
+from tfmini.graph import node_types
 from tfmini.graph.traits import ops_with
 from tfmini.numerics.inflation import inflate
 from tfmini.runtime.trace import labels as labels
@@ -19,8 +20,8 @@ from tfmini.runtime.trace import labels as labels
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
 CONTROL, TASK, STEP, EXCHANGE = "control", "task", "step", "exchange"
 _KIND_OF_OP = {
-    **dict.fromkeys((labels.SEND, "_HostSend"), SEND),
-    **dict.fromkeys((labels.RECEIVE, "_HostRecv"), RECEIVE),
+    **dict.fromkeys((node_types.SEND, "_HostSend"), SEND),
+    **dict.fromkeys((node_types.RECEIVE, "_HostRecv"), RECEIVE),
     **dict.fromkeys((labels.REQUEST, labels.ANSWER), CONTROL),
     **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.PART: TASK, labels.STEP: STEP},
 }

@@ -76,9 +76,7 @@ class Renorm:
         return stop_gradient(r_used, name="renorm_r"), stop_gradient(d_used, name="renorm_d"), mean, variance
 
     def _updated(self, variable: Any, value: Any, training: Any) -> Any:
-        return smart_cond(
-            training, lambda: identity(moved(variable, value, self.momentum)), lambda: identity(variable)
-        )
+        return smart_cond(training, lambda: identity(moved(variable, value, self.momentum)), lambda: identity(variable))
 
     def variance_update(self, moving_variance: Any, variance: Any, momentum: Any, training: Any) -> Any:
         """An op that updates the moving variance from the moving standard deviation."""

@@ -41,9 +41,7 @@ def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
             raise ValueError(start + "its rank is undefined, but the layer requires a defined rank.")
         return
     if spec.ndim is not None and rank != spec.ndim:
-        raise ValueError(
-            f"{start}expected ndim={spec.ndim}, found ndim={rank}. Full shape received: {shape.as_list()}"
-        )
+        raise ValueError(f"{start}expected ndim={spec.ndim}, found ndim={rank}. Full shape received: {shape.as_list()}")
     if spec.max_ndim is not None and rank > spec.max_ndim:
         raise ValueError(f"{start}expected max_ndim={spec.max_ndim}, found ndim={rank}")
     if spec.min_ndim is not None and rank < spec.min_ndim:

@@ -148,9 +148,7 @@ class BatchNormalization(Layer):
         partitioner = self._scope.partitioner if self._scope else None
         if self._scope:
             self._scope.set_partitioner(None)
-        self.moving_mean = self.add_weight(
-            "moving_mean", shape, dtype, self.moving_mean_initializer, trainable=False
-        )
+        self.moving_mean = self.add_weight("moving_mean", shape, dtype, self.moving_mean_initializer, trainable=False)
         self.moving_variance = self.add_weight(
             "moving_variance", shape, dtype, self.moving_variance_initializer, trainable=False
         )

@@ -25,7 +25,7 @@ def image_format(data_format: str) -> str:
     """The format in lower case; raises ValueError unless it is ``channels_first`` or ``channels_last``."""
     if data_format.lower() not in ("channels_first", "channels_last"):
         raise ValueError(
-            'The `data_format` argument must be one of "channels_first", "channels_last". Received: ' f"{data_format}"
+            f'The `data_format` argument must be one of "channels_first", "channels_last". Received: {data_format}'
         )
     return data_format.lower()
 

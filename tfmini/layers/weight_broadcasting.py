@@ -73,11 +73,11 @@ def broadcast_weights(weights: Any, values: Any) -> Any:
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")
         weights = convert_to_tensor(weights, dtype=values.dtype.base_dtype, name="weights")
-        if weights.shape.is_fully_defined() and weights.shape.is_compatible_with(values.shape) and (
-            values.shape.is_fully_defined()
+        if (
+            weights.shape.is_fully_defined()
+            and weights.shape.is_compatible_with(values.shape)
+            and (values.shape.is_fully_defined())
         ):
             return weights
         with control_dependencies([assert_broadcastable(weights, values)]):
             return multiply(weights, ones_like(values), name=scope)
-
-

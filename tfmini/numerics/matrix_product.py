@@ -17,9 +17,7 @@ _FEW = 1 << 18
 _FLOAT = np.dtype(np.float32)
 
 
-def product(
-    a: Array, b: Array, transpose_a: bool, transpose_b: bool, new: Callable[..., Array] | None = None
-) -> Array:
+def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool, new: Callable[..., Array] | None = None) -> Array:
     """``a @ b``, each transposed if asked for.
 
     Args:

@@ -36,14 +36,21 @@ collective_reduce = op(
     communication_hint: string = 'auto'""",
     stateful=True,
     shape=same_shape,
-    collective="all-reduce", differentiable=False,
+    collective="all-reduce",
+    differentiable=False,
 )
 collective_bcast_send = op(
-    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}",
+    stateful=True,
+    shape=declared_shape,
+    collective="broadcast",
     differentiable=False,
 )
 collective_bcast_recv = op(
-    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast",
+    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}",
+    stateful=True,
+    shape=declared_shape,
+    collective="broadcast",
     differentiable=False,
 )
 collective_bcast_alike = op(
@@ -51,7 +58,10 @@ collective_bcast_alike = op(
     stateful=True, shape=same_shape, collective="broadcast", differentiable=False,
 )  # fmt: skip
 collective_gather = op(
-    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather",
+    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}",
+    stateful=True,
+    shape=declared_shape,
+    collective="all-gather",
     differentiable=False,
 )
 
@@ -61,12 +71,15 @@ collective_reduce_scatter = op(
     merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
     final_op: {{'Id', 'Div'}}""",
     stateful=True,
-    collective="reduce-scatter", differentiable=False, shape=lambda node: [_other_rows(node)],
+    collective="reduce-scatter",
+    differentiable=False,
+    shape=lambda node: [_other_rows(node)],
 )
 collective_all_to_all = op(
     f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
     stateful=True,
-    collective="all-to-all", differentiable=False,
+    collective="all-to-all",
+    differentiable=False,
 )
 
 

@@ -97,9 +97,7 @@ class Colocation:
     links: dict[str, list[Reason]] = field(default_factory=dict)
 
 
-def colocate(
-    nodes: Nodes, assigned: Mapping[str, str], facts: dict[str, SignatureFacts], soft: bool
-) -> Colocation:
+def colocate(nodes: Nodes, assigned: Mapping[str, str], facts: dict[str, SignatureFacts], soft: bool) -> Colocation:
     """Finds the groups.
 
     Args:
@@ -131,9 +129,7 @@ def requested(node: Node) -> ParsedDevice:
 
 
 class _Builder:
-    def __init__(
-        self, nodes: Nodes, assigned: Mapping[str, str], facts: dict[str, SignatureFacts], soft: bool
-    ) -> None:
+    def __init__(self, nodes: Nodes, assigned: Mapping[str, str], facts: dict[str, SignatureFacts], soft: bool) -> None:
         self.nodes = nodes
         self.assigned = assigned
         self.facts = facts
@@ -167,8 +163,10 @@ class _Builder:
             elif known.type_attrs:
                 for attr in known.type_attrs:
                     value = attrs.get(attr)
-                    if value is dtypes.resource or value is dtypes.variant or (
-                        type(value) is list and any(map(_is_tied, value))
+                    if (
+                        value is dtypes.resource
+                        or value is dtypes.variant
+                        or (type(value) is list and any(map(_is_tied, value)))
                     ):
                         consumers.append(node)
                         break
@@ -260,11 +258,7 @@ class _Builder:
         """Merges the groups of both ops; returns ``reason``, or the reason why the attr is ignored."""
         member = node.name
         first = self._group(leader)
-        if (
-            node.device in first.accepted
-            and member not in self.result.group_of
-            and member not in self.assigned
-        ):
+        if node.device in first.accepted and member not in self.result.group_of and member not in self.assigned:
             # The common case: an op without a group that adds no request.
             self.result.group_of[member] = first
             first.members.append(member)
@@ -281,9 +275,7 @@ class _Builder:
                 self._group(leader).accepted.add(node.device)
         return reason
 
-    def _merged_request(
-        self, first: Group, second: Group, leader: str, member: str, reason: Reason
-    ) -> ParsedDevice:
+    def _merged_request(self, first: Group, second: Group, leader: str, member: str, reason: Reason) -> ParsedDevice:
         clash = _first_clash(first.request, second.request)
         merged = second.request.completed_by(first.request)
         if clash is None:
@@ -292,9 +284,7 @@ class _Builder:
             return merged._replace(device_type=None, device_index=None)
         what = _PLURALS[clash]
         mine, theirs = second.request.to_string(), first.request.to_string()
-        asks = ", ".join(
-            f"'{n}' asks for '{self._request_text(n)}'" for n in (second.asked_by + first.asked_by)[:4]
-        )
+        asks = ", ".join(f"'{n}' asks for '{self._request_text(n)}'" for n in (second.asked_by + first.asked_by)[:4])
         message = (
             f"Cannot colocate nodes {{{{colocation_node {member}}}}} and {{{{colocation_node {leader}}}}}: "
             f"Cannot merge devices with incompatible {what}: '{mine}' and '{theirs}'\n"

@@ -78,9 +78,7 @@ def reference(other: str) -> Reason:
 
 def ignored(request: str, other: str) -> Reason:
     """The op takes a reference, and its own request contradicts the device of the state."""
-    return Reason(
-        IGNORED, f"its own request '{request}' is ignored: the state of {other} is on another device", other
-    )
+    return Reason(IGNORED, f"its own request '{request}' is ignored: the state of {other} is on another device", other)
 
 
 def variant(other: str) -> Reason:

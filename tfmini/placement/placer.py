@@ -138,9 +138,7 @@ class _Placer:
         found, fallback = self._search(request, self._types_of(node))
         if not found:
             raise refusal.no_device(node, request, request, self._names(), self._fits(request), self.hidden)
-        chosen = self._free[node.op, node.device] = Decision(
-            found[0], self._own_reasons(node, found[0], fallback)
-        )
+        chosen = self._free[node.op, node.device] = Decision(found[0], self._own_reasons(node, found[0], fallback))
         return chosen
 
     def _own_reasons(self, node: Node, device: str, fallback: bool) -> tuple[Reason, ...]:
@@ -279,11 +277,7 @@ class _Placer:
     def _candidates(self, request: ParsedDevice, types: Types) -> list[str]:
         found = self._found.get((request, types))
         if found is None:
-            found = [
-                name
-                for device, name in self.devices
-                if device.device_type in types and matches(request, device)
-            ]
+            found = [name for device, name in self.devices if device.device_type in types and matches(request, device)]
             self._found[request, types] = found
         return found
 

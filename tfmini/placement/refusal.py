@@ -60,9 +60,7 @@ def no_kernel(node: Node, registered: Sequence[str]) -> InvalidArgumentError:
         f"\t [[{{{{node {node.name}}}}}]]"
     )
     if node.handle is None:
-        text += (
-            f"\nNo imported module declares the op '{node.op}'; import it in the client and in every task."
-        )
+        text += f"\nNo imported module declares the op '{node.op}'; import it in the client and in every task."
     return _at(node, text)
 
 
@@ -133,9 +131,7 @@ def _missing_part(request: ParsedDevice, devices: Sequence[ParsedDevice]) -> str
 
 
 def _cannot_assign(node: Node, reason: str) -> InvalidArgumentError:
-    return _at(
-        node, f"Cannot assign a device for operation {node.name}: {reason}\n\t [[{{{{node {node.name}}}}}]]"
-    )
+    return _at(node, f"Cannot assign a device for operation {node.name}: {reason}\n\t [[{{{{node {node.name}}}}}]]")
 
 
 def _at(node: Node, message: str) -> InvalidArgumentError:

@@ -152,9 +152,7 @@ def _cells(row: Transfer) -> tuple[str, ...]:
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
     # Sizes are aligned on the right, other columns on the left.
-    return "  ".join(
-        c.rjust(w) if i == 3 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))
-    ).rstrip()
+    return "  ".join(c.rjust(w) if i == 3 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
 
 
 def _total(rows: Sequence[Transfer]) -> str:

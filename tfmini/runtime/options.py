@@ -65,7 +65,8 @@ class SessionOptions:
             build_cost_model=config.graph_options.build_cost_model > 0,
             cluster=tuple(
                 (f"/job:{job.name}/replica:0/task:{index}", job.tasks[index])
-                for job in config.cluster_def.job for index in sorted(job.tasks)
+                for job in config.cluster_def.job
+                for index in sorted(job.tasks)
             ),
             share_state=config.experimental.share_session_state_in_clusterspec_propagation,
         )

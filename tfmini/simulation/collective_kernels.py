@@ -81,7 +81,6 @@ class CollectiveKernels:
         for host, wait, value in members:
             host.call_later(link.latency_s, _finish, host, wait, value, cpu_s)
 
-
     def _exchange(self, members: list[_Member]) -> None:
         """Sends the bytes of a ring; its slowest link, the latencies of all steps and the CPU time make its time."""
         network = self._network

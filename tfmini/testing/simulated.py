@@ -124,9 +124,7 @@ class SimulatedNetwork(VirtualNetwork):
       latency_s: smallest and largest delay of a message, in virtual seconds.
     """
 
-    def __init__(
-        self, plan: FaultPlan | None = None, latency_s: tuple[float, float] = (50e-6, 200e-6)
-    ) -> None:
+    def __init__(self, plan: FaultPlan | None = None, latency_s: tuple[float, float] = (50e-6, 200e-6)) -> None:
         self.plan = plan or FaultPlan()
         super().__init__(self.plan.seed, latency_s)
         self.random = random.Random(self.plan.seed)

@@ -69,9 +69,7 @@ def received_signals() -> Iterator[socket.socket]:
     write.setblocking(False)
     wanted = [signal.SIGCHLD]
     # Signals that the parent process made this one ignore (nohup, a background job of a shell) stay ignored.
-    wanted += [
-        s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
-    ]
+    wanted += [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
     old_fd = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
     old_handlers = {number: signal.signal(number, lambda *_: None) for number in wanted}
     try:

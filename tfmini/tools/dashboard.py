@@ -84,9 +84,7 @@ def address_of(listener: socket.socket, token: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
 
 
-def _serve(
-    listener: socket.socket, where: ClusterTarget, token: str, interval: float, *, has_launcher: bool
-) -> None:
+def _serve(listener: socket.socket, where: ClusterTarget, token: str, interval: float, *, has_launcher: bool) -> None:
     from tfmini.dashboard.server import ClusterReader, Dashboard, PageServer
     from tfmini.status.gather import Gatherer
     from tfmini.status.metrics import to_prometheus

@@ -47,8 +47,9 @@ class _Refusal(click.ClickException):
 @click.option("--why", multiple=True, metavar="OP", help="Show the reasons for the placement of this op.")
 @click.option("--full", is_flag=True, help="All rows, with producers, consumers and rendezvous keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--diff", type=click.Path(exists=True),
-              help="Show the changes since another graph or script, or an earlier --json.")
+@click.option(
+    "--diff", type=click.Path(exists=True), help="Show the changes since another graph or script, or an earlier --json."
+)
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False),
               help="Add the times and bytes of a run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
 @click.option("--dot", type=OutputFile(), help="Write a Graphviz file.")

@@ -31,10 +31,19 @@ _ROWS = 20  # of the variables, without --full
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
 @valued("--workers", click.IntRange(1), "M", "Number of workers that run the step at once.", default=1)
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
-@valued("--profile", ProfileFile(), None, "Costs of the machines, from `tfmini calibrate` or written by hand.",
-        default="profile.toml")
-@click.option("--ps-memory", multiple=True, metavar="[TASK=]SIZE",
-              help="Memory for the variables of every ps, or of one: 4GB, 1=500MB.  [default: any size]")
+@valued(
+    "--profile",
+    ProfileFile(),
+    None,
+    "Costs of the machines, from `tfmini calibrate` or written by hand.",
+    default="profile.toml",
+)
+@click.option(
+    "--ps-memory",
+    multiple=True,
+    metavar="[TASK=]SIZE",
+    help="Memory for the variables of every ps, or of one: 4GB, 1=500MB.  [default: any size]",
+)
 @valued("--batch", click.IntRange(1), "B", "Size of unknown first dimensions.")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @valued("--entry", None, "MODULE:FUNCTION", "Build the graph with a function.")

@@ -41,9 +41,7 @@ class Comparison:
         )
 
 
-def compare(
-    script: str, args: Sequence[str], ps: int, workers: int, profile: str, measured: StepTimes
-) -> Comparison:
+def compare(script: str, args: Sequence[str], ps: int, workers: int, profile: str, measured: StepTimes) -> Comparison:
     """Predicts the steps of a script whose tasks share this machine.
 
     Raises:

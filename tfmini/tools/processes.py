@@ -61,7 +61,11 @@ class TaskProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], env: Mapping[str, str], guardian: Guardian, keep_fds: Sequence[int],
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        guardian: Guardian,
+        keep_fds: Sequence[int],
         ignored: Sequence[int] = (),
     ) -> None:
         self._guardian = guardian
@@ -98,9 +102,7 @@ class TaskProcess:
     def signal_group(self, signum: int) -> None:
         """Send a signal to every process of the group; does nothing if there is none."""
         if self._popen.returncode is None:  # the system does not reuse the number before the leader is reaped
-            with contextlib.suppress(
-                ProcessLookupError, PermissionError
-            ):  # macOS: EPERM for a group of zombies
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
                 os.killpg(self.pid, signum)
 
     def poll(self) -> int | None:

@@ -21,9 +21,7 @@ def step_transfers(session: BaseSession, fetches: Any, feed_dict: Any = None) ->
     """
     call, _ = session._find_call(fetches, feed_dict)
     if call.plan is None:
-        raise FailedPreconditionError.of(
-            "The session has not run this step, so there is no plan: run it once first."
-        )
+        raise FailedPreconditionError.of("The session has not run this step, so there is no plan: run it once first.")
     partitions = getattr(call.plan, "partitions", None)
     if partitions is None:
         raise UnimplementedError.of(

@@ -39,9 +39,7 @@ class ClusterResolver(ABC):
         """The current tasks of the cluster."""
 
     @abstractmethod
-    def master(
-        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
-    ) -> str:
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """The target for a session on the given task; "" for a session in this process."""
 
     def num_accelerators(
@@ -109,9 +107,7 @@ class SimpleClusterResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         return self._cluster_spec
 
-    def master(
-        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
-    ) -> str:
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         address = self._master
         if task_type is not None and task_id is not None:
             address = self._cluster_spec.task_address(task_type, task_id)
@@ -178,9 +174,7 @@ class UnionClusterResolver(ClusterResolver):
                 parts.setdefault(job, []).append(tasks)
         return ClusterSpec({job: _joined(tasks) for job, tasks in parts.items()})
 
-    def master(
-        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
-    ) -> str:
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         if task_type is not None and task_id is not None:
             return url_of(self.cluster_spec().task_address(task_type, task_id), rpc_layer or self._given["rpc_layer"])
         return str(self._resolvers[0].master(rpc_layer=rpc_layer))
@@ -250,9 +244,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         return tf_config_cluster(tf_config_object())
 
-    def master(
-        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
-    ) -> str:
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """``session_master`` of ``TF_CONFIG`` if present, "" for a cluster of one task, else the task's address.
 
         Raises:
@@ -322,9 +314,7 @@ class KubernetesClusterResolver(ClusterResolver):
                 raise RuntimeError(f'Pod "{pod.metadata.name}" is not running; phase: "{pod.status.phase}"')
         return [f"{pod.status.host_ip}:{self._port}" for pod in ordered]
 
-    def master(
-        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
-    ) -> str:
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         job = self.task_type if task_type is None else task_type
         index = self.task_id if task_id is None else task_id
         if job is None or index is None:

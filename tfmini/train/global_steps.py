@@ -107,9 +107,7 @@ def _get_global_step_read(graph: Graph | None = None) -> Any:
     """
     found = (graph or get_default_graph()).get_collection(GLOBAL_STEP_READ_KEY)
     if len(found) > 1:
-        raise RuntimeError(
-            f"There are multiple items in collection {GLOBAL_STEP_READ_KEY}. There should be only one."
-        )
+        raise RuntimeError(f"There are multiple items in collection {GLOBAL_STEP_READ_KEY}. There should be only one.")
     return found[0] if found else None
 
 

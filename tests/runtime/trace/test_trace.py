@@ -14,6 +14,7 @@ import pytest
 
 import tfmini as tf
 from tfmini import protos
+from tfmini.graph import node_types
 from tfmini.graph.node import Node
 from tfmini.inspection.step_trace import DISPATCH, OP, RECEIVE, SEND, WAIT, WIRE, StepTrace
 from tfmini.runtime.compiler.codegen import BlockWriter
@@ -309,8 +310,8 @@ def test_clocks_are_aligned_by_the_shortest_round_trips() -> None:
 def test_a_wrong_clock_is_corrected() -> None:
     ours, theirs = protos.StepStats(), protos.StepStats()
     for stats, device, label, start in (
-        (ours, _A, labels.transfer_label("s", labels.SEND, "edge_1_x", f"{_B}/device:CPU:0"), 10_000_000),
-        (theirs, _B, labels.transfer_label("r", labels.RECEIVE, "edge_1_x", f"{_A}/device:CPU:0"), 5_012_000_000),
+        (ours, _A, labels.transfer_label("s", node_types.SEND, "edge_1_x", f"{_B}/device:CPU:0"), 10_000_000),
+        (theirs, _B, labels.transfer_label("r", node_types.RECEIVE, "edge_1_x", f"{_A}/device:CPU:0"), 5_012_000_000),
     ):
         entry = stats.dev_stats.add(device=f"{device}/device:CPU:0").node_stats.add(node_name="n", timeline_label=label)
         entry.all_start_nanos = entry.scheduled_nanos = start

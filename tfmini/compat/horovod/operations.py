@@ -95,9 +95,7 @@ def _reduced_slices(
     if reduction.mean:
         count = len(world().members(process_set.process_set_id))
         values = values / cast(count, values.dtype)  # of integers it is a float
-    return IndexedSlices(
-        values, allgather(slices.indices, f"{name}/indices", True, process_set), slices.dense_shape
-    )
+    return IndexedSlices(values, allgather(slices.indices, f"{name}/indices", True, process_set), slices.dense_shape)
 
 
 def _outside(value: Tensor, what: str, name: str | None, process_set: ProcessSet) -> Tensor:

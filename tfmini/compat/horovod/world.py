@@ -106,9 +106,7 @@ class World:
     def _peers(self) -> list[tuple[str, int]]:
         """(host, rank) of the workers with this local rank."""
         return [
-            (host, rank)
-            for rank, host in enumerate(self.hosts)
-            if self.hosts[:rank].count(host) == self.local_rank
+            (host, rank) for rank, host in enumerate(self.hosts) if self.hosts[:rank].count(host) == self.local_rank
         ]
 
 

@@ -73,9 +73,7 @@ def _entered(what: Any, kwargs: dict[str, Any]) -> Defaults:
             raise ValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")
         return dict(what)
     if not isinstance(what, (list, tuple)):
-        raise TypeError(
-            "list_ops_or_scope must either be a list/tuple or reused scope (i.e. dict)"
-        )
+        raise TypeError("list_ops_or_scope must either be a list/tuple or reused scope (i.e. dict)")
     scope = dict(current_arg_scope())
     for function in what:
         key = arg_scope_func_key(function)

@@ -252,9 +252,7 @@ class AttentionWrapper(RNNCell):
             raise ValueError("Only one of attention_layer_size and attention_layer should be set")
         if sizes is not None:
             several = sizes if isinstance(sizes, (list, tuple)) else [sizes]
-            layers = [
-                None if size is None else Dense(size, name="attention_layer", use_bias=False) for size in several
-            ]
+            layers = [None if size is None else Dense(size, name="attention_layer", use_bias=False) for size in several]
         found = list(layers) if isinstance(layers, (list, tuple)) else [layers]
         if len(found) != len(self._mechanisms) and layers is not None:
             raise ValueError(

@@ -106,9 +106,7 @@ class BasicDecoder(Decoder):
             if self._output_layer is not None:
                 outputs = self._output_layer(outputs)
             ids = self._helper.sample(time=time, outputs=outputs, state=after)
-            finished, inputs, after = self._helper.next_inputs(
-                time=time, outputs=outputs, state=after, sample_ids=ids
-            )
+            finished, inputs, after = self._helper.next_inputs(time=time, outputs=outputs, state=after, sample_ids=ids)
         return BasicDecoderOutput(outputs, ids), after, inputs, finished
 
 

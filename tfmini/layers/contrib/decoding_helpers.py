@@ -254,9 +254,7 @@ class GreedyEmbeddingHelper(Helper):
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished = equal(sample_ids, self._end_token)
-        inputs = cond(
-            reduce_all(finished), lambda: self._embed(self._start_tokens), lambda: self._embed(sample_ids)
-        )
+        inputs = cond(reduce_all(finished), lambda: self._embed(self._start_tokens), lambda: self._embed(sample_ids))
         return finished, inputs, state
 
 

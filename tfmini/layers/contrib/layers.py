@@ -242,9 +242,7 @@ def separable_convolution2d(
             return given.finished(outputs, channels * depth_multiplier, opened, layout)
         shape = [1, 1, channels * depth_multiplier, num_outputs]
         pointwise = given.weights(inputs, shape, "pointwise_weights", pointwise_initializer)
-        outputs = separable_conv2d(
-            inputs, depthwise, pointwise, steps, padding.upper(), rate=gaps, data_format=layout
-        )
+        outputs = separable_conv2d(inputs, depthwise, pointwise, steps, padding.upper(), rate=gaps, data_format=layout)
         return given.finished(outputs, num_outputs, opened, layout)
 
 

@@ -26,9 +26,7 @@ def _offset_and_scale(
     for name, wanted, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
         if wanted:
             start = (initializers or {}).get(name, default)
-            made[name] = weights_of(
-                name, [channels], inputs.dtype.base_dtype, start, None, trainable, collections
-            )
+            made[name] = weights_of(name, [channels], inputs.dtype.base_dtype, start, None, trainable, collections)
             made[name] = made[name] if shape is None else reshape(made[name], shape)
     return made["beta"], made["gamma"]
 

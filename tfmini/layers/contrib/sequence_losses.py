@@ -102,8 +102,7 @@ def sequence_loss_by_example(
     """
     if not len(logits) == len(targets) == len(weights):
         raise ValueError(
-            "Lengths of logits, weights, and targets must be the same"
-            f" {len(logits)}, {len(weights)}, {len(targets)}."
+            f"Lengths of logits, weights, and targets must be the same {len(logits)}, {len(weights)}, {len(targets)}."
         )
     loss = softmax_loss_function or sparse_softmax_cross_entropy_with_logits
     with name_scope(name, "sequence_loss_by_example", [*logits, *targets, *weights]):

@@ -286,9 +286,7 @@ class Beta(_Scalar):
 
     def _entropy(self) -> Any:
         a, b, total = self.concentration1, self.concentration0, self.total_concentration
-        return (
-            self._log_norm() - (a - 1.0) * digamma(a) - (b - 1.0) * digamma(b) + (total - 2.0) * digamma(total)
-        )
+        return self._log_norm() - (a - 1.0) * digamma(a) - (b - 1.0) * digamma(b) + (total - 2.0) * digamma(total)
 
     def _mean(self) -> Any:
         return self.concentration1 / self.total_concentration

@@ -62,9 +62,7 @@ def _counter(kind: str) -> Callable[..., Metric]:
     @sharing(Published)
     def counted(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
-            predictions, labels, weights = matched(
-                cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights
-            )
+            predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
             hits = cast(logical_and(_is(labels, label), _is(predictions, prediction)), dtypes.float32)
             if weights is not None:
                 hits = multiply(hits, broadcast_weights(cast(weights, dtypes.float32), hits))
@@ -141,9 +139,7 @@ def _share(kind: str, default_name: str) -> Callable[..., Metric]:
     @sharing(Published)
     def share(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
-            predictions, labels, weights = matched(
-                cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights
-            )
+            predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
             right, update_right = true_positives(labels, predictions, weights)
             wrong, update_wrong = _counter(kind)(labels, predictions, weights)
             update = _part(update_right, update_wrong, "update_op")

@@ -154,9 +154,7 @@ def mean_relative_error(
     predictions, labels, weights = matched(predictions, labels, weights)
     predictions, normalizer = remove_squeezable_dimensions(predictions, normalizer)
     predictions.shape.assert_is_compatible_with(normalizer.shape)
-    errors = where(
-        equal(normalizer, 0.0), zeros_like(labels), div(absolute(subtract(labels, predictions)), normalizer)
-    )
+    errors = where(equal(normalizer, 0.0), zeros_like(labels), div(absolute(subtract(labels, predictions)), normalizer))
     return mean(errors, weights, **given.as_dict("mean_relative_error"))
 
 

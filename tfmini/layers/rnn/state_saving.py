@@ -33,9 +33,7 @@ def static_state_saving_rnn(
         )
     names = nest.flatten(state_name)
     if len(names) != len(nest.flatten(sizes)):
-        raise ValueError(
-            f"#elems(state_name) != #elems(state_size): {len(names)} vs. {len(nest.flatten(sizes))}"
-        )
+        raise ValueError(f"#elems(state_name) != #elems(state_size): {len(names)} vs. {len(nest.flatten(sizes))}")
     first = nest.pack_sequence_as(sizes, [state_saver.state(name) for name in names])
     outputs, state = static_rnn(cell, inputs, first, sequence_length=sequence_length, scope=scope)
     saved = [state_saver.save_state(name, part) for name, part in zip(names, nest.flatten(state))]

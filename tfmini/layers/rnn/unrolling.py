@@ -49,9 +49,7 @@ def _lengths(sequence_length: Any) -> Any:
     """The lengths as an int32 vector; raises ValueError for another rank."""
     lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
     if lengths.shape.ndims not in (None, 1):
-        raise ValueError(
-            f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}"
-        )
+        raise ValueError(f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}")
     return lengths
 
 
@@ -138,14 +136,10 @@ def _loop(
 ) -> tuple[Any, Any]:  # fmt: skip
     flat = nest.flatten(inputs)
     steps = shape_of(flat[0])[0]
-    sources = [
-        TensorArray(t.dtype, steps, name=f"dynamic_rnn/input_{i}").unstack(t) for i, t in enumerate(flat)
-    ]
+    sources = [TensorArray(t.dtype, steps, name=f"dynamic_rnn/input_{i}").unstack(t) for i, t in enumerate(flat)]
     sizes = nest.flatten(cell.output_size)
     kinds = _output_type(dtype, state)
-    results = [
-        TensorArray(kinds, steps, name=f"dynamic_rnn/output_{i}") for i in range(len(sizes))
-    ]
+    results = [TensorArray(kinds, steps, name=f"dynamic_rnn/output_{i}") for i in range(len(sizes))]
 
     def body(time: Any, arrays: Any, before: Any) -> Any:
         values = [source.read(time) for source in sources]

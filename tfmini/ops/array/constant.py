@@ -157,9 +157,7 @@ def constant_in(
     array.setflags(write=False)
     tensor_dtype = dtypes.as_dtype(array.dtype)
     full_name = graph._full_name(name, "Const")
-    node = graph.add_op(
-        const, full_name, [], {"value": array, "dtype": tensor_dtype}, [tensor_dtype], [array.shape]
-    )
+    node = graph.add_op(const, full_name, [], {"value": array, "dtype": tensor_dtype}, [tensor_dtype], [array.shape])
     return node.outputs[0]  # type: ignore[no-any-return]
 
 

@@ -29,7 +29,8 @@ _matrix_diag_part: OpHandle = op("MatrixDiagPart(input: T) -> diagonal: T; T: ty
 _matrix_set_diag = op("MatrixSetDiag(input: T, diagonal: T) -> output: T; T: type")
 _band_part = op(
     "MatrixBandPart(input: T, num_lower: Tindex, num_upper: Tindex) -> band: T; T: type;"
-    " Tindex: {int32, int64} = DT_INT64", shape=lambda node: [at_least_rank(node.inputs[0].raw_shape, 2)]
+    " Tindex: {int32, int64} = DT_INT64",
+    shape=lambda node: [at_least_rank(node.inputs[0].raw_shape, 2)],
 )
 _band_part.gradient(lambda node, grad: [_band_part(grad, node.inputs[1], node.inputs[2]), None, None])
 

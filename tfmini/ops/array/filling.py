@@ -27,16 +27,20 @@ _ones_like = op(
     "OnesLike(x: T) -> y: T; T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, int64,"
     " complex64, complex128, bool}",
     shape=same_shape,
-    work="none", differentiable=False,
+    work="none",
+    differentiable=False,
 )
 _ones_like.kernel("CPU")(lambda x: np.ones(x.shape, x.dtype))
 _range = op(
     "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx;"
-    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32", work="none", differentiable=False
+    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32",
+    work="none",
+    differentiable=False,
 )
 _lin_space = op(
     "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double};"
-    " Tidx: {int32, int64} = DT_INT32", differentiable=False
+    " Tidx: {int32, int64} = DT_INT32",
+    differentiable=False,
 )
 
 # Longer constants would make every GraphDef large; they become a Fill.

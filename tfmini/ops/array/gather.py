@@ -19,13 +19,16 @@ from tfmini.shapes import RawShape, at_least_rank, format_raw, merge_raw
 
 _gather_v1 = op(
     "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"
-    " Tindices: {int32,int64}", looks_up=True
+    " Tindices: {int32,int64}",
+    looks_up=True,
 )
 _gather_v1.kernel("CPU")(lambda params, indices: _gathered(params, indices, 0))
 _gather_v1.gradient(lambda node, grad: [_row_slices(node.inputs[0], node.inputs[1], grad), None])
 _gather_v2 = op(
     "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams; batch_dims: int = 0; Tparams: type;"
-    " Tindices: {int32,int64}; Taxis: {int32,int64}", looks_up=True, aggregates=True
+    " Tindices: {int32,int64}; Taxis: {int32,int64}",
+    looks_up=True,
+    aggregates=True,
 )
 _gather_nd = op(
     "GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}",

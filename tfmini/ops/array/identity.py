@@ -29,11 +29,15 @@ _check_numerics = op(
 _ensure_shape = op("EnsureShape(input: T) -> output: T; shape: shape; T: type", checks=True, forwards="value")
 _ensure_shape.shape(lambda node: [merge_raw(node.inputs[0].raw_shape, node.attrs["shape"])])
 _placeholder = op(
-    "Placeholder() -> output: dtype; dtype: type; shape: shape = unknown_rank", shape=declared_shape, placeholder=True,
+    "Placeholder() -> output: dtype; dtype: type; shape: shape = unknown_rank",
+    shape=declared_shape,
+    placeholder=True,
     differentiable=False,
 )
 _placeholder_v2 = op(
-    "PlaceholderV2() -> output: dtype; dtype: type; shape: shape", shape=declared_shape, placeholder=True,
+    "PlaceholderV2() -> output: dtype; dtype: type; shape: shape",
+    shape=declared_shape,
+    placeholder=True,
     differentiable=False,
 )
 _with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape", work="none")
@@ -94,6 +98,7 @@ _ensure_shape.gradient(_pass_gradient)
 
 
 # ---- placeholders -----------------------------------------------------------------------------
+
 
 @all_of(_placeholder, _placeholder_v2).kernel("CPU")
 def _placeholder_kernel(*, node: Any) -> Any:

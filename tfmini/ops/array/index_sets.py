@@ -17,18 +17,23 @@ from tfmini.shapes import RawShape, with_rank
 
 _IDX = "out_idx: {int32, int64} = DT_INT32"
 _unique: OpHandle[Any] = op(
-    f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}", aggregates=True, distinct=True,
-    work="none", differentiable=False,
+    f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}",
+    aggregates=True,
+    distinct=True,
+    work="none",
+    differentiable=False,
 )
 _unique_counts: OpHandle[Any] = op(
     f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}",
-    distinct=True, differentiable=False,
+    distinct=True,
+    differentiable=False,
 )
 _list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}", differentiable=False)
 _list_diff.shape(sized("_, _ -> _, _"))
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"
-    " TI: {uint8, int32, int64} = DT_INT64", differentiable=False
+    " TI: {uint8, int32, int64} = DT_INT64",
+    differentiable=False,
 )
 _invert = op("InvertPermutation(x: T) -> y: T; T: {int32, int64} = DT_INT32", differentiable=False)
 _invert.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 1)])

@@ -17,9 +17,7 @@ from tfmini.ops.array.constant_value import given_shape
 from tfmini.ops.array.kernel_arguments import refuse
 
 _ROWS = "(x: T, i: int32, v: T) -> y: T; T: type"
-update_op, add_op, sub_op = (
-    op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub")
-)
+update_op, add_op, sub_op = (op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub"))
 deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
 deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
 empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)

@@ -26,7 +26,8 @@ _tile = op(
 )
 _reverse = op(
     "ReverseV2(tensor: T, axis: Tidx) -> output: T; Tidx: {int32, int64} = DT_INT32; T: {uint8, int8, uint16, int16,"
-    " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}", work="none"
+    " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}",
+    work="none",
 )
 _reverse.gradient(lambda node, grad: [_reverse(grad, node.inputs[1]), None])
 _reverse_sequence = op(

@@ -36,7 +36,10 @@ _strided_slice_grad = op(
 )
 strided_slice_assign_op = op(
     "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T)"
-    f" -> output_ref: Ref(T); {MASKS}", shape=same_shape, writes="update", differentiable=False
+    f" -> output_ref: Ref(T); {MASKS}",
+    shape=same_shape,
+    writes="update",
+    differentiable=False,
 )
 newaxis = None
 

@@ -22,7 +22,9 @@ _split: OpHandle[Any] = op(
 _split.gradient(lambda node, *grads: [None, concat(list(grads), node.inputs[0])])
 _split_v: OpHandle[Any] = op(
     "SplitV(value: T, size_splits: Tlen, split_dim: int32) -> output: num_split * T;"
-    " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64", work="none", raw_names={"split_dim": "axis"}
+    " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64",
+    work="none",
+    raw_names={"split_dim": "axis"},
 )
 _split_v.gradient(lambda node, *grads: [concat(list(grads), node.inputs[2]), None, None])
 

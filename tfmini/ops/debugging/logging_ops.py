@@ -33,7 +33,9 @@ print_op = op(
 print_op.gradient(lambda node, grad: [grad] + [None] * (len(node.inputs) - 1))
 print_v2_op: OpHandle[Operation] = op(
     r"PrintV2(input: string); output_stream: string = 'stderr'; end: string = '\n'",
-    stateful=True, differentiable=False, shape=sized("() ->"),
+    stateful=True,
+    differentiable=False,
+    shape=sized("() ->"),
 )
 string_format_op = op(
     """StringFormat(inputs: T) -> output: string
@@ -41,11 +43,15 @@ string_format_op = op(
     template: string = '%s'
     placeholder: string = '%s'
     summarize: int = 3""",
-    shape=[()], differentiable=False,
+    shape=[()],
+    differentiable=False,
 )
 assert_op: OpHandle[Operation] = op(
-    "Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True, copyable=True,
-    differentiable=False, shape=sized("() ->"),
+    "Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3",
+    stateful=True,
+    copyable=True,
+    differentiable=False,
+    shape=sized("() ->"),
 )
 
 

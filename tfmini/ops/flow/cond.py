@@ -155,9 +155,7 @@ def _merge(originals: tuple[Any, ...], results: tuple[Any, ...]) -> Any:
     if_false = nest.flatten([_with_wide_indices(b, a) for a, b in pairs], expand_composites=True)
     for a, b in zip(if_true, if_false):
         if a.dtype.base_dtype is not b.dtype.base_dtype:
-            raise ValueError(
-                f"Outputs of true_fn and false_fn must have the same type: {a.dtype.name}, {b.dtype.name}"
-            )
+            raise ValueError(f"Outputs of true_fn and false_fn must have the same type: {a.dtype.name}, {b.dtype.name}")
     merges = [flow.merge(pair)[0] for pair in zip(if_false, if_true)]
     flat = nest.flatten(originals[0], expand_composites=True)
     merges = [o.with_flow(m) if isinstance(o, TensorArray) else m for o, m in zip(flat, merges)]

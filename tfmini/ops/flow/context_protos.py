@@ -45,9 +45,5 @@ def from_control_flow_context_def(context_def: Any, import_scope: str | None = N
     raise NotImplementedError(f"Unknown ControlFlowContextDef field: {kind}; there are cond_ctxt and while_ctxt.")
 
 
-register_proto_function(
-    GraphKeys.COND_CONTEXT, "CondContextDef", CondContext.to_proto, cond_context_from_proto
-)
-register_proto_function(
-    GraphKeys.WHILE_CONTEXT, "WhileContextDef", WhileContext.to_proto, while_context_from_proto
-)
+register_proto_function(GraphKeys.COND_CONTEXT, "CondContextDef", CondContext.to_proto, cond_context_from_proto)
+register_proto_function(GraphKeys.WHILE_CONTEXT, "WhileContextDef", WhileContext.to_proto, while_context_from_proto)

@@ -160,9 +160,7 @@ class ControlFlowContext:
     def _values_to_proto(self, message: Any, export_scope: str | None) -> None:
         message.values.extend(strip_name_scope(name, export_scope) for name in sorted(self._values))
         for outside, here in self._external_values.items():
-            message.external_values[strip_name_scope(outside, export_scope)] = strip_name_scope(
-                here.name, export_scope
-            )
+            message.external_values[strip_name_scope(outside, export_scope)] = strip_name_scope(here.name, export_scope)
 
     def _values_from_proto(self, message: Any, import_scope: str | None) -> None:
         graph = self._graph

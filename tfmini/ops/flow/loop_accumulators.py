@@ -81,9 +81,7 @@ def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices
     context.loop_enters.extend(entered)
     merged = [flow.merge([tensor, tensor], name="b_acc")[0] for tensor in entered]
     switched = [flow.switch(tensor, context.pivot) for tensor in merged]
-    sums = [
-        concat([before[1], part], 0) for before, part in zip(switched, (grad.indices, grad.values))
-    ]
+    sums = [concat([before[1], part], 0) for before, part in zip(switched, (grad.indices, grad.values))]
     if grad.dense_shape is not None:
         sums.append(maximum(grad.dense_shape, switched[2][1]))
     for tensor, total in zip(merged, sums):

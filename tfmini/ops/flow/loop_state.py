@@ -163,9 +163,7 @@ class GradLoopState:
         current = forward._graph._get_control_flow_context()
         with control_dependencies(None):
             with inside(current), colocate_with(value):
-                handle = stacks.stack_op(
-                    constant(-1, dtypes.int32), elem_type=value.dtype.base_dtype, name="f_acc"
-                )
+                handle = stacks.stack_op(constant(-1, dtypes.int32), elem_type=value.dtype.base_dtype, name="f_acc")
             entered = forward.AddValue(handle)
             context = output_context(value.op)
             if context is forward:
@@ -260,4 +258,3 @@ def _invariant_source(value: Tensor) -> Tensor | None:
     while op.type in _PASSES_ON:
         op = op.inputs[0].op
     return op.inputs[0] if is_loop_constant(op) else None
-

@@ -16,7 +16,8 @@ from tfmini.graph.families import Operation, OpHandle, all_of, op, second_shape,
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 
 stack_op = op(
-    "StackV2(max_size: int32) -> handle: resource; elem_type: type; stack_name: string = ''", stateful=True,
+    "StackV2(max_size: int32) -> handle: resource; elem_type: type; stack_name: string = ''",
+    stateful=True,
     shape=[(2,)],
 )
 push_op = op(

@@ -25,7 +25,9 @@ tensor_array_op: OpHandle[Any] = op(
     clear_after_read: bool = true
     identical_element_shapes: bool = false
     tensor_array_name: string = ''""",
-    stateful=True, differentiable=False, shape=sized("() -> 2, ()"),
+    stateful=True,
+    differentiable=False,
+    shape=sized("() -> 2, ()"),
 )
 write_op = op(
     "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type"
@@ -51,12 +53,14 @@ size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32
 close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)", differentiable=False)
 grad_op: OpHandle[Any] = op(
     "TensorArrayGradV3(handle: resource, flow_in: float) -> grad_handle: resource, flow_out: float; source: string",
-    stateful=True, differentiable=False,
+    stateful=True,
+    differentiable=False,
 )
 grad_with_shape_op: OpHandle[Any] = op(
     "TensorArrayGradWithShape(handle: resource, flow_in: float, shape_to_prepend: int32)"
     " -> grad_handle: resource, flow_out: float; source: string",
-    stateful=True, differentiable=False,
+    stateful=True,
+    differentiable=False,
 )
 
 _serial = itertools.count()
@@ -246,9 +250,7 @@ def _concat(
     for i, value in enumerate(values):
         shape = _shape_of(value)
         if not shape:
-            refuse(
-                f"Concat saw a scalar shape at index {i} but requires at least vectors.  Did you mean to call pack?"
-            )
+            refuse(f"Concat saw a scalar shape at index {i} but requires at least vectors.  Did you mean to call pack?")
         if shape[1:] != values[0].shape[1:]:
             refuse(
                 "TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape:"

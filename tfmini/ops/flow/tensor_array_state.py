@@ -178,4 +178,3 @@ class TensorArrayState:
     def _refuse(self, text: str, prefix: str | None = None) -> NoReturn:
         start = f"TensorArray {self.name}: " if prefix is None else prefix
         refuse(start + text)
-

@@ -133,9 +133,7 @@ class WhileContext(ControlFlowContext):
 
     def enter(self, value: Any, name: str | None = None, **options: Any) -> Any:
         """An Enter of this loop."""
-        return flow.enter(
-            value, self._name, parallel_iterations=self._parallel_iterations, name=name, **options
-        )
+        return flow.enter(value, self._name, parallel_iterations=self._parallel_iterations, name=name, **options)
 
     def adopt_enters(self, enters: list[Tensor]) -> None:
         """Adds Enters that were made outside of any context to this loop.

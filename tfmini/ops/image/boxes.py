@@ -23,16 +23,19 @@ _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
 nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}", differentiable=False)
 nms_padded_op: OpHandle[Any] = op(
     f"NonMaxSuppressionV4{_BOXES} -> selected_indices: int32, valid_outputs: int32; {_KINDS}"
-    "; pad_to_max_output_size: bool = false", differentiable=False
+    "; pad_to_max_output_size: bool = false",
+    differentiable=False,
 )
 nms_soft_op: OpHandle[Any] = op(
     "NonMaxSuppressionV5(boxes: T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T,"
     " soft_nms_sigma: T) -> selected_indices: int32, selected_scores: T, valid_outputs: int32"
-    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false", differentiable=False
+    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false",
+    differentiable=False,
 )
 nms_overlaps_op = op(
     "NonMaxSuppressionWithOverlaps(overlaps: float, scores: float, max_output_size: int32,"
-    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32", differentiable=False
+    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32",
+    differentiable=False,
 )
 all_of(nms_op, nms_overlaps_op).shape(sized("_ _, _ -> _"))
 crop_op = op(
@@ -42,12 +45,14 @@ crop_op = op(
 )
 crop_grad_op = op(
     "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
-    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'", differentiable=False
+    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'",
+    differentiable=False,
 )
 crop_grad_boxes_op = op(
     "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
     "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'",
-    differentiable=False, shape=lambda node: [node.inputs[2].raw_shape],
+    differentiable=False,
+    shape=lambda node: [node.inputs[2].raw_shape],
 )
 
 
@@ -154,9 +159,7 @@ def _nms_soft(
     boxes: Array, scores: Array, count: Any, threshold: Any, least: Any, sigma: Any, *, pad_to_max_output_size: bool
 ) -> tuple[Array, Array, Any]:
     _check_boxes(boxes, scores)
-    chosen, values = _suppressed(
-        overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma)
-    )
+    chosen, values = _suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma))
     missing = (0, int(count) - len(chosen) if pad_to_max_output_size else 0)
     check_room(missing[1:], 8)
     return (
@@ -358,9 +361,7 @@ def non_max_suppression_with_scores(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`non_max_suppression` with scores, which overlaps reduce if ``soft_nms_sigma`` > 0."""
     with name_scope(name, "non_max_suppression_with_scores"):
-        indices, values, _ = nms_soft_op(
-            boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma
-        )
+        indices, values, _ = nms_soft_op(boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma)
         return indices, values
 
 
@@ -371,6 +372,4 @@ def non_max_suppression_overlaps(
 ) -> Tensor:  # fmt: skip
     """`non_max_suppression` by a matrix of overlaps (``tf.image.non_max_suppression_overlaps``)."""
     with name_scope(name, "non_max_suppression_overlaps"):
-        return nms_overlaps_op(
-            convert_to_tensor(overlaps), scores, max_output_size, overlap_threshold, score_threshold
-        )
+        return nms_overlaps_op(convert_to_tensor(overlaps), scores, max_output_size, overlap_threshold, score_threshold)

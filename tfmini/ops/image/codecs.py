@@ -37,9 +37,7 @@ _JPEG_ATTRS = (
     "; channels: int = 0; ratio: int = 1; fancy_upscaling: bool = true; try_recover_truncated: bool = false"
     "; acceptable_fraction: float = 1; dct_method: string = ''"
 )
-decode_png_op = op(
-    "DecodePng(contents: string) -> image: dtype; channels: int = 0; dtype: {uint8, uint16} = DT_UINT8"
-)
+decode_png_op = op("DecodePng(contents: string) -> image: dtype; channels: int = 0; dtype: {uint8, uint16} = DT_UINT8")
 decode_jpeg_op = op("DecodeJpeg(contents: string) -> image: uint8" + _JPEG_ATTRS)
 crop_jpeg_op = op("DecodeAndCropJpeg(contents: string, crop_window: int32) -> image: uint8" + _JPEG_ATTRS)
 decode_bmp_op = op("DecodeBmp(contents: string) -> image: uint8; channels: int = 0")

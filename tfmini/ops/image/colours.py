@@ -122,9 +122,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
         spread = value - reduce_min(images, axis=-1)
         zeros = zeros_like(value)
         safe = where(greater(spread, 0.0), spread, zeros + 1.0)
-        hue = where(
-            equal(r, value), (g - b) / safe, where(equal(g, value), (b - r) / safe + 2.0, (r - g) / safe + 4.0)
-        )
+        hue = where(equal(r, value), (g - b) / safe, where(equal(g, value), (b - r) / safe + 2.0, (r - g) / safe + 4.0))
         hue = where(greater(spread, 0.0), floormod(hue / 6.0, 1.0), zeros)
         saturation = where(greater(value, 0.0), spread / where(greater(value, 0.0), value, zeros + 1.0), zeros)
         return stack([hue, saturation, value], axis=-1)

@@ -35,9 +35,7 @@ sample_v2_op = op(
 )
 all_of(sample_op, sample_v2_op).shape(sized("_, _ _ _ -> 3, 3, 1 1 4"))
 draw_op = op("DrawBoundingBoxes(images: T, boxes: float) -> output: T; T: {float, half} = DT_FLOAT")
-draw_v2_op = op(
-    "DrawBoundingBoxesV2(images: T, boxes: float, colors: float) -> output: T; T: {float, half} = DT_FLOAT"
-)
+draw_v2_op = op("DrawBoundingBoxesV2(images: T, boxes: float, colors: float) -> output: T; T: {float, half} = DT_FLOAT")
 all_of(draw_op, draw_v2_op).shape(sized("a b c d, _ _ _ -> a b c d"))
 all_of(sample_op, sample_v2_op, draw_op, draw_v2_op).not_differentiable()
 

@@ -90,8 +90,10 @@ def resize_images(
                 raise ValueError("preserve_aspect_ratio needs a size that is known when the graph is built.")
             size = wanted = _within(images, [int(v) for v in wanted])
         known = images.shape.as_list()[1:3]
-        if wanted is not None and all(isinstance(v, int) or v.dtype.kind in "iu" for v in wanted if v is not None) and (
-            known == [int(v) for v in wanted]
+        if (
+            wanted is not None
+            and all(isinstance(v, int) or v.dtype.kind in "iu" for v in wanted if v is not None)
+            and (known == [int(v) for v in wanted])
         ):
             return _unbatched(images, single)
         return _unbatched(functions[method](images, size, align_corners=align_corners), single)

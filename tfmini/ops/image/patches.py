@@ -39,9 +39,7 @@ def _extract_shape(node: Operation) -> list[RawShape]:
         values = node.attrs[name]
         check_lengths(node.type, 4, **{name: values})
         if values[0] != 1 or values[3] != 1:
-            raise ValueError(
-                f"Current implementation does not support {name[:-1]} in the batch and depth dimensions."
-            )
+            raise ValueError(f"Current implementation does not support {name[:-1]} in the batch and depth dimensions.")
     depth = None if image[3] is None else image[3] * window[1] * window[2]
     return [(image[0], *Windows(node.attrs, "rates").out_sizes(image[1:3], window[1:3]), depth)]
 
@@ -102,8 +100,6 @@ def extract_image_patches(
 
 
 @export("tf.image.extract_patches")
-def extract_patches(
-    images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
-) -> Tensor:
+def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Tensor:
     """`extract_image_patches` (``tf.image.extract_patches``)."""
     return extract_image_patches(images, sizes, strides, rates, padding, name)

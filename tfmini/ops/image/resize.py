@@ -35,15 +35,18 @@ area_op = op(
 )
 bilinear_grad_op: OpHandle = op(
     "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
-    shape=second_shape, differentiable=False,
+    shape=second_shape,
+    differentiable=False,
 )
 bicubic_grad_op: OpHandle = op(
     "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS,
-    shape=second_shape, differentiable=False,
+    shape=second_shape,
+    differentiable=False,
 )
 nearest_grad_op: OpHandle = op(
     "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
-    "    T: {uint8, int8, int32, half, float, double}" + _ATTRS, differentiable=False
+    "    T: {uint8, int8, int32, half, float, double}" + _ATTRS,
+    differentiable=False,
 )
 
 
@@ -195,9 +198,7 @@ def _nearest_factory(node: Any) -> Callable[..., Any]:
     def resize(images: Any, size: Any) -> Any:
         _refuse_both(align, centers)
         new = _check(images, size)
-        rows, columns = (
-            np.argmax(_nearest(old, n, align, centers), axis=1) for old, n in zip(images.shape[1:3], new)
-        )
+        rows, columns = (np.argmax(_nearest(old, n, align, centers), axis=1) for old, n in zip(images.shape[1:3], new))
         return images[:, rows[:, None], columns[None, :]]
 
     return resize
@@ -242,9 +243,7 @@ def resize_bilinear(
       align_corners: whether the centers of the corner pixels stay at the corners.
       half_pixel_centers: whether coordinates refer to the centers of pixels.
     """
-    return _resize(
-        bilinear_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers
-    )
+    return _resize(bilinear_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers)
 
 
 @export("tf.image.resize_bicubic")
@@ -252,9 +251,7 @@ def resize_bicubic(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
     """`resize_bilinear` by cubic interpolation (``tf.image.resize_bicubic``)."""
-    return _resize(
-        bicubic_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers
-    )
+    return _resize(bicubic_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers)
 
 
 @export("tf.image.resize_nearest_neighbor")
@@ -262,9 +259,7 @@ def resize_nearest_neighbor(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Any:
     """`resize_bilinear` by the nearest pixel, of the images' type (``tf.image.resize_nearest_neighbor``)."""
-    return _resize(
-        nearest_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers
-    )
+    return _resize(nearest_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers)
 
 
 @export("tf.image.resize_area")

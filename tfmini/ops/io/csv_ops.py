@@ -21,10 +21,12 @@ decode_csv_op: OpHandle[Any] = op(
         field_delim: string = ','
         use_quote_delim: bool = true
         na_value: string = ''
-        select_cols: list(int) = []""", differentiable=False
+        select_cols: list(int) = []""",
+    differentiable=False,
 )
 decode_compressed_op = op(
-    "DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''", shape=same_shape,
+    "DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''",
+    shape=same_shape,
     differentiable=False,
 )
 

@@ -22,19 +22,22 @@ save_v2: OpHandle[Operation] = op(
     """SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes)
     dtypes: list(type) >= 1""",
     stateful=True,
-    slow_io=True, checkpoint=True,
+    slow_io=True,
+    checkpoint=True,
 )
 restore_v2: OpHandle[Any] = op(
     """RestoreV2(prefix: string, tensor_names: string, shape_and_slices: string) -> tensors: dtypes
     dtypes: list(type) >= 1""",
     stateful=True,
-    slow_io=True, checkpoint=True,
+    slow_io=True,
+    checkpoint=True,
 )
 merge_v2_checkpoints: OpHandle[Operation] = op(
     """MergeV2Checkpoints(checkpoint_prefixes: string, destination_prefix: string)
     delete_old_dirs: bool = true""",
     stateful=True,
-    slow_io=True, shape=sized("_, () ->"),
+    slow_io=True,
+    shape=sized("_, () ->"),
 )
 sharded_filename = op("ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string")
 sharded_filespec = op("ShardedFilespec(basename: string, num_shards: int32) -> filename: string")
@@ -46,19 +49,23 @@ save: OpHandle[Operation] = op(
 save_slices: OpHandle[Operation] = op(
     "SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: T); T: list(type) >= 1",
     stateful=True,
-    slow_io=True, checkpoint=True,
+    slow_io=True,
+    checkpoint=True,
 )
 restore = op(
     "Restore(file_pattern: string, tensor_name: string) -> tensor: dt; dt: type; preferred_shard: int = -1",
     stateful=True,
-    slow_io=True, checkpoint=True, shape=sized("(), () -> *"),
+    slow_io=True,
+    checkpoint=True,
+    shape=sized("(), () -> *"),
 )
 restore_slice = op(
     """RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt
     dt: type
     preferred_shard: int = -1""",
     stateful=True,
-    slow_io=True, checkpoint=True,
+    slow_io=True,
+    checkpoint=True,
 )
 _ALL = (save_v2, restore_v2, merge_v2_checkpoints, sharded_filename, sharded_filespec, save, save_slices, restore,
         restore_slice)  # fmt: skip

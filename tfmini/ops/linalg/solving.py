@@ -29,8 +29,7 @@ log_determinant_op: OpHandle[Any] = op(
 log_determinant_op.gradient(lambda node, _, grad: [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)])
 solve_op = op(f"MatrixSolve(matrix: T, rhs: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
 triangular_solve_op = op(
-    "MatrixTriangularSolve(matrix: T, rhs: T) -> output: T; lower: bool = true; adjoint: bool = false;"
-    f" T: {FLOATS}"
+    f"MatrixTriangularSolve(matrix: T, rhs: T) -> output: T; lower: bool = true; adjoint: bool = false; T: {FLOATS}"
 )
 solve_ls_op = op(
     "MatrixSolveLs(matrix: T, rhs: T, l2_regularizer: double) -> output: T; T: {double, float, complex64, complex128};"

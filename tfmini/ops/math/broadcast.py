@@ -27,7 +27,9 @@ sum_op = op(
     keep_dims: bool = false
     T: numbertype
     Tidx: {int32, int64} = DT_INT32""",
-    aggregates=True, work="input", raw_names={"reduction_indices": "axis"},
+    aggregates=True,
+    work="input",
+    raw_names={"reduction_indices": "axis"},
 )
 sum_op.kernel_factory("CPU")(lambda node: reducer(np.add, node.attrs["T"], node.attrs["keep_dims"]))
 sum_op.gradient(lambda node, grad: [spread(node, grad), None])

@@ -18,7 +18,8 @@ from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 approximate_equal_op = op(
-    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001", shape=equal_shapes,
+    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001",
+    shape=equal_shapes,
     differentiable=False,
 )
 logical_not_op = op("LogicalNot(x: bool) -> y: bool", shape=same_shape, differentiable=False)
@@ -100,7 +101,8 @@ def _as_objects(value: Any) -> Any:
 
 def _equality(op_type: str, ufunc: np.ufunc, sign: str, name: str, text: str) -> tuple[OpHandle, OfXAndY]:
     handle = op(
-        f"{op_type}(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true", shape=_equality_shape,
+        f"{op_type}(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true",
+        shape=_equality_shape,
         differentiable=False,
     )
     handle.kernel_factory("CPU")(lambda node: _equality_kernel(node, ufunc, sign))

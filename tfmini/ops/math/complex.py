@@ -27,7 +27,8 @@ angle_op.kernel_factory("CPU")(lambda node: _part_of(node, lambda x: np.arctan2(
 complex_abs_op = op(f"ComplexAbs(x: T) -> y: Tout; {_PART}")
 complex_op = op(
     "Complex(real: T, imag: T) -> out: Tout"
-    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64", shape=broadcast_shape
+    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64",
+    shape=broadcast_shape,
 )
 
 for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):

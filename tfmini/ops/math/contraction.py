@@ -230,7 +230,7 @@ def _parse(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
     if not all(term.isalpha() or not term for term in terms):
         raise ValueError(f"Indices have incorrect format: {equation}")
     if len(terms) != len(tensors):
-        raise ValueError(f"Got {len(tensors)} arguments for equation \"{equation}\", expecting {len(terms)}")
+        raise ValueError(f'Got {len(tensors)} arguments for equation "{equation}", expecting {len(terms)}')
     if not arrow:
         output = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     for term, tensor in zip(terms, tensors):

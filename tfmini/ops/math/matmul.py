@@ -252,9 +252,13 @@ def matmul(
             raise ValueError("Only one of transpose_b and adjoint_b can be True.")
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, name="b", dtype=a.dtype.base_dtype if not isinstance(b, Tensor) else None)
-        if (a.raw_shape is None or len(a.raw_shape) > 2) and (b.raw_shape is None or len(b.raw_shape) >= 2) or (
-            b.raw_shape is None or len(b.raw_shape) > 2
-        ) and a.raw_shape is not None and len(a.raw_shape) >= 2:
+        if (
+            (a.raw_shape is None or len(a.raw_shape) > 2)
+            and (b.raw_shape is None or len(b.raw_shape) >= 2)
+            or (b.raw_shape is None or len(b.raw_shape) > 2)
+            and a.raw_shape is not None
+            and len(a.raw_shape) >= 2
+        ):
             return _batch_matmul(a, b, transpose_a, transpose_b, adjoint_a, adjoint_b, scope)
         a, ta = (conj(a), True) if adjoint_a else (a, transpose_a)
         b, tb = (conj(b), True) if adjoint_b else (b, transpose_b)

@@ -37,9 +37,7 @@ histogram_op = op(
     "HistogramFixedWidth(values: T, value_range: T, nbins: int32) -> out: dtype; T: {int32, int64, float, double};"
     " dtype: {int32, int64} = DT_INT32"
 )
-bucketize_op = op(
-    "Bucketize(input: T) -> output: int32; T: {int32, int64, float, double}; boundaries: list(float)"
-)
+bucketize_op = op("Bucketize(input: T) -> output: int32; T: {int32, int64, float, double}; boundaries: list(float)")
 for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_op, histogram_op, bucketize_op):
     _handle.not_differentiable()
 

@@ -316,9 +316,7 @@ segment_sum_op, segment_sum = _sorted(
     "Sum", "numbertype", _sorted_kernel(np.add, 0),
     lambda node, grad: [array_gather.gather(grad, node.inputs[1]), None], "The sum",
 )  # fmt: skip
-segment_mean_op, segment_mean = _sorted(
-    "Mean", "numbertype", _segment_mean_kernel, _segment_mean_gradient, "The mean"
-)
+segment_mean_op, segment_mean = _sorted("Mean", "numbertype", _segment_mean_kernel, _segment_mean_gradient, "The mean")
 segment_prod_op, segment_prod = _sorted("Prod", "numbertype", _sorted_kernel(np.multiply, 1), None, "The product")
 segment_max_op, segment_max = _sorted(
     "Max", "realnumbertype", _sorted_kernel(np.maximum, 0), _segment_extreme_gradient, "The maximum"
@@ -358,9 +356,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
     """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
-        return real_div_op(
-            unsorted_sum_op(data, ids, num_segments), _segment_sizes(data, ids, num_segments)
-        )
+        return real_div_op(unsorted_sum_op(data, ids, num_segments), _segment_sizes(data, ids, num_segments))
 
 
 @export("tf.unsorted_segment_sqrt_n", "tf.math.unsorted_segment_sqrt_n")
@@ -368,9 +364,7 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
     """The sum of the elements of each segment divided by the square root of their number."""
     with name_scope(name, "UnsortedSegmentSqrtN"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
-        return real_div_op(
-            unsorted_sum_op(data, ids, num_segments), sqrt_op(_segment_sizes(data, ids, num_segments))
-        )
+        return real_div_op(unsorted_sum_op(data, ids, num_segments), sqrt_op(_segment_sizes(data, ids, num_segments)))
 
 
 export_names(

@@ -24,7 +24,8 @@ from tfmini.shapes import RawShape, TensorShape, as_raw, merge_raw
 
 add_n_op = op(
     "AddN(inputs: N * T) -> sum: T; N: int >= 1; T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16,"
-    " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}", aggregates=True
+    " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}",
+    aggregates=True,
 )
 accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numbertype; shape: shape")
 

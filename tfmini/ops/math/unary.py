@@ -180,8 +180,12 @@ sign_op: OpHandle
 sin_op: OpHandle
 sinh_op: OpHandle
 abs_op = _declared(
-    "Abs", "{bfloat16, half, float, double, int8, int16, int32, int64}", np.absolute, _times(lambda x: sign_op(x)),
-    "T", False,
+    "Abs",
+    "{bfloat16, half, float, double, int8, int16, int32, int64}",
+    np.absolute,
+    _times(lambda x: sign_op(x)),
+    "T",
+    False,
 )
 inv_op = _declared("Inv", _SIGNED, np.reciprocal, _fused(inv_grad_op), "T", False)
 round_op = _declared(
@@ -194,9 +198,7 @@ sign_op, sign = _row(
 )  # fmt: skip
 square_op, square = _row("Square", _SQUARED, np.square, _times(lambda x: _scaled(2.0, x)), "square", "x ** 2")
 sqrt_op, sqrt = _row("Sqrt", _ANALYTIC, np.sqrt, _fused(sqrt_grad_op), "sqrt", "The square root")
-rsqrt_op, rsqrt = _row(
-    "Rsqrt", _ANALYTIC, widened(_rsqrt), _fused(rsqrt_grad_op), "rsqrt", "1 / sqrt(x)", factory=True
-)
+rsqrt_op, rsqrt = _row("Rsqrt", _ANALYTIC, widened(_rsqrt), _fused(rsqrt_grad_op), "rsqrt", "1 / sqrt(x)", factory=True)
 reciprocal_op, reciprocal = _row(
     "Reciprocal", _SIGNED, np.reciprocal, _fused(reciprocal_grad_op), "reciprocal", "1 / x"
 )
@@ -219,9 +221,7 @@ acos_op, acos = _row(
     "Acos", _ANALYTIC, np.arccos, _over(lambda x: neg_op(sqrt_op(_one_minus_square(x)))), "acos", "The arc cosine"
 )
 atan_op, atan = _row("Atan", _ANALYTIC, np.arctan, _over(_one_plus_square), "atan", "The arc tangent")
-cosh_op, cosh = _row(
-    "Cosh", _ANALYTIC, np.cosh, _times(lambda x: sinh_op(x)), "cosh", "The hyperbolic cosine"
-)
+cosh_op, cosh = _row("Cosh", _ANALYTIC, np.cosh, _times(lambda x: sinh_op(x)), "cosh", "The hyperbolic cosine")
 sinh_op, sinh = _row("Sinh", _ANALYTIC, np.sinh, _times(cosh_op), "sinh", "The hyperbolic sine")
 asinh_op, asinh = _row(
     "Asinh", _ANALYTIC, np.arcsinh, lambda node, grad: [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))],
@@ -249,17 +249,13 @@ is_inf_op, is_inf = _row("IsInf", _FLOATS, np.isinf, None, "is_inf", "Whether x 
 is_finite_op, is_finite = _row(
     "IsFinite", _FLOATS, np.isfinite, None, "is_finite", "Whether x is neither infinite nor NaN", "bool"
 )
-erf_op, erf = _row(
-    "Erf", _FLOATS, special_functions.erf, _times(lambda x: _bell(1.0, x)), "erf", "The error function"
-)
+erf_op, erf = _row("Erf", _FLOATS, special_functions.erf, _times(lambda x: _bell(1.0, x)), "erf", "The error function")
 erfc_op, erfc = _row("Erfc", _FLOATS, special_functions.erfc, _times(lambda x: _bell(-1.0, x)), "erfc", "1 - erf(x)")
 digamma_op, digamma = _row(
     "Digamma", _FLOATS, special_functions.digamma, _times(lambda x: polygamma_op(_number(1, x), x)),
     "digamma", "The derivative of lgamma",
 )  # fmt: skip
-lgamma_op, lgamma = _row(
-    "Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log |gamma(x)|"
-)
+lgamma_op, lgamma = _row("Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log |gamma(x)|")
 export_names("tf tf.debugging tf.math", "is_finite is_inf is_nan")
 export_names(
     "tf tf.math",
@@ -322,6 +318,7 @@ def _reciprocal_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 reciprocal_grad_op.gradient(_reciprocal_grad_gradient)
 inv_grad_op.gradient(_reciprocal_grad_gradient)
+
 
 @export("tf.round", "tf.math.round")
 def round(x: Any, name: str | None = None) -> Tensor:

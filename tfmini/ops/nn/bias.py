@@ -134,8 +134,10 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
       ValueError: for a ``data_format`` that starts with neither N...C nor NC.
     """
     with name_scope(name, "BiasAdd", [value, bias]) as scope:
-        if data_format is not None and not data_format.startswith("NC") and not (
-            data_format.startswith("N") and data_format.endswith("C")
+        if (
+            data_format is not None
+            and not data_format.startswith("NC")
+            and not (data_format.startswith("N") and data_format.endswith("C"))
         ):
             raise ValueError("data_format must be of the form `N...C` or `NC...`")
         layout = "NCHW" if data_format is not None and data_format.startswith("NC") else "NHWC"

@@ -40,7 +40,8 @@ fixed_op = op(
 )  # fmt: skip
 hits_op: OpHandle[Any] = op(
     "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)"
-    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}", differentiable=False
+    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}",
+    differentiable=False,
 )
 
 
@@ -121,8 +122,10 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
             if true_classes.ndim != 2:
                 refuse("true_classes must be a matrix")
             if true_classes.shape[1] != attrs["num_true"]:
-                refuse(f"true_classes must have num_true columns, expected: {true_classes.shape[1]}"
-                       f" was: {attrs['num_true']}")
+                refuse(
+                    f"true_classes must have num_true columns, expected: {true_classes.shape[1]}"
+                    f" was: {attrs['num_true']}"
+                )
             with lock:
                 now = _Distribution(weights / weights.sum()) if learns else distribution
                 sampled, tries = _sample(now, random, count, unique)

@@ -128,9 +128,7 @@ def _class_last(tensor: Tensor, axis: int) -> Tensor:
         return transpose(tensor, [*rest, axis % count])
     count_tensor = rank(tensor)
     position = axis if axis >= 0 else add(count_tensor, axis)
-    order = concat(
-        [number_range(position), number_range(add(position, 1), count_tensor), reshape(position, [1])], 0
-    )
+    order = concat([number_range(position), number_range(add(position, 1), count_tensor), reshape(position, [1])], 0)
     return transpose(tensor, order)
 
 
@@ -260,9 +258,7 @@ def weighted_cross_entropy_with_logits(
 
 
 @export("tf.nn.log_poisson_loss")
-def log_poisson_loss(
-    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
-) -> Tensor:
+def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
     """``exp(c) - z c``, plus Stirling's term for ``z!`` with ``compute_full_loss`` (``tf.nn.log_poisson_loss``)."""
     with name_scope(name, "log_poisson_loss", [log_input, targets]):
         log_input = convert_to_tensor(log_input, name="log_input")

@@ -19,13 +19,15 @@ Prefix = tuple[int, ...]
 _T = "T: {float32, float64} = DT_FLOAT"
 greedy_op: OpHandle[Any] = op(
     "CTCGreedyDecoder(inputs: T, sequence_length: int32) -> decoded_indices: int64, decoded_values: int64,"
-    f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}", differentiable=False
+    f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}",
+    differentiable=False,
 )
 greedy_op.shape(lambda node: [(None, 2), (None,), (2,), (_batch(node), 1)])
 beam_search_op: OpHandle[Any] = op(
     "CTCBeamSearchDecoder(inputs: T, sequence_length: int32) -> decoded_indices: top_paths * int64,"
     " decoded_values: top_paths * int64, decoded_shape: top_paths * int64, log_probability: T;"
-    f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}", differentiable=False
+    f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}",
+    differentiable=False,
 )
 
 
@@ -135,9 +137,7 @@ def _step(
     best = best[np.isfinite(scored[best])]
     stays = best < len(prefixes)
     parents, classes = np.divmod(best - len(prefixes), len(row) - 1)
-    found = [
-        prefixes[i] if stay else (*prefixes[p], int(c)) for i, stay, p, c in zip(best, stays, parents, classes)
-    ]
+    found = [prefixes[i] if stay else (*prefixes[p], int(c)) for i, stay, p, c in zip(best, stays, parents, classes)]
     kept = np.where(stays, best, 0)
     return found, np.where(stays, stay_blank[kept], -np.inf), np.where(stays, stay_label[kept], scored[best])
 

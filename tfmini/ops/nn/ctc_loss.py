@@ -30,8 +30,7 @@ _ATTRS = (
     "; ignore_longer_outputs_than_inputs: bool = false"
 )
 _INPUTS = (
-    "(inputs: {0}, labels_indices: int64, labels_values: int32, sequence_length: int32)"
-    " -> loss: {0}, gradient: {0}"
+    "(inputs: {0}, labels_indices: int64, labels_values: int32, sequence_length: int32) -> loss: {0}, gradient: {0}"
 )
 ctc_loss_op = op("CTCLoss" + _INPUTS.format("T") + _ATTRS + "; T: {float32, float64} = DT_FLOAT")
 # TensorFlow has this op only on GPUs. Its blank is class 0, and an item may have no labels.

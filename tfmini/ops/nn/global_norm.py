@@ -9,18 +9,17 @@ import numpy as np
 from tfmini.deprecated_arguments import either
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, op
+from tfmini.numerics.windows import Array
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.nn.batch_norm import Array
 from tfmini.ops.nn.normalization import batch_normalization
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _ATTRS = "; T: numbertype; variance_epsilon: float; scale_after_normalization: bool"
-norm_op = op(
-    "BatchNormWithGlobalNormalization(t: T, m: T, v: T, beta: T, gamma: T) -> result: T" + _ATTRS
-)
+norm_op = op("BatchNormWithGlobalNormalization(t: T, m: T, v: T, beta: T, gamma: T) -> result: T" + _ATTRS)
 norm_grad_op = op(
     "BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T)"
-    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS, differentiable=False
+    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS,
+    differentiable=False,
 )
 
 

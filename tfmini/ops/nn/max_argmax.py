@@ -84,9 +84,10 @@ def _flat_places(node: Any, places: Array, image: Array) -> Array:
     if image.ndim != 4 or places.ndim != 4 or len(places) != len(image):
         refuse(f"Expected 4-dimensional images and positions, got {list(image.shape)} and {list(places.shape)}")
     if not node.attrs["include_batch_in_index"]:
-        places = places + (np.arange(len(image), dtype=places.dtype) * (image.size // max(len(image), 1)))[
-            :, None, None, None
-        ]
+        places = (
+            places
+            + (np.arange(len(image), dtype=places.dtype) * (image.size // max(len(image), 1)))[:, None, None, None]
+        )
     if places.size and (places.min() < 0 or places.max() >= image.size):
         refuse(f"Invalid argmax: positions must be in [0, {image.size})")
     return places

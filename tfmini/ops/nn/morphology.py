@@ -20,11 +20,13 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 _ATTRS = "; T: realnumbertype; strides: list(int) >= 4; rates: list(int) >= 4; padding: {'SAME', 'VALID'}"
 dilation_op = op("Dilation2D(input: T, filter: T) -> output: T" + _ATTRS)
 dilation_input_op = op(
-    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _ATTRS, shape=same_shape,
+    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _ATTRS,
+    shape=same_shape,
     differentiable=False,
 )
 dilation_filter_op = op(
-    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _ATTRS, shape=second_shape,
+    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _ATTRS,
+    shape=second_shape,
     differentiable=False,
 )
 

@@ -94,9 +94,7 @@ def local_response_normalization(
     input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
-    return lrn_op(
-        input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name
-    )
+    return lrn_op(input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name)
 
 
 # ---- moments ------------------------------------------------------------------------------------
@@ -198,9 +196,7 @@ def batch_normalization(
 
 
 @export("tf.linalg.l2_normalize", "tf.math.l2_normalize", "tf.nn.l2_normalize")
-def l2_normalize(
-    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
-) -> Tensor:
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
     """``x / sqrt(max(sum(x ** 2), epsilon))`` along ``axis`` (``tf.nn.l2_normalize``)."""
     axis = either("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize", [x]) as scope:

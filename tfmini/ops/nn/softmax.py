@@ -27,7 +27,8 @@ softmax_xent_op = op("SoftmaxCrossEntropyWithLogits(features: T, labels: T) -> l
 sparse_xent_op = op(
     "SparseSoftmaxCrossEntropyWithLogits(features: T, labels: Tlabels) -> loss: T, backprop: T; "
     + _T
-    + "; Tlabels: {int32, int64} = DT_INT64", shape=sized("n classes, n -> n, n classes")
+    + "; Tlabels: {int32, int64} = DT_INT64",
+    shape=sized("n classes, n -> n, n classes"),
 )
 
 

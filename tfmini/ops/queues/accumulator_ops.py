@@ -42,9 +42,7 @@ apply_gradient, apply_gradient_v1 = _access(
 num_accumulated, num_accumulated_v1 = _access(
     "ResourceAccumulatorNumAccumulated", "", " -> num_accumulated: int32", [()]
 )
-set_global_step, set_global_step_v1 = _access(
-    "ResourceAccumulatorSetGlobalStep", ", new_global_step: int64", "", []
-)
+set_global_step, set_global_step_v1 = _access("ResourceAccumulatorSetGlobalStep", ", new_global_step: int64", "", [])
 take_gradient, take_gradient_v1 = _access(
     "ResourceAccumulatorTakeGradient", ", num_required: int32", " -> average: dtype", unknown_shapes,
     "; dtype: numbertype", accumulator="take",

@@ -257,8 +257,7 @@ class PaddingFIFOQueue(QueueBase):
         labels = as_name_list(names, len(kinds))
         if len(kinds) != len(known):
             raise ValueError(
-                "Shapes must be provided for all components, "
-                f"but received {len(kinds)} dtypes and {len(known)} shapes."
+                f"Shapes must be provided for all components, but received {len(kinds)} dtypes and {len(known)} shapes."
             )
         handle = queue_ops.padding_fifo_queue(
             component_types=kinds, shapes=known, capacity=capacity, shared_name=shared_name or "", name=name

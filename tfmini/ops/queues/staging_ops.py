@@ -87,9 +87,7 @@ def _peek(
 
 
 @stage_size.kernel("CPU")
-def _size(
-    *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int
-) -> Any:
+def _size(*, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int) -> Any:
     return np.int32(_area(resources, container, shared_name, node, capacity, memory_limit).size())
 
 

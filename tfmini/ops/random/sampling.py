@@ -34,10 +34,13 @@ uniform_int_op = op(
     Tout: {int32, int64}
     T: {int32, int64}""",
     stateful=True,
-    shape=given_shape, differentiable=False,
+    shape=given_shape,
+    differentiable=False,
 )
 shuffle_op = op(
-    "RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type", stateful=True, shape=same_shape,
+    "RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type",
+    stateful=True,
+    shape=same_shape,
     differentiable=False,
 )
 multinomial_op = op(
@@ -46,7 +49,8 @@ multinomial_op = op(
     seed2: int = 0
     T: realnumbertype
     output_dtype: {int32, int64} = DT_INT64""",
-    stateful=True, differentiable=False,
+    stateful=True,
+    differentiable=False,
 )
 
 
@@ -240,7 +244,8 @@ poisson_op = op(
     S: {int32, int64}
     R: {half, float, double, int32, int64} = DT_DOUBLE
     dtype: {half, float, double, int32, int64} = DT_INT64""",
-    stateful=True, differentiable=False,
+    stateful=True,
+    differentiable=False,
 )
 
 
@@ -271,6 +276,6 @@ def _gamma(node: Any) -> Callable[..., Any]:
 def _poisson(node: Any) -> Callable[..., Any]:
     generator = numpy_generator(node)
     dtype = node.attrs["dtype"].numpy
-    return lambda shape, rate: generator.poisson(
-        np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)
-    ).astype(dtype)
+    return lambda shape, rate: generator.poisson(np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)).astype(
+        dtype
+    )

@@ -22,7 +22,8 @@ truncated_op = op(
     seed2: int = 0
     dtype: {half, bfloat16, float, double}
     T: {int32, int64}""",
-    stateful=True, differentiable=False,
+    stateful=True,
+    differentiable=False,
 )
 
 

@@ -47,9 +47,7 @@ def sparse_tensor_dense_matmul(
     sparse = as_sparse(sp_a)
     with name_scope(name, "SparseTensorDenseMatMul", [sparse.values, b]) as scope:
         b = convert_to_tensor(b, name="b")
-        return arithmetic.matmul_op(
-            *parts(sparse), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
-        )
+        return arithmetic.matmul_op(*parts(sparse), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope)
 
 
 @export("tf.sparse_softmax", "tf.sparse.softmax")

@@ -35,7 +35,8 @@ cross_op: OpHandle[Any] = op(
     dense_types: {_TYPES}
     out_type: {{int64, string}}
     internal_type: {{int64, string}}""",
-    shape=[(None, 2), (None,), (2,)], differentiable=False,
+    shape=[(None, 2), (None,), (2,)],
+    differentiable=False,
 )
 
 

@@ -29,11 +29,14 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 
 reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
-    " -> output_indices: int64, output_values: T; T: type", shape=sized("n rank, n, rank -> n rank, n")
+    " -> output_indices: int64, output_values: T; T: type",
+    shape=sized("n rank, n, rank -> n rank, n"),
 )
 reshape_op: OpHandle[Any] = op(
     "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64)"
-    " -> output_indices: int64, output_shape: int64", differentiable=False, shape=sized("n _, *, rank -> n rank, rank")
+    " -> output_indices: int64, output_shape: int64",
+    differentiable=False,
+    shape=sized("n _, *, rank -> n rank, rank"),
 )
 _RESULT = "output_indices: int64, output_values: T, output_shape: int64"
 slice_op: OpHandle[Any] = op(
@@ -42,16 +45,19 @@ slice_op: OpHandle[Any] = op(
 slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
-    " -> val_grad: T; T: numbertype", differentiable=False
+    " -> val_grad: T; T: numbertype",
+    differentiable=False,
 )
 slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
-    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type", differentiable=False
+    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type",
+    differentiable=False,
 )
 concat_op: OpHandle[Any] = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
-    " concat_dim: int; N: int >= 2; T: type", differentiable=False
+    " concat_dim: int; N: int >= 2; T: type",
+    differentiable=False,
 )
 to_dense_op = op(
     "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T)"
@@ -63,7 +69,8 @@ fill_rows_op: OpHandle[Any] = op(
 )
 fill_rows_grad_op: OpHandle[Any] = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
-    differentiable=False, shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
+    differentiable=False,
+    shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
 )
 
 
@@ -113,8 +120,10 @@ def _target_sizes(shape: Any, new_shape: Any) -> Any:
     known = int(np.prod(sizes[sizes != -1], dtype=np.int64))
     if open_axes.size:
         if known <= 0:
-            refuse("reshape cannot infer the missing input size for an empty tensor unless all specified input sizes"
-                   " are non-zero")
+            refuse(
+                "reshape cannot infer the missing input size for an empty tensor unless all specified input sizes"
+                " are non-zero"
+            )
         if total % known:
             refuse(
                 f"Input to reshape is a SparseTensor with {total} dense values, but the requested shape requires"

@@ -39,7 +39,8 @@ _PAIR = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_valu
 _ONE = "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32"
 add_op: OpHandle[Any] = op(
     f"SparseAdd({_PAIR}, thresh: Treal) -> sum_indices: int64, sum_values: T, sum_shape: int64;"
-    " T: numbertype; Treal: realnumbertype", shape=sized("n a, n, a, m rank, m, rank -> _ rank, _, rank")
+    " T: numbertype; Treal: realnumbertype",
+    shape=sized("n a, n, a, m rank, m, rank -> _ rank, _, rank"),
 )
 add_grad_op: OpHandle[Any] = op(
     "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64)"
@@ -48,7 +49,8 @@ add_grad_op: OpHandle[Any] = op(
 add_grad_op.shape(lambda node: [(with_rank(t.raw_shape, 2)[0],) for t in node.inputs[1:3]])
 dense_add_op = op(
     "SparseTensorDenseAdd(a_indices: Tindices, a_values: T, a_shape: Tindices, b: T) -> output: T;"
-    " T: numbertype; Tindices: {int32, int64}", shape=lambda node: [node.inputs[3].raw_shape]
+    " T: numbertype; Tindices: {int32, int64}",
+    shape=lambda node: [node.inputs[3].raw_shape],
 )
 dense_add_op.gradient(lambda node, grad: [None, array_gather.gather_nd(grad, node.inputs[0]), None, grad])
 matmul_op = op(
@@ -222,13 +224,17 @@ def _cwise_kernel(kind: str) -> Callable[..., Any]:
         check_parts(indices, values, shape)
         check_bounds(indices, shape)
         if dense.ndim > len(shape):
-            refuse(f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
-                   f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]")
+            refuse(
+                f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
+                f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]"
+            )
         try:
             spread = np.broadcast_to(dense, tuple(shape.tolist()))
         except ValueError:
-            refuse(f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
-                   f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]")
+            refuse(
+                f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
+                f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]"
+            )
         other = spread[tuple(indices.T)]
         if kind == "Div" and values.dtype.kind in "iu":
             if (other == 0).any():

@@ -27,7 +27,8 @@ serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: ou
 serialize_many_op.shape(sized("n rank, n, rank -> _ 3"))
 deserialize_op: OpHandle[Any] = op(
     f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
-    " dtype: type; Tserialized: {string, variant} = DT_STRING", differentiable=False
+    " dtype: type; Tserialized: {string, variant} = DT_STRING",
+    differentiable=False,
 )
 deserialize_many_op: OpHandle[Any] = op(
     f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type", differentiable=False

@@ -85,7 +85,5 @@ def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str 
     if not isinstance(value, SparseTensor):
         return convert_to_tensor(value, dtype=dtype, name=name)
     if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
-        raise RuntimeError(
-            f"Sparse dtype: requested = {dtypes.as_dtype(dtype).name}, actual = {value.dtype.name}"
-        )
+        raise RuntimeError(f"Sparse dtype: requested = {dtypes.as_dtype(dtype).name}, actual = {value.dtype.name}")
     return value

@@ -25,14 +25,16 @@ add_sparse = op(
     + _SHARED,
     stateful=True,
     keeps=True,
-    shape=[()], differentiable=False,
+    shape=[()],
+    differentiable=False,
 )
 add_many_sparse = op(
     "AddManySparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64)"
     " -> sparse_handles: int64\n" + _SHARED,
     stateful=True,
     keeps=True,
-    shape=[(None,)], differentiable=False,
+    shape=[(None,)],
+    differentiable=False,
 )
 take_many_sparse: OpHandle[Any] = op(
     """TakeManySparseFromTensorsMap(sparse_handles: int64) -> sparse_indices: int64, sparse_values: dtype, sparse_shape: int64
@@ -40,7 +42,8 @@ take_many_sparse: OpHandle[Any] = op(
         container: string = ''
         shared_name: string = ''""",  # noqa: E501 - a declaration is one line
     stateful=True,
-    shape=[(None, None), (None,), (None,)], differentiable=False,
+    shape=[(None, None), (None,), (None,)],
+    differentiable=False,
 )
 
 

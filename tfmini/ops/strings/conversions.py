@@ -26,21 +26,25 @@ as_string_op = op(
     shortest: bool = false
     width: int = -1
     fill: string = ''""",
-    shape=same_shape, differentiable=False,
+    shape=same_shape,
+    differentiable=False,
 )
 to_number_op = op(
     "StringToNumber(string_tensor: string) -> output: out_type; out_type: {float, double, int32, int64} = DT_FLOAT",
-    shape=same_shape, differentiable=False,
+    shape=same_shape,
+    differentiable=False,
 )
 decode_raw_op = op(
     """DecodeRaw(bytes: string) -> output: out_type
     out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool}
-    little_endian: bool = true""", differentiable=False
+    little_endian: bool = true""",
+    differentiable=False,
 )
 reduce_join_op = op(
     """ReduceJoin(inputs: string, reduction_indices: int32) -> output: string
     keep_dims: bool = false
-    separator: string = ''""", differentiable=False
+    separator: string = ''""",
+    differentiable=False,
 )
 
 
@@ -144,9 +148,7 @@ def _decode_raw(value: Any, *, out_type: dtypes.DType, little_endian: bool) -> A
                 f" {i} has size {size} != {len(text)}"
             )
     if size % item:
-        refuse(
-            f"Input to DecodeRaw has length {size} that is not a multiple of {item}, the size of {out_type.name}"
-        )
+        refuse(f"Input to DecodeRaw has length {size} that is not a multiple of {item}, the size of {out_type.name}")
     if not texts:
         return np.empty((*shape, 0), out_type.numpy)
     found = np.frombuffer(b"".join(texts), out_type.numpy.newbyteorder("<" if little_endian else ">"))

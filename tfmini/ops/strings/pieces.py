@@ -43,7 +43,8 @@ bucket_strong_op = op(
 ngrams_op: OpHandle[Any] = op(
     "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
     " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
-    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64", shape=sized("_, n -> _, n")
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64",
+    shape=sized("_, n -> _, n"),
 )
 fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
 segment_join_op = op(
@@ -130,9 +131,7 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
     if data.dtype == object:
         # The fingerprint of several strings is that of their fingerprints.
         marks = [[fingerprint64(s) for s in row] for row in rows]
-        found = [
-            m[0] if rows.shape[1] == 1 else fingerprint64(np.array(m, "<u8").tobytes()) for m in marks
-        ]
+        found = [m[0] if rows.shape[1] == 1 else fingerprint64(np.array(m, "<u8").tobytes()) for m in marks]
     else:
         found = [fingerprint64(np.ascontiguousarray(row).tobytes()) for row in rows]
     return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)

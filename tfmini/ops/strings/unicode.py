@@ -32,12 +32,14 @@ _OUTPUT = "output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}"
 _SPLITS = "Tsplits: {int32, int64} = DT_INT64"
 decode_op: OpHandle[Any] = op(
     "UnicodeDecode(input: string) -> row_splits: Tsplits, char_values: int32;"
-    f" input_encoding: string; {_OPTIONS}; {_SPLITS}", differentiable=False
+    f" input_encoding: string; {_OPTIONS}; {_SPLITS}",
+    differentiable=False,
 )
 decode_offsets_op: OpHandle[Any] = op(
     "UnicodeDecodeWithOffsets(input: string)"
     " -> row_splits: Tsplits, char_values: int32, char_to_byte_starts: int64;"
-    f" input_encoding: string; {_OPTIONS}; {_SPLITS}", differentiable=False
+    f" input_encoding: string; {_OPTIONS}; {_SPLITS}",
+    differentiable=False,
 )
 encode_op = op(
     "UnicodeEncode(input_values: int32, input_splits: Tsplits) -> output: string;"
@@ -46,7 +48,8 @@ encode_op = op(
 )
 transcode_op = op(
     f"UnicodeTranscode(input: string) -> output: string; input_encoding: string; {_OUTPUT}; {_OPTIONS}",
-    shape=same_shape, differentiable=False,
+    shape=same_shape,
+    differentiable=False,
 )
 
 
@@ -208,9 +211,7 @@ def _valid(codes: Any, errors: bytes, replacement: int) -> Iterator[int]:
 
 
 @encode_op.kernel("CPU")
-def _encode_kernel(
-    values: Any, splits: Any, *, errors: bytes, output_encoding: bytes, replacement_char: int
-) -> Any:
+def _encode_kernel(values: Any, splits: Any, *, errors: bytes, output_encoding: bytes, replacement_char: int) -> Any:
     if not splits.size or splits[0] != 0:
         refuse("First value in input_splits must be 0.")
     if (np.diff(splits) < 0).any() or splits[-1] > len(values):
@@ -386,6 +387,7 @@ def unicode_transcode(
 @export("tf.strings.bytes_split")
 def string_bytes_split(input: Any, name: str | None = None) -> Any:
     """The bytes of each string as strings, ragged along a new last axis (``tf.strings.bytes_split``)."""
+
     def of_vector(texts: Tensor) -> tuple[Any, ...]:
         indices, values, shape = split_op(texts, delimiter="", skip_empty=False)
         rows = getitem(indices, (slice(None), 0))

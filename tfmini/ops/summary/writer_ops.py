@@ -25,7 +25,8 @@ _REAL = "{float32, float64, int32, uint8, int16, int8, int64, bfloat16, uint16, 
 writer_op = state_op("SummaryWriter() -> writer: resource; shared_name: string = ''; container: string = ''", [()])
 create_op = state_op(
     "CreateSummaryFileWriter(writer: resource, logdir: string, max_queue: int32, flush_millis: int32,"
-    " filename_suffix: string)", []
+    " filename_suffix: string)",
+    [],
 )
 flush_op = state_op("FlushSummaryWriter(writer: resource)", [])
 close_op = state_op("CloseSummaryWriter(writer: resource)", [])
@@ -48,11 +49,13 @@ histogram_op.kernel("CPU")(
 )
 image_op = state_op(
     "WriteImageSummary(writer: resource, step: int64, tag: string, tensor: T, bad_color: uint8);"
-    " max_images: int >= 1 = 3; T: {uint8, float64, float32, float16} = DT_FLOAT", []
+    " max_images: int >= 1 = 3; T: {uint8, float64, float32, float16} = DT_FLOAT",
+    [],
 )
 audio_op = state_op(
     "WriteAudioSummary(writer: resource, step: int64, tag: string, tensor: float32, sample_rate: float32);"
-    " max_outputs: int >= 1 = 3", []
+    " max_outputs: int >= 1 = 3",
+    [],
 )
 
 
@@ -191,7 +194,5 @@ def _image(writer: WriterState, step: Any, tag: Any, tensor: Any, bad_color: Any
 
 
 @audio_op.kernel("CPU")
-def _audio(
-    writer: WriterState, step: Any, tag: Any, tensor: Any, sample_rate: Any, *, max_outputs: int
-) -> tuple[()]:
+def _audio(writer: WriterState, step: Any, tag: Any, tensor: Any, sample_rate: Any, *, max_outputs: int) -> tuple[()]:
     return _write(writer, step, audio_message(tag, tensor, sample_rate, max_outputs=max_outputs))

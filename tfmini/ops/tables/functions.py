@@ -112,9 +112,7 @@ class InitializableLookupTableBase(LookupInterface):
     def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """All keys and values."""
         with name_scope(name, f"{self.name}_Export", [self._resource_handle]):
-            keys, values = table_ops.export(
-                self._resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype
-            )
+            keys, values = table_ops.export(self._resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype)
         return keys, values
 
 
@@ -193,9 +191,7 @@ class _MutableTable(LookupInterface):
         """All keys and values, in no particular order."""
         scope = name_scope(name, f"{self.name}_lookup_table_export_values", [self._resource_handle])
         with scope, colocate_with(self._resource_handle):
-            keys, values = table_ops.export(
-                self._resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype
-            )
+            keys, values = table_ops.export(self._resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype)
         return keys, values
 
 

@@ -133,9 +133,7 @@ def _mutable_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: 
 
 
 @all_of(table_of_tensors, table_of_tensors_v1).state_kernel("CPU")
-def _tensor_table(
-    resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any
-) -> TableState:
+def _tensor_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any) -> TableState:
     if value_shape is None or len(value_shape) != 1:
         refuse(f"Default value must be a vector, got shape {list(value_shape or ())}")
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, value_shape=value_shape))

@@ -17,7 +17,9 @@ generate_vocab_remapping: OpHandle[Any] = op(
     new_vocab_offset: int >= 0
     num_new_vocab: int >= 0
     old_vocab_size: int >= -1 = -1""",
-    slow_io=True, differentiable=False, shape=sized("(), () -> {num_new_vocab}, ()"),
+    slow_io=True,
+    differentiable=False,
+    shape=sized("(), () -> {num_new_vocab}, ()"),
 )
 load_and_remap_matrix = op(
     """LoadAndRemapMatrix(ckpt_path: string, old_tensor_name: string, row_remapping: int64, col_remapping: int64,
@@ -26,7 +28,9 @@ load_and_remap_matrix = op(
     num_cols: int >= 1
     max_rows_in_memory: int = -1""",
     stateful=True,
-    slow_io=True, differentiable=False, shape=sized("*, (), _, _ -> {num_rows} {num_cols}"),
+    slow_io=True,
+    differentiable=False,
+    shape=sized("*, (), _, _ -> {num_rows} {num_cols}"),
 )
 
 

@@ -38,6 +38,4 @@ def _check_shapes(arrays: tuple[Any, ...], grad: Any, states: Sequence[VariableS
 
 
 def _differ(what: str, shape: tuple[int, ...], other: tuple[int, ...]) -> InvalidArgumentError:
-    return InvalidArgumentError.of(
-        f"var and {what} do not have the same shape{format_raw(shape)} {format_raw(other)}"
-    )
+    return InvalidArgumentError.of(f"var and {what} do not have the same shape{format_raw(shape)} {format_raw(other)}")

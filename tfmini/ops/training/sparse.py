@@ -17,9 +17,7 @@ from tfmini.ops.variables.state import VariableState, update_together
 from tfmini.shapes import format_raw
 
 
-def apply_sparse(
-    rule: Rule, states: Sequence[VariableState], grad: Any, indices: Any, hyper: Sequence[Any]
-) -> None:
+def apply_sparse(rule: Rule, states: Sequence[VariableState], grad: Any, indices: Any, hyper: Sequence[Any]) -> None:
     """Runs ``rule`` on the rows ``indices`` of a variable and its slots as one exclusive update.
 
     Raises:

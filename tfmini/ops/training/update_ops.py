@@ -174,9 +174,7 @@ _ADAM = "beta1_power beta2_power lr beta1 beta2 epsilon grad"
 
 gradient_descent = _update_ops("GradientDescent", "", "alpha delta", rules.gradient_descent, sparse=False)
 momentum = _update_ops("Momentum", "accum", "lr grad momentum", rules.momentum, _NESTEROV)
-keras_momentum = _update_ops(
-    "KerasMomentum", "accum", "lr grad momentum", rules.keras_momentum, _NESTEROV, refs=False
-)
+keras_momentum = _update_ops("KerasMomentum", "accum", "lr grad momentum", rules.keras_momentum, _NESTEROV, refs=False)
 adagrad = _update_ops("Adagrad", "accum", "lr grad", rules.adagrad, _UPDATE_SLOTS)
 adagrad_v2 = _update_ops("AdagradV2", "accum", "lr epsilon grad", rules.adagrad_v2, _UPDATE_SLOTS)
 adadelta = _update_ops("Adadelta", "accum accum_update", "lr rho epsilon grad", rules.adadelta)
@@ -184,9 +182,7 @@ adam = _update_ops("Adam", "m v", _ADAM, rules.adam, _NESTEROV, sparse=False)
 adam_with_amsgrad = _update_ops("AdamWithAmsgrad", "m v vhat", _ADAM, rules.amsgrad, sparse=False, refs=False)
 ada_max = _update_ops("AdaMax", "m v", "beta1_power lr beta1 beta2 epsilon grad", rules.ada_max, sparse=False)
 rms_prop = _update_ops("RMSProp", "ms mom", "lr rho momentum epsilon grad", rules.rms_prop)
-centered_rms_prop = _update_ops(
-    "CenteredRMSProp", "mg ms mom", "lr rho momentum epsilon grad", rules.centered_rms_prop
-)
+centered_rms_prop = _update_ops("CenteredRMSProp", "mg ms mom", "lr rho momentum epsilon grad", rules.centered_rms_prop)
 proximal_gradient_descent = _update_ops(
     "ProximalGradientDescent", "", "alpha l1 l2 delta", rules.proximal_gradient_descent
 )

@@ -22,9 +22,7 @@ from tfmini.ops.variables.scatter_ops import scatter_nd_ops, scatter_ops
 from tfmini.shapes import as_raw
 
 
-def variable_op(
-    shape: Any, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = ""
-) -> Tensor:
+def variable_op(shape: Any, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = "") -> Tensor:
     """A reference variable without an initial value (``state_ops.variable_op_v2``)."""
     return state_ref.variable_v2(
         shape=as_raw(shape), dtype=dtype, name=name, container=container, shared_name=shared_name

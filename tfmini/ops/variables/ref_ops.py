@@ -23,19 +23,26 @@ variable_v2 = op(
     "VariableV2() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
     stateful=True,
     shape=declared_shape,
-    variable="reference", on_ps=True, differentiable=False,
+    variable="reference",
+    on_ps=True,
+    differentiable=False,
 )
 variable_v1 = op(
     "Variable() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
     stateful=True,
-    variable="reference", on_ps=True, differentiable=False,
+    variable="reference",
+    on_ps=True,
+    differentiable=False,
 )
 temporary_variable = op(
-    "TemporaryVariable() -> ref: Ref(dtype); shape: shape; dtype: type; var_name: string = ''", stateful=True,
-    shape=declared_shape, differentiable=False,
+    "TemporaryVariable() -> ref: Ref(dtype); shape: shape; dtype: type; var_name: string = ''",
+    stateful=True,
+    shape=declared_shape,
+    differentiable=False,
 )
 destroy_temporary_variable = op(
-    "DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string", shape=same_shape,
+    "DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string",
+    shape=same_shape,
     differentiable=False,
 )
 assign_op = op(
@@ -44,24 +51,32 @@ assign_op = op(
         validate_shape: bool = true
         use_locking: bool = true""",
     uninit_ok=True,
-    writes="assign", differentiable=False,
+    writes="assign",
+    differentiable=False,
 )
 assign_add_op = op(
     "AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false",
-    writes="update", taken_back_by="Sub", differentiable=False,
+    writes="update",
+    taken_back_by="Sub",
+    differentiable=False,
 )
 assign_sub_op = op(
     "AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false",
-    writes="update", taken_back_by="Add", differentiable=False,
+    writes="update",
+    taken_back_by="Add",
+    differentiable=False,
 )
 is_initialized_op = op(
-    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True, shape=[()],
+    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type",
+    uninit_ok=True,
+    shape=[()],
     differentiable=False,
 )
 count_up_to_op = op(
     "CountUpTo(ref: Ref(T)) -> output: T; limit: int; T: {int32, int64}",
     stateful=True,  # It runs even if no op uses the number.
-    writes="update", differentiable=False,
+    writes="update",
+    differentiable=False,
 )
 
 

@@ -27,18 +27,24 @@ var_handle = op(
         shape: shape""",
     stateful=True,
     shape=[()],
-    variable="resource", on_ps=True, hints=("debug_name",),
+    variable="resource",
+    on_ps=True,
+    hints=("debug_name",),
 )
 read_variable = op("ReadVariableOp(resource: resource) -> value: dtype; dtype: type", stateful=True, forwards="value")
 assign_variable: OpHandle[Operation] = op(
     "AssignVariableOp(resource: resource, value: dtype); dtype: type", stateful=True, writes="assign"
 )
 assign_add_variable: OpHandle[Operation] = op(
-    "AssignAddVariableOp(resource: resource, value: dtype); dtype: type", stateful=True, writes="update",
+    "AssignAddVariableOp(resource: resource, value: dtype); dtype: type",
+    stateful=True,
+    writes="update",
     taken_back_by="Sub",
 )
 assign_sub_variable: OpHandle[Operation] = op(
-    "AssignSubVariableOp(resource: resource, value: dtype); dtype: type", stateful=True, writes="update",
+    "AssignSubVariableOp(resource: resource, value: dtype); dtype: type",
+    stateful=True,
+    writes="update",
     taken_back_by="Add",
 )
 var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True, shape=[()])

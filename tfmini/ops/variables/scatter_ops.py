@@ -35,9 +35,7 @@ def _check_nd_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> N
         return
     depth = indices[-1]
     if depth > len(shape):
-        raise ValueError(
-            f"Index innermost dimension length must be <= params rank; saw: {depth} vs. {len(shape)}"
-        )
+        raise ValueError(f"Index innermost dimension length must be <= params rank; saw: {depth} vs. {len(shape)}")
     merged_shape(indices[:-1] + shape[depth:], updates)
 
 

@@ -12,7 +12,9 @@ from tfmini.shapes import RawShape
 
 _BOUNDS = "begin: Index, end: Index, strides: Index, value: T"
 resource_strided_slice_assign_op: OpHandle[Operation] = op(
-    f"ResourceStridedSliceAssign(ref: resource, {_BOUNDS}); {MASKS}", stateful=True, writes="update",
+    f"ResourceStridedSliceAssign(ref: resource, {_BOUNDS}); {MASKS}",
+    stateful=True,
+    writes="update",
     differentiable=False,
 )
 tensor_strided_slice_update_op = op(

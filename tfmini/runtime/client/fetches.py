@@ -41,9 +41,7 @@ class Fetches:
       wrap_handle: (fetched string, dtype) -> the object for a tensor that stays in the session.
     """
 
-    def __init__(
-        self, graph: Graph, structure: Any, wrap_handle: Callable[[bytes, Any], Any] | None = None
-    ) -> None:
+    def __init__(self, graph: Graph, structure: Any, wrap_handle: Callable[[bytes, Any], Any] | None = None) -> None:
         self._wrap_handle = wrap_handle
         self.tensors: list[Tensor] = []
         self.targets: list[Operation] = []

@@ -21,7 +21,7 @@ from tfmini.runtime.client.feeds import converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 
 # (tensors to fetch, ops to run, feeds) -> values of the tensors
-Step = Callable[[list[Tensor], list[Operation], dict[Tensor, Any]], list[Any]]
+StepFunction = Callable[[list[Tensor], list[Operation], dict[Tensor, Any]], list[Any]]
 
 
 class PartialRun:
@@ -37,7 +37,7 @@ class PartialRun:
       InvalidArgumentError: without fetches.
     """
 
-    def __init__(self, graph: Graph, fetches: Any, feeds: Iterable[Any], step: Step) -> None:
+    def __init__(self, graph: Graph, fetches: Any, feeds: Iterable[Any], step: StepFunction) -> None:
         wanted = Fetches(graph, fetches)
         if not wanted.tensors and not wanted.targets:
             raise _invalid("Must specify at least one target to fetch or execute.")
@@ -135,9 +135,7 @@ class PartialRun:
         return kept
 
 
-def _needed(
-    tensors: Iterable[Tensor], targets: Iterable[Operation], known: Iterable[Tensor]
-) -> set[Operation]:
+def _needed(tensors: Iterable[Tensor], targets: Iterable[Operation], known: Iterable[Tensor]) -> set[Operation]:
     """The ops that must run for tensors and targets when the values of ``known`` are there."""
     values = set(known)
     stack = [t.op for t in tensors if t not in values] + list(targets)

@@ -91,9 +91,7 @@ class Watch:
         waited_s = 0.0 if oldest is None else min(oldest.waited_s, probe.waited_ms / 1000)
         if known == _STUCK and oldest is not None and waited_s >= _SKIPPED_S:
             self._suspect(member, oldest, probe)
-        answer = m.CollectiveProbe(
-            probe.epoch, probe.sender, probe.rank, probe.instance, probe.count, "", known, True
-        )
+        answer = m.CollectiveProbe(probe.epoch, probe.sender, probe.rank, probe.instance, probe.count, "", known, True)
         self._tell(member, probe.sender, answer)
 
     def _suspect(self, member: GroupMember, oldest: Exchange, probe: m.CollectiveProbe) -> None:

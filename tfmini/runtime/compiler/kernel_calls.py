@@ -50,7 +50,10 @@ def op_facts(op_type: str, device_type: str) -> OpFacts | None:
         tuple(i for i, out in enumerate(op_def.outputs) if out.is_ref),
         len(op_def.outputs) == 1 and not op_def.outputs[0].is_list,
         not (
-            op_def.is_stateful or kernel.wants_step or kernel.makes_state or kernel.is_async
+            op_def.is_stateful
+            or kernel.wants_step
+            or kernel.makes_state
+            or kernel.is_async
             or "resources" in kernel.bound
             or any(arg.is_ref or arg.dtype is dtypes.resource for arg in op_def.inputs)  # it may change what they name
         ),

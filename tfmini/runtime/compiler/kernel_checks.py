@@ -44,6 +44,7 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
         return lambda wait, *args: function(_CheckedWait(wait, check), *args)
     return lambda *args: check(function(*args))
 
+
 # They are arrays and compute otherwise: a product of matrices is no product of elements.
 _OTHER_RULES = (np.matrix, np.ma.MaskedArray)
 

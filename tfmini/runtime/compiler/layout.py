@@ -104,10 +104,14 @@ class _Layout:
                 successors[i].append(j)
         segments = [
             self._segment(
-                blocks[wave], pending[i], successors[i],
-                _marks(blocks[wave], Form.COMPUTE, Form.LOOP), self._taken(wave),
+                blocks[wave],
+                pending[i],
+                successors[i],
+                _marks(blocks[wave], Form.COMPUTE, Form.LOOP),
+                self._taken(wave),
                 tuple(name for _, names in _marks(blocks[wave], Form.BEGIN_LOOP) for name in names),
-                _first_guess(blocks[wave]), wave & lowering.device_bits != 0,
+                _first_guess(blocks[wave]),
+                wave & lowering.device_bits != 0,
                 _is_open_ended(blocks[wave]),
             )
             for i, wave in enumerate(self.order)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tfmini.graph.node import Node, Nodes
 
-Atom = tuple[str, object]
-Needs = frozenset[Atom]
+Arrival = tuple[str, object]
+Needs = frozenset[Arrival]
 """What must have come in an iteration: ("round", number), ("entry", number) or ("wait", the name of a node)."""
 
 

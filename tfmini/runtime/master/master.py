@@ -128,9 +128,7 @@ class Master:
 
     # ---- sessions ---------------------------------------------------------------------------
 
-    def create_session(
-        self, nodes: Sequence[Node], options: SessionOptions, in_process: bool = False
-    ) -> MasterSession:
+    def create_session(self, nodes: Sequence[Node], options: SessionOptions, in_process: bool = False) -> MasterSession:
         """Opens a session with its first graph.
 
         Args:
@@ -266,9 +264,7 @@ class Master:
         else:
             on_done()
 
-    def _ask(
-        self, tasks: Mapping[str, float], on_done: Callable[[Mapping[str, list[DeviceAttributes]]], None]
-    ) -> None:
+    def _ask(self, tasks: Mapping[str, float], on_done: Callable[[Mapping[str, list[DeviceAttributes]]], None]) -> None:
         """Asks tasks for their devices; each is waited for so many seconds, or (0) not if it cannot be reached."""
 
         def ask(task: str, patience_s: float, answered: Callable[[Any], None]) -> None:

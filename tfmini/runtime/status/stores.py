@@ -58,9 +58,7 @@ def accumulator_snapshots(worker: Worker) -> list[AccumulatorSnapshot]:
 def _accumulator(state: AccumulatorState) -> AccumulatorSnapshot:
     applied, stale = dict(state.applied_by), dict(state.stale_by)
     tasks = sorted({who for who in (*applied, *stale) if who})
-    contributions = tuple(
-        ContributionSnapshot(task_of(who), applied.get(who, 0), stale.get(who, 0)) for who in tasks
-    )
+    contributions = tuple(ContributionSnapshot(task_of(who), applied.get(who, 0), stale.get(who, 0)) for who in tasks)
     required = max((attempt.required for attempt in list(state.takers)), default=0)  # type: ignore[attr-defined]
     return AccumulatorSnapshot(
         state.name, state.count, required, int(state.step), state.applied, state.stale, contributions,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.devices import task_of_device
+from tfmini.graph.node_types import RECEIVE, SEND
 from tfmini.runtime.trace import labels as labels
 from tfmini.runtime.trace.clocks import Alignment
 from tfmini.runtime.trace.record import StepLog, wall_offset_ns
@@ -143,12 +144,12 @@ class _Merge:
         A tensor may arrive while the call that sends it has not returned: the two entries overlap.
         """
         sent: dict[tuple[str, str, str], list[Any]] = {}
-        for device, entry, edge, other in self._transfers(labels.SEND):
+        for device, entry, edge, other in self._transfers(SEND):
             sent.setdefault((edge, device, other), []).append(entry)
         for departures in sent.values():
             departures.sort(key=lambda entry: entry.all_start_nanos)
             departures.reverse()
-        arrivals = sorted(self._transfers(labels.RECEIVE), key=lambda found: found[1].all_start_nanos)
+        arrivals = sorted(self._transfers(RECEIVE), key=lambda found: found[1].all_start_nanos)
         for device, entry, edge, other in arrivals:
             departures = sent.get((edge, other, device), [])
             if not departures:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 WIRE = "RecvTensor"
-SEND, RECEIVE, WAIT, DISPATCH = "_Send", "_Recv", "_Wait", "_Dispatch"
+WAIT, DISPATCH = "_Wait", "_Dispatch"
 EXCHANGE = "_Exchange"
 REQUEST, ANSWER, PART, STEP, CLOCK = "_Request", "_Answer", "_RunGraph", "_Step", "_Clock"
 

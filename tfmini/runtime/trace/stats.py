@@ -8,6 +8,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.node import Node
+from tfmini.graph.node_types import RECEIVE, SEND
 from tfmini.graph.traits import trait_of
 from tfmini.placement.task_graph import End
 from tfmini.runtime.trace import labels as labels
@@ -98,14 +99,14 @@ class _TaskStats:
         sizes: Sequence[Size | None],
     ) -> None:  # fmt: skip
         for (node, send), size in zip(sends, sizes):
-            label = labels.transfer_label(node.name, labels.SEND, send.tensor, send.peer.device)
+            label = labels.transfer_label(node.name, SEND, send.tensor, send.peer.device)
             entry = self._add(node.device, node.name, label, start, start, end, done, thread)
             _add_outputs(entry, [(0, size)], allocator="")  # it sends what another node has made
 
     def _add_arrivals(self) -> None:
         for group, thread, arrived, taken, sizes in self._trace.arrivals:
             for (node, receive), size in zip(self._table.receives[group], sizes):
-                label = labels.transfer_label(node.name, labels.RECEIVE, receive.tensor, receive.peer.device)
+                label = labels.transfer_label(node.name, RECEIVE, receive.tensor, receive.peer.device)
                 entry = self._add(node.device, node.name, label, arrived, arrived, taken, taken, thread)
                 _add_outputs(entry, [(0, size)])
 

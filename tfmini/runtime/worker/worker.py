@@ -241,9 +241,7 @@ class Worker:
             run.deliver(group, values, path, arrived_ns)
         return run, loss
 
-    def run_over(
-        self, run: PartitionRun, updates_before: int, error: errors.OpError | None, has_begun: bool
-    ) -> None:
+    def run_over(self, run: PartitionRun, updates_before: int, error: errors.OpError | None, has_begun: bool) -> None:
         """Notes that a run has ended.
 
         Args:

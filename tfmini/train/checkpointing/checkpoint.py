@@ -69,9 +69,7 @@ class Checkpoint(Trackable):
         if self._save_counter is None:
             with device("/cpu:0"), control_dependencies(None):
                 kind: Any = {"use_resource": True}
-                self._save_counter = Variable(
-                    0, name="save_counter", dtype=dtypes.int64, trainable=False, **kind
-                )
+                self._save_counter = Variable(0, name="save_counter", dtype=dtypes.int64, trainable=False, **kind)
         return self._save_counter
 
     def save(self, file_prefix: Any, session: Any = None) -> str:

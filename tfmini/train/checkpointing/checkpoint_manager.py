@@ -47,9 +47,7 @@ class CheckpointManager:
         checkpoint_name: str = "ckpt",
     ) -> None:
         if max_to_keep is not None and max_to_keep <= 0:
-            raise ValueError(
-                f"Expected a positive integer or `None` for `max_to_max_to_keep`, got {max_to_keep}."
-            )
+            raise ValueError(f"Expected a positive integer or `None` for `max_to_max_to_keep`, got {max_to_keep}.")
         self._checkpoint = checkpoint
         self._directory = os.fspath(directory)
         self._max_to_keep = max_to_keep

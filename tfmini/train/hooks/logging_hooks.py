@@ -30,17 +30,13 @@ def as_graph_element(obj: Any) -> Any:
     graph = get_default_graph()
     if not isinstance(obj, str):
         if getattr(obj, "graph", None) is not graph:
-            raise ValueError(
-                f"Passed {obj} should have graph attribute that is equal to current graph {graph}."
-            )
+            raise ValueError(f"Passed {obj} should have graph attribute that is equal to current graph {graph}.")
         return obj
     if ":" in obj:
         return graph.as_graph_element(obj)
     element = graph.as_graph_element(obj + ":0")
     if len(element.op.outputs) > 1:
-        raise ValueError(
-            f"Name {obj} is ambiguous, as this `Operation` has multiple outputs (at least 2)."
-        )
+        raise ValueError(f"Name {obj} is ambiguous, as this `Operation` has multiple outputs (at least 2).")
     return element
 
 
@@ -69,9 +65,7 @@ class LoggingTensorHook(SessionRunHook):
     ) -> None:
         only_at_end = at_end and every_n_iter is None and every_n_secs is None
         if not only_at_end and (every_n_iter is None) == (every_n_secs is None):
-            raise ValueError(
-                "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
-            )
+            raise ValueError("either at_end and/or exactly one of every_n_iter and every_n_secs must be provided.")
         if every_n_iter is not None and every_n_iter <= 0:
             raise ValueError(f"invalid every_n_iter={every_n_iter}.")
         if isinstance(tensors, Mapping):

@@ -73,8 +73,7 @@ class QueueRunner:
             is_tuple = isinstance(types, tuple) and types
             if not is_tuple or not all(issubclass(t, errors.OpError) for t in types):
                 raise TypeError(
-                    "queue_closed_exception_types, when provided, must be a tuple of tf.error types,"
-                    f" but saw: {types}"
+                    f"queue_closed_exception_types, when provided, must be a tuple of tf.error types, but saw: {types}"
                 )
         self._queue = queue
         self._enqueue_ops = enqueue_ops
@@ -195,15 +194,10 @@ class QueueRunner:
             self._exceptions_raised = []
         process = current_process()
         prefix = f"QueueRunnerThread-{self.name}"
-        threads = [
-            process.thread(self._run, (sess, op, coord), f"{prefix}-{op.name}")
-            for op in self._enqueue_ops
-        ]
+        threads = [process.thread(self._run, (sess, op, coord), f"{prefix}-{op.name}") for op in self._enqueue_ops]
         if coord:
             arguments = (sess, self._cancel_op, coord)
-            threads.append(
-                process.thread(self._close_on_stop, arguments, f"{prefix}-close_on_stop")
-            )
+            threads.append(process.thread(self._close_on_stop, arguments, f"{prefix}-close_on_stop"))
         for thread in threads:
             if coord:
                 coord.register_thread(thread)

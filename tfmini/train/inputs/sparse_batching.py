@@ -61,9 +61,7 @@ class SparseColumns:
         if not self._enqueue_many:
             return smart_cond(keep, lambda: self._add(i, tensor), lambda: constant(-1, dtypes.int64))  # type: ignore[no-any-return]
         rows = strided_slice(tensor.dense_shape, [0], [1])
-        numbers: Tensor = smart_cond(
-            keep, lambda: self._add(i, tensor), lambda: fill(rows, constant(-1, dtypes.int64))
-        )
+        numbers: Tensor = smart_cond(keep, lambda: self._add(i, tensor), lambda: fill(rows, constant(-1, dtypes.int64)))
         numbers.set_shape([None])
         return numbers
 

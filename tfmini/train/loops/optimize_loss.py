@@ -107,9 +107,7 @@ def _known_summaries(summaries: Sequence[str] | None) -> Sequence[str]:
         return ["loss", "learning_rate", "global_gradient_norm"]
     for summary in summaries:
         if summary not in OPTIMIZER_SUMMARIES:
-            raise ValueError(
-                f"Summaries should be one of [{', '.join(OPTIMIZER_SUMMARIES)}], you provided {summary}."
-            )
+            raise ValueError(f"Summaries should be one of [{', '.join(OPTIMIZER_SUMMARIES)}], you provided {summary}.")
     return summaries
 
 

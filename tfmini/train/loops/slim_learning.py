@@ -274,9 +274,7 @@ def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: in
         supervisor.coord.wait_for_stop(_POLL_SECS)
 
 
-def _steps(
-    supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any
-) -> Any:
+def _steps(supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any) -> Any:
     """Runs steps until one returns stop or the input ends; returns the last loss."""
     loss = None
     try:

@@ -208,9 +208,7 @@ class AdagradOptimizer(FusedOptimizer):
                 initializer: Any = constant_initializer(self._initial_accumulator_value, dtype=dtype)
             else:
                 initializer = self._filled_like(v, dtype)
-            self._get_or_make_slot_with_initializer(
-                v, initializer, v.get_shape(), dtype, "accumulator", self._name
-            )
+            self._get_or_make_slot_with_initializer(v, initializer, v.get_shape(), dtype, "accumulator", self._name)
 
     def _filled_like(self, var: Any, dtype: Any) -> Callable[[], Tensor]:
         def initial_value() -> Tensor:

@@ -130,9 +130,7 @@ class DynamicLossScale(LossScale):
 
     def _raise_scale(self) -> Operation:
         raised = self._current_loss_scale * self.multiplier
-        assign = cond(
-            math_unary.is_finite(raised), lambda: self._current_loss_scale.assign(raised).op, control.no_op
-        )
+        assign = cond(math_unary.is_finite(raised), lambda: self._current_loss_scale.assign(raised).op, control.no_op)
         return control.group(assign, self._num_good_steps.assign(0))
 
     def _after_bad_step(self) -> Operation:

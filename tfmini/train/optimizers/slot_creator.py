@@ -24,9 +24,7 @@ from tfmini.shapes import TensorShape
 def create_slot(primary: Any, val: Tensor, name: str, colocate_with_primary: bool = True) -> Any:
     """Creates a slot of ``primary`` (a variable or tensor) with the initial value and type of ``val``."""
     complete = val.shape.is_fully_defined()
-    return _in_slot_scope(
-        primary, name, colocate_with_primary, lambda: _create(primary, val, complete, None, None)
-    )
+    return _in_slot_scope(primary, name, colocate_with_primary, lambda: _create(primary, val, complete, None, None))
 
 
 def create_slot_with_initializer(

@@ -66,9 +66,7 @@ class SyncReplicasHook(SessionRunHook):
         Raises:
           RuntimeError: when global variables are not initialized.
         """
-        success, reason = ready(
-            self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init."
-        )
+        success, reason = ready(self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init.")
         if not success:
             raise RuntimeError(
                 "Init operations did not make model ready for SyncReplicasOptimizer local_init."

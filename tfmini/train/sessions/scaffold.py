@@ -99,9 +99,7 @@ class Scaffold:
                 "ready_for_local_init_op", GraphKeys.READY_FOR_LOCAL_INIT_OP, _default_ready_for_local_init_op
             )
         if self._local_init_op is None:
-            self._local_init_op = choose(
-                "local_init_op", GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op
-            )
+            self._local_init_op = choose("local_init_op", GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op)
         if self._summary_op is None:
             self._summary_op = choose("summary_op", GraphKeys.SUMMARY_OP, merge_all)
         if self._saver is None:
@@ -134,9 +132,7 @@ class Scaffold:
     @staticmethod
     def default_local_init_op() -> Operation:
         """An op that initializes local variables, tables and local resources."""
-        return group(
-            local_variables_initializer(), tables_initializer(), initialize_resources(local_resources())
-        )
+        return group(local_variables_initializer(), tables_initializer(), initialize_resources(local_resources()))
 
     @property
     def init_fn(self) -> Callable[[Any], Any] | None:

@@ -118,9 +118,7 @@ class SessionManager:
             if not self._continues(sess, config, run, checkpoint_dir, checkpoint_filename_with_path):
                 self._record(is_set=False, run=run)
                 wait_s = max_wait_secs if wait_for_checkpoint else 0.0
-                found = self._restore(
-                    sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_s, cancelled
-                )
+                found = self._restore(sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_s, cancelled)
                 if not found:
                     self._initialise(sess, init_op, init_feed_dict, init_fn)
                 self._renew_run_states(sess, config)

@@ -153,9 +153,7 @@ def should_record_summaries() -> Any:
 # ---- the summaries ------------------------------------------------------------------------------
 
 
-def _recorded(
-    name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any], family: str | None = None
-) -> Any:
+def _recorded(name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any], family: str | None = None) -> Any:
     """Adds the op ``write(resource, step, tag)``; the tag includes the name scopes, as in ``tf.summary``."""
     writer = _state.writer
     if writer is None or writer.resource is None or _state.recording is False:
@@ -177,9 +175,7 @@ def _recorded(
 def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = None, step: Any = None) -> Any:
     """Writes a tensor with a SummaryMetadata message."""
     serialized = metadata.SerializeToString() if hasattr(metadata, "SerializeToString") else metadata or b""
-    return _recorded(
-        name, "generic", step, lambda w, s, tag: ops.write_op(w, s, tensor, tag, serialized), family
-    )
+    return _recorded(name, "generic", step, lambda w, s, tag: ops.write_op(w, s, tensor, tag, serialized), family)
 
 
 @export("tf.contrib.summary.scalar")
