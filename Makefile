@@ -69,14 +69,14 @@ bench-hosts: $(VENV)/.test install-hosts
 
 # A controller and four node daemons on this machine.
 test-slurm: $(VENV)/.test install-slurm
-	TFMINI_TEST_ENGINE=slurm $(TWICE) tests/engines/test_slurm_jobs.py tests/engines/test_slurm_losses.py
+	TFMINI_TEST_ENGINE=slurm $(TWICE) tests/launch/test_mpi_slurm_jobs.py tests/launch/test_mpi_slurm_losses.py
 
 test-mpi: $(VENV)/.test install-mpi
-	TFMINI_TEST_ENGINE=mpi $(TWICE) tests/engines/test_mpi_runs.py
+	TFMINI_TEST_ENGINE=mpi $(TWICE) tests/launch/test_mpi_runs.py
 
 # Three nodes of Ray on this machine.
 test-ray: $(VENV)/.test install-ray
-	TFMINI_TEST_ENGINE=ray $(TWICE) tests/engines/test_ray_runs.py tests/engines/test_ray_losses.py
+	TFMINI_TEST_ENGINE=ray $(TWICE) tests/launch/test_ray_runs.py tests/launch/test_ray_losses.py
 
 # Manifests against the schemas in CRDS (jobset.yaml and tfjob.yaml, as their projects publish them; they are fetched where
 # the network allows it), and the containers' commands on hosts that are network namespaces.
@@ -88,7 +88,7 @@ test-kubernetes: $(VENV)/.test install-kubernetes
 	test -s jobset.yaml || $(CURL) jobset.yaml $(GITHUB)/kubernetes-sigs/jobset/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml || rm -f jobset.yaml; \
 	test -s tfjob.yaml || $(CURL) tfjob.yaml $(GITHUB)/kubeflow/training-operator/v1.9.0/manifests/base/crds/kubeflow.org_tfjobs.yaml || rm -f tfjob.yaml
 	TFMINI_TEST_ENGINE=kubernetes TFMINI_CRDS=$$(test -s $(CRDS)/jobset.yaml && test -s $(CRDS)/tfjob.yaml && echo $(CRDS)) \
-		$(TWICE) tests/engines/test_manifest.py tests/engines/test_kubernetes.py
+		$(TWICE) tests/launch/test_manifest.py tests/launch/test_kubernetes.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

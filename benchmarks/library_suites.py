@@ -1,4 +1,6 @@
-"""Runs the unit tests of a library built on TensorFlow 1, on tfmini or on TensorFlow, for `docs/reference/conformance.md`.
+"""Runs the unit tests of a library built on TensorFlow 1, on tfmini or on TensorFlow.
+
+`docs/reference/conformance.md` has the results.
 
     python benchmarks/library_suites.py SOURCE --target tfmini --out ours.json
     python benchmarks/library_suites.py SOURCE --target tensorflow --python ORACLE --path SHIM --out theirs.json
@@ -83,7 +85,7 @@ def run_file(file: Path, target: str, out: str, limit_s: int, only: str) -> None
     pytest: Any = importlib.import_module("pytest")
     restore_removed_names()
     if target == "tfmini":
-        importlib.import_module("tfmini.compat.alias").install()
+        importlib.import_module("tfmini.compat.internals").install()
     # The tests' own warnings and their exits at the end of a main program say nothing about the target.
     arguments = [str(file), "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-W", "ignore", "-c", os.devnull]
     arguments += ["--rootdir", os.getcwd(), *(["-k", only] if only else [])]

@@ -22,12 +22,11 @@ sys.path.insert(0, str(ROOT))
 import tfmini as tf  # noqa: E402
 from tests.hosts.cluster import PORT, Lines, keys_in  # noqa: E402
 from tests.hosts.network import Network, why_not  # noqa: E402
-from tfmini.planning.models import Models  # noqa: E402
-from tfmini.planning.proposal import Proposal, propose  # noqa: E402
-from tfmini.planning.stand_ins import Script  # noqa: E402
-from tfmini.simulation.calibration import calibrate  # noqa: E402
-from tfmini.simulation.links import Topology  # noqa: E402
-from tfmini.simulation.profile import Profile, read_profile  # noqa: E402
+from tfmini.show.planning.models import Models, Script  # noqa: E402
+from tfmini.show.planning.search import Proposal, propose  # noqa: E402
+from tfmini.show.simulation.calibration import calibrate  # noqa: E402
+from tfmini.show.simulation.prediction import Topology  # noqa: E402
+from tfmini.show.simulation.profile import Profile, read_profile  # noqa: E402
 
 TRAINING = Path(__file__).with_name("placed_training.py")
 MODELS = ("embedding", "vgg")

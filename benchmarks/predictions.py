@@ -22,11 +22,11 @@ from typing import Any
 import models
 
 import tfmini as tf
-from tfmini.simulation.calibration import Calibration
-from tfmini.simulation.calibration_tasks import TRAIN, Running, Workload, run_task
-from tfmini.simulation.links import Topology
-from tfmini.simulation.predictor import StepModel, tasks_of
-from tfmini.simulation.profile import format_profile, read_profile
+from tfmini.show.simulation.calibration import Calibration
+from tfmini.show.simulation.calibration_tasks import TRAIN, Running, Workload, run_task
+from tfmini.show.simulation.prediction import Topology
+from tfmini.show.simulation.predictor import StepModel, tasks_of
+from tfmini.show.simulation.profile import format_profile, read_profile
 
 HERE = os.path.abspath(__file__)
 _LIMIT = 0.10  # of the error

@@ -2,8 +2,8 @@
 
     python benchmarks/published_curves.py [--charts docs/images]
 
-The machines are profiles in benchmarks/published_profiles; docs/lab-book/published-curves.md names all sources and discusses
-the differences. Each run prints the same figures.
+The machines are profiles in benchmarks/published_profiles; docs/lab-book/published-curves.md names all sources and
+discusses the differences. Each run prints the same figures.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from published_charts import line_chart
 from published_layers import NETWORKS, Layer
 
 import tfmini as tf
-from tfmini.simulation.links import Topology
-from tfmini.simulation.prediction import Prediction
-from tfmini.simulation.predictor import StepModel, tasks_of
-from tfmini.simulation.profile import Profile, read_profile
+from tfmini.show.simulation.prediction import Prediction, Topology
+from tfmini.show.simulation.predictor import StepModel, tasks_of
+from tfmini.show.simulation.profile import Profile, read_profile
 
 WORKER = "/job:worker/task:0"
 _PROFILES = Path(__file__).parent / "published_profiles"

@@ -81,7 +81,7 @@ def work(cluster, server, task_index, last_step):
 
 def show_wire(sess, fetches, feed_dict):
     """What one training step sends between the tasks; TensorFlow has no such thing."""
-    from tfmini.tools.wire import step_table
+    from tfmini.tools.inspect import step_table
 
     print("\nwhat a training step sends:\n\n" + step_table(sess, fetches, feed_dict), flush=True)
 

@@ -13,7 +13,7 @@ the submodules of a package keep being found. (For ``nn.pyi``, pyright would say
 has all names of its namespace (``tf.errors``) needs no stub. ``tf.dtypes`` is a module as well, but has names of other
 modules: a stub would hide the types of the module, so ``_dtypes/__init__.pyi`` has only the other names, and the module
 imports them for type checkers. A function that a helper makes has arguments which its source does not show to tools
-(`tfmini.layers.functional`): its stub says them, as `inspect.signature` does.
+(`tfmini.layers.core`): its stub says them, as `inspect.signature` does.
 """
 
 from __future__ import annotations

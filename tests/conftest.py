@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.oracle import Oracle
 
-# Before tfmini is imported, and for the processes that tests start: see runtime/compiler/kernel_checks.py.
+# Before tfmini is imported, and for the processes that tests start: see runtime/compiler/kernels.py.
 os.environ.setdefault("TFMINI_CHECK_KERNELS", "1")
 # The key of this user (rpc/keys.py) is one of this run, for the processes that tests start as well.
 _CONFIGURATION = tempfile.TemporaryDirectory(prefix="tfmini-tests-")

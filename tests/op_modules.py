@@ -17,7 +17,7 @@ modules, declare = {}, registry.op
 def op(text, **given):
     handle = declare(text, **given)
     caller = sys._getframe(1)
-    if caller.f_globals["__name__"] == "tfmini.ops.shared_state":  # `state_op`, for another module
+    if caller.f_globals["__name__"] == "tfmini.ops.waiting_line":  # `state_op`, for another module
         caller = caller.f_back
     modules[handle.name] = caller.f_globals["__name__"]
     return handle

@@ -1,7 +1,7 @@
 """Takes the pictures of docs/ anew: ``python -m tests.screenshots [NAME...]``. It needs Chromium, and some minutes.
 
 The live pages are those of real jobs of `tfmini launch`; the inspector's are those of an example and of the graphs of
-``tests/inspection``.
+``tests/show/inspection``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.dashboard.test_page_html import until
-from tests.inspection.browser import Browser, find_browser
-from tests.inspection.cluster_graphs import towers
-from tfmini.inspection.api import inspect
-from tfmini.inspection.page_html import page
+from tests.show.dashboard.test_server_page_html import until
+from tests.show.inspection.browser import Browser, find_browser
+from tests.show.inspection.cluster_graphs import towers
+from tfmini.show.inspection.api import inspect
+from tfmini.show.inspection.pages import page
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 1280

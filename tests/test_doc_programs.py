@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.compat import alias
-from tfmini.listen_fd import LISTEN_FD_ENV
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
+from tfmini.compat import internals
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
+from tfmini.processes import LISTEN_FD_ENV
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -52,12 +52,12 @@ def test_every_page_with_a_program_is_tested() -> None:
 def test_the_program_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = "".join([BEFORE[page], *programs(ROOT / "docs" / "guides" / page)]).replace("/tmp/run", str(tmp_path))
-    alias.install()  # as in `tfmini run`
+    internals.install()  # as in `tfmini run`
     try:
         with tf.train.Server.create_local_server() as server:
             exec(compile(text, page, "exec"), {"tf": tf, "server": server})
     finally:
-        alias.uninstall()
+        internals.uninstall()
 
 
 @pytest.mark.cluster
@@ -75,9 +75,7 @@ def test_the_readmes_script_learns_its_weights(tmp_path: Path) -> None:
         fd = cluster.listeners[task].fileno()
         environment = {**os.environ, "PYTHONPATH": str(ROOT), LISTEN_FD_ENV: str(fd)}
         command = [sys.executable, str(script), task.job, str(task.task)]
-        running.append(
-            subprocess.Popen(command, env=environment, pass_fds=[fd], stdout=subprocess.PIPE, text=True)
-        )
+        running.append(subprocess.Popen(command, env=environment, pass_fds=[fd], stdout=subprocess.PIPE, text=True))
     cluster.close()
     ps, worker = running
     try:

@@ -21,9 +21,7 @@ def launch(*arguments: str) -> str:
     """What `tfmini launch` prints for an example, which must end well."""
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "tfmini", "launch", *arguments]
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=230, check=False
-    )
+    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=230, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

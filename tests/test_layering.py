@@ -11,36 +11,47 @@ PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = (
     *("values", "numerics", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
-    *("rpc", "status", "runtime", "data", "train", "estimator", "compat", "inspection"),
-    "simulation",
-    "dashboard",
-    *("planning", "tools", "engines", "testing"),
+    *("rpc", "runtime", "data", "train", "estimator", "compat", "show", "launch", "tools", "testing"),
 )
 # The same inside a layer: a room, or a single file that stands elsewhere in this order than its room.
 ROOMS = {
     "ops": (
-        *("array", "control", "sparse.sparse_tensor", "type_specs", "collectives", "clock", "session_tensors"),
-        *("kept_values", "shared_state", "waiting_line"),
-        *("sample_ops", "py_func", "gradients", "math", "flow", "debugging", "flow.case", "random", "math.special"),
-        *("variables", "flow.functional", "gradients.custom_gradient", "training", "linalg", "sparse", "ragged"),
-        *("strings", "nn", "image", "queues", "io", "tables", "summary"),
+        *("array", "control", "composites", "collectives"),
+        *("waiting_line",),
+        *("py_func", "gradients", "math", "session_tensors", "flow", "debugging", "checks", "random_ops"),
+        *("math.special", "random_functions", "variables", "flow.functional", "custom_gradient", "training"),
+        *(
+            "linear_systems",
+            "decompositions",
+            "linalg",
+            "sparse",
+            "ragged",
+            "string_ops",
+            "string_pieces",
+            "unicode",
+            "nn",
+        ),
+        *("image", "queues", "io", "table_state", "table_ops", "tables", "vocabulary_tables", "summary_ops", "summary"),
     ),
     "runtime": (
-        *("options", "forks", "blas_threads", "heap", "step_ids", "process", "targets", "resources", "session_owners"),
-        *("trace", "compiler", "collectives", "executor", "worker", "master", "client", "status", "server"),
+        *("options", "snapshot", "process", "resources", "trace", "gathered_trace", "compiler", "collectives"),
+        *("executor", "worker", "master", "client", "waits", "task_status", "server"),
     ),
     "train": (
-        *("global_steps", "coordinator", "strategy", "cluster_resolver", "slurm_cluster_resolver"),
-        *("optimizers", "checkpointing", "summaries", "hooks", "inputs", "sessions", "replicas", "loops"),
+        *("global_steps", "coordinator", "strategy", "cluster_resolver"),
+        *("optimizers", "checkpointing", "contrib_summary", "summary_writer", "timeline", "session_run_hook"),
+        *("hooks", "saving_hooks", "queue_runners", "input_batches", "sessions", "replicas", "train_ops"),
+        *("evaluation", "slim_learning"),
     ),
+    "show": ("status", "inspection", "simulation", "planning", "dashboard"),
 }
 # What a room may not import although its layer may.
 FORBIDDEN = {
     "tfmini.runtime.compiler": ("tfmini.rpc", "zmq", "socket"),
     "tfmini.placement": ("tfmini.rpc", "zmq", "socket", "threading"),
     "tfmini.collectives": ("tfmini.graph", "tfmini.rpc", "zmq", "socket"),
-    "tfmini.layers.metrics": ("tfmini.layers.rnn", "tfmini.layers.contrib"),
-    "tfmini.layers.rnn": ("tfmini.layers.metrics", "tfmini.layers.contrib"),
+    "tfmini.layers.metrics": ("tfmini.layers.rnn_cells", "tfmini.layers.rnn_unrolling", "tfmini.layers.contrib"),
+    "tfmini.layers.rnn_cells": ("tfmini.layers.metrics", "tfmini.layers.contrib"),
 }
 # The values that turn themselves into messages, by an import inside the method that does it.
 EXCEPTIONS = {("tfmini.cluster", "tfmini.protos"), ("tfmini.shapes", "tfmini.protos")}

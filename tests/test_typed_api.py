@@ -101,7 +101,7 @@ if __name__ == "__main__":
     tf.app.run(main)
 '''
 # What each line should be told.
-MISSPELT = '''
+MISSPELT = """
 import tfmini as tf
 import tfmini.compat.v1 as v1
 from tfmini import nn
@@ -120,7 +120,7 @@ tf.raw_ops.MatMull(a=1, b=2)
 tf.raw_ops.MatMul(a=1, c=2)
 tf.losses.mean_squared_error([1.0], prediction=[1.0])
 tf.nn.relu([1.0])
-'''
+"""
 WRONG_LINES = [5, *range(7, 19)]
 
 

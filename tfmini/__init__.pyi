@@ -57,7 +57,10 @@ from tfmini._version import (
     GIT_VERSION as GIT_VERSION,
     MONOLITHIC_BUILD as MONOLITHIC_BUILD,
 )
-from tfmini.compat.behavior import (
+from tfmini.compat.py_function import (
+    py_function as py_function,
+)
+from tfmini.compat.switches import (
     control_flow_v2_enabled as control_flow_v2_enabled,
     disable_control_flow_v2 as disable_control_flow_v2,
     disable_eager_execution as disable_eager_execution,
@@ -66,18 +69,11 @@ from tfmini.compat.behavior import (
     disable_v2_tensorshape as disable_v2_tensorshape,
     executing_eagerly as executing_eagerly,
 )
-from tfmini.compat.py_function import (
-    py_function as py_function,
-)
 from tfmini.compat.tf_logging import (
     get_logger as get_logger,
 )
 from tfmini.devices import (
     DeviceSpec as DeviceSpec,
-)
-from tfmini.dimension import (
-    Dimension as Dimension,
-    dimension_value as dimension_value,
 )
 from tfmini.dtypes import (
     DType as DType,
@@ -137,7 +133,7 @@ from tfmini.graph.graph_def import (
 from tfmini.graph.importing import (
     import_graph_def as import_graph_def,
 )
-from tfmini.graph.keys import (
+from tfmini.graph.names import (
     GraphKeys as GraphKeys,
 )
 from tfmini.graph.operation import (
@@ -161,10 +157,7 @@ from tfmini.graph.scoping import (
     op_scope as op_scope,
     set_random_seed as set_random_seed,
 )
-from tfmini.inspection.api import (
-    inspect as inspect,
-)
-from tfmini.layers.metrics.confusion_matrix import (
+from tfmini.layers.metrics import (
     confusion_matrix as confusion_matrix,
 )
 from tfmini.ops.array.blocks import (
@@ -175,20 +168,10 @@ from tfmini.ops.array.blocks import (
     space_to_batch_nd as space_to_batch_nd,
     space_to_depth as space_to_depth,
 )
-from tfmini.ops.array.casting import (
-    bitcast as bitcast,
-    cast as cast,
-    saturate_cast as saturate_cast,
-    to_bfloat16 as to_bfloat16,
-    to_complex128 as to_complex128,
-    to_complex64 as to_complex64,
-    to_double as to_double,
-    to_float as to_float,
-    to_int32 as to_int32,
-    to_int64 as to_int64,
-)
 from tfmini.ops.array.constant import (
     constant as constant,
+    make_ndarray as make_ndarray,
+    make_tensor_proto as make_tensor_proto,
 )
 from tfmini.ops.array.constant_value import (
     get_static_value as get_static_value,
@@ -216,8 +199,17 @@ from tfmini.ops.array.gather import (
     batch_gather as batch_gather,
     gather as gather,
     gather_nd as gather_nd,
+    scatter_nd as scatter_nd,
+    tensor_scatter_add as tensor_scatter_add,
+    tensor_scatter_nd_add as tensor_scatter_nd_add,
+    tensor_scatter_nd_sub as tensor_scatter_nd_sub,
+    tensor_scatter_nd_update as tensor_scatter_nd_update,
+    tensor_scatter_sub as tensor_scatter_sub,
+    tensor_scatter_update as tensor_scatter_update,
 )
 from tfmini.ops.array.identity import (
+    bitcast as bitcast,
+    cast as cast,
     check_numerics as check_numerics,
     ensure_shape as ensure_shape,
     guarantee_const as guarantee_const,
@@ -226,53 +218,47 @@ from tfmini.ops.array.identity import (
     is_tensor as is_tensor,
     placeholder as placeholder,
     placeholder_with_default as placeholder_with_default,
+    saturate_cast as saturate_cast,
     stop_gradient as stop_gradient,
-)
-from tfmini.ops.array.index_sets import (
-    invert_permutation as invert_permutation,
-    one_hot as one_hot,
-    setdiff1d as setdiff1d,
-    unique as unique,
-    unique_with_counts as unique_with_counts,
-    unravel_index as unravel_index,
+    to_bfloat16 as to_bfloat16,
+    to_complex128 as to_complex128,
+    to_complex64 as to_complex64,
+    to_double as to_double,
+    to_float as to_float,
+    to_int32 as to_int32,
+    to_int64 as to_int64,
 )
 from tfmini.ops.array.joining import (
     concat as concat,
+    parallel_stack as parallel_stack,
+    split as split,
     stack as stack,
     unstack as unstack,
 )
 from tfmini.ops.array.layout import (
+    matrix_transpose as matrix_transpose,
     meshgrid as meshgrid,
+    pad as pad,
     repeat as repeat,
     reverse as reverse,
     reverse_sequence as reverse_sequence,
     reverse_v2 as reverse_v2,
     roll as roll,
     tile as tile,
-)
-from tfmini.ops.array.masking import (
-    boolean_mask as boolean_mask,
-    sequence_mask as sequence_mask,
-    where as where,
-)
-from tfmini.ops.array.padding import (
-    pad as pad,
-)
-from tfmini.ops.array.parallel_stack import (
-    parallel_stack as parallel_stack,
+    transpose as transpose,
 )
 from tfmini.ops.array.partition import (
+    boolean_mask as boolean_mask,
     dynamic_partition as dynamic_partition,
     dynamic_stitch as dynamic_stitch,
-)
-from tfmini.ops.array.scatter import (
-    scatter_nd as scatter_nd,
-    tensor_scatter_add as tensor_scatter_add,
-    tensor_scatter_nd_add as tensor_scatter_nd_add,
-    tensor_scatter_nd_sub as tensor_scatter_nd_sub,
-    tensor_scatter_nd_update as tensor_scatter_nd_update,
-    tensor_scatter_sub as tensor_scatter_sub,
-    tensor_scatter_update as tensor_scatter_update,
+    invert_permutation as invert_permutation,
+    one_hot as one_hot,
+    sequence_mask as sequence_mask,
+    setdiff1d as setdiff1d,
+    unique as unique,
+    unique_with_counts as unique_with_counts,
+    unravel_index as unravel_index,
+    where as where,
 )
 from tfmini.ops.array.shape import (
     broadcast_dynamic_shape as broadcast_dynamic_shape,
@@ -291,47 +277,7 @@ from tfmini.ops.array.slicing import (
     slice as slice,
     strided_slice as strided_slice,
 )
-from tfmini.ops.array.splitting import (
-    split as split,
-)
-from tfmini.ops.array.tensor_protos import (
-    make_ndarray as make_ndarray,
-    make_tensor_proto as make_tensor_proto,
-)
-from tfmini.ops.array.transpose import (
-    matrix_transpose as matrix_transpose,
-    transpose as transpose,
-)
-from tfmini.ops.clock import (
-    timestamp as timestamp,
-)
-from tfmini.ops.control import (
-    group as group,
-    no_op as no_op,
-    tuple as tuple,
-)
-from tfmini.ops.debugging.assertion import (
-    Assert as Assert,
-)
-from tfmini.ops.debugging.check_numerics import (
-    add_check_numerics_ops as add_check_numerics_ops,
-    verify_tensor_all_finite as verify_tensor_all_finite,
-)
-from tfmini.ops.debugging.logging_ops import (
-    Print as Print,
-    print_v2 as print,
-)
-from tfmini.ops.debugging.rank_checks import (
-    assert_rank as assert_rank,
-    assert_rank_at_least as assert_rank_at_least,
-    assert_rank_in as assert_rank_in,
-    assert_scalar as assert_scalar,
-)
-from tfmini.ops.debugging.shape_checks import (
-    is_non_decreasing as is_non_decreasing,
-    is_strictly_increasing as is_strictly_increasing,
-)
-from tfmini.ops.debugging.value_checks import (
+from tfmini.ops.checks import (
     assert_equal as assert_equal,
     assert_greater as assert_greater,
     assert_greater_equal as assert_greater_equal,
@@ -345,22 +291,60 @@ from tfmini.ops.debugging.value_checks import (
     assert_none_equal as assert_none_equal,
     assert_positive as assert_positive,
     assert_proper_iterable as assert_proper_iterable,
+    assert_rank as assert_rank,
+    assert_rank_at_least as assert_rank_at_least,
+    assert_rank_in as assert_rank_in,
     assert_same_float_dtype as assert_same_float_dtype,
+    assert_scalar as assert_scalar,
     assert_type as assert_type,
+    is_non_decreasing as is_non_decreasing,
     is_numeric_tensor as is_numeric_tensor,
+    is_strictly_increasing as is_strictly_increasing,
 )
-from tfmini.ops.flow.case import (
-    case as case,
-    switch_case as switch_case,
+from tfmini.ops.composites import (
+    IndexedSlicesSpec as IndexedSlicesSpec,
+    SparseTensor as SparseTensor,
+    SparseTensorSpec as SparseTensorSpec,
+    TensorSpec as TensorSpec,
+    TypeSpec as TypeSpec,
+    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
+)
+from tfmini.ops.control import (
+    group as group,
+    no_op as no_op,
+    timestamp as timestamp,
+    tuple as tuple,
+)
+from tfmini.ops.custom_gradient import (
+    custom_gradient as custom_gradient,
+    grad_pass_through as grad_pass_through,
+    recompute_grad as recompute_grad,
+)
+from tfmini.ops.debugging import (
+    Assert as Assert,
+    Print as Print,
+    add_check_numerics_ops as add_check_numerics_ops,
+    print_v2 as print,
+    verify_tensor_all_finite as verify_tensor_all_finite,
+)
+from tfmini.ops.decompositions import (
+    cholesky as cholesky,
+    cholesky_solve as cholesky_solve,
+    qr as qr,
+    self_adjoint_eig as self_adjoint_eig,
+    self_adjoint_eigvals as self_adjoint_eigvals,
+    svd as svd,
 )
 from tfmini.ops.flow.cond import (
     cond as cond,
 )
 from tfmini.ops.flow.functional import (
+    case as case,
     foldl as foldl,
     foldr as foldr,
     map_fn as map_fn,
     scan as scan,
+    switch_case as switch_case,
     vectorized_map as vectorized_map,
 )
 from tfmini.ops.flow.tensor_array import (
@@ -369,33 +353,20 @@ from tfmini.ops.flow.tensor_array import (
 from tfmini.ops.flow.while_loop import (
     while_loop as while_loop,
 )
-from tfmini.ops.gradients.backprop import (
-    gradients as gradients,
-    hessians as hessians,
-)
-from tfmini.ops.gradients.custom_gradient import (
-    custom_gradient as custom_gradient,
-    grad_pass_through as grad_pass_through,
-    recompute_grad as recompute_grad,
-)
-from tfmini.ops.gradients.registry import (
+from tfmini.ops.gradients import (
+    AggregationMethod as AggregationMethod,
     NoGradient as NoGradient,
     NotDifferentiable as NotDifferentiable,
     RegisterGradient as RegisterGradient,
+    UnconnectedGradients as UnconnectedGradients,
+    gradients as gradients,
+    hessians as hessians,
     no_gradient as no_gradient,
 )
-from tfmini.ops.gradients.sums import (
-    AggregationMethod as AggregationMethod,
-    UnconnectedGradients as UnconnectedGradients,
-)
-from tfmini.ops.image.patches import (
+from tfmini.ops.image.geometry import (
     extract_image_patches as extract_image_patches,
 )
-from tfmini.ops.io.csv_ops import (
-    decode_compressed as decode_compressed,
-    decode_csv as decode_csv,
-)
-from tfmini.ops.io.file_ops import (
+from tfmini.ops.io.files import (
     matching_files as matching_files,
     read_file as read_file,
     write_file as write_file,
@@ -412,6 +383,10 @@ from tfmini.ops.io.parsing_functions import (
     parse_tensor as parse_tensor,
     serialize_tensor as serialize_tensor,
 )
+from tfmini.ops.io.parsing_ops import (
+    decode_compressed as decode_compressed,
+    decode_csv as decode_csv,
+)
 from tfmini.ops.io.readers import (
     FixedLengthRecordReader as FixedLengthRecordReader,
     IdentityReader as IdentityReader,
@@ -420,34 +395,17 @@ from tfmini.ops.io.readers import (
     TextLineReader as TextLineReader,
     WholeFileReader as WholeFileReader,
 )
-from tfmini.ops.linalg.decompositions import (
-    cholesky as cholesky,
-    cholesky_solve as cholesky_solve,
-    qr as qr,
-    self_adjoint_eig as self_adjoint_eig,
-    self_adjoint_eigvals as self_adjoint_eigvals,
-    svd as svd,
-)
-from tfmini.ops.linalg.functions import (
+from tfmini.ops.linalg import (
     norm as norm,
+    sqrtm as matrix_square_root,
     trace as trace,
 )
-from tfmini.ops.linalg.matrix_functions import (
-    sqrtm as matrix_square_root,
-)
-from tfmini.ops.linalg.solving import (
+from tfmini.ops.linear_systems import (
     matrix_determinant as matrix_determinant,
     matrix_inverse as matrix_inverse,
     matrix_solve as matrix_solve,
     matrix_solve_ls as matrix_solve_ls,
     matrix_triangular_solve as matrix_triangular_solve,
-)
-from tfmini.ops.math.clip import (
-    clip_by_average_norm as clip_by_average_norm,
-    clip_by_global_norm as clip_by_global_norm,
-    clip_by_norm as clip_by_norm,
-    clip_by_value as clip_by_value,
-    global_norm as global_norm,
 )
 from tfmini.ops.math.comparison import (
     equal as equal,
@@ -461,13 +419,6 @@ from tfmini.ops.math.comparison import (
     logical_xor as logical_xor,
     not_equal as not_equal,
     where_v2 as where_v2,
-)
-from tfmini.ops.math.complex import (
-    abs as abs,
-    angle as angle,
-    complex as complex,
-    imag as imag,
-    real as real,
 )
 from tfmini.ops.math.contraction import (
     einsum as einsum,
@@ -500,17 +451,15 @@ from tfmini.ops.math.matmul import (
     matmul as matmul,
     sparse_matmul as sparse_matmul,
 )
-from tfmini.ops.math.powers import (
-    atan2 as atan2,
-    pow as pow,
-)
-from tfmini.ops.math.reduce_functions import (
+from tfmini.ops.math.reductions import (
     arg_max as arg_max,
     arg_min as arg_min,
     argmax as argmax,
     argmin as argmin,
     bincount as bincount,
     count_nonzero as count_nonzero,
+    cumprod as cumprod,
+    cumsum as cumsum,
     reduce_all as reduce_all,
     reduce_any as reduce_any,
     reduce_logsumexp as reduce_logsumexp,
@@ -519,10 +468,6 @@ from tfmini.ops.math.reduce_functions import (
     reduce_min as reduce_min,
     reduce_prod as reduce_prod,
     reduce_sum as reduce_sum,
-)
-from tfmini.ops.math.reductions import (
-    cumprod as cumprod,
-    cumsum as cumsum,
 )
 from tfmini.ops.math.search import (
     argsort as argsort,
@@ -537,6 +482,9 @@ from tfmini.ops.math.segments import (
     segment_min as segment_min,
     segment_prod as segment_prod,
     segment_sum as segment_sum,
+    sparse_segment_mean as sparse_segment_mean,
+    sparse_segment_sqrt_n as sparse_segment_sqrt_n,
+    sparse_segment_sum as sparse_segment_sum,
     unsorted_segment_max as unsorted_segment_max,
     unsorted_segment_mean as unsorted_segment_mean,
     unsorted_segment_min as unsorted_segment_min,
@@ -544,37 +492,39 @@ from tfmini.ops.math.segments import (
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
 )
-from tfmini.ops.math.sparse_segments import (
-    sparse_segment_mean as sparse_segment_mean,
-    sparse_segment_sqrt_n as sparse_segment_sqrt_n,
-    sparse_segment_sum as sparse_segment_sum,
-)
 from tfmini.ops.math.special import (
     betainc as betainc,
-    igamma as igamma,
-    igammac as igammac,
-    lbeta as lbeta,
-)
-from tfmini.ops.math.spectral import (
     fft as fft,
     fft2d as fft2d,
     fft3d as fft3d,
     ifft as ifft,
     ifft2d as ifft2d,
     ifft3d as ifft3d,
+    igamma as igamma,
+    igammac as igammac,
+    lbeta as lbeta,
 )
 from tfmini.ops.math.sums import (
     accumulate_n as accumulate_n,
     add_n as add_n,
+    clip_by_average_norm as clip_by_average_norm,
+    clip_by_global_norm as clip_by_global_norm,
+    clip_by_norm as clip_by_norm,
+    clip_by_value as clip_by_value,
+    global_norm as global_norm,
 )
 from tfmini.ops.math.unary import (
+    abs as abs,
     acos as acos,
     acosh as acosh,
+    angle as angle,
     asin as asin,
     asinh as asinh,
     atan as atan,
+    atan2 as atan2,
     atanh as atanh,
     ceil as ceil,
+    complex as complex,
     cos as cos,
     cosh as cosh,
     digamma as digamma,
@@ -583,6 +533,7 @@ from tfmini.ops.math.unary import (
     exp as exp,
     expm1 as expm1,
     floor as floor,
+    imag as imag,
     is_finite as is_finite,
     is_inf as is_inf,
     is_nan as is_nan,
@@ -591,6 +542,8 @@ from tfmini.ops.math.unary import (
     log1p as log1p,
     log_sigmoid as log_sigmoid,
     polygamma as polygamma,
+    pow as pow,
+    real as real,
     reciprocal as reciprocal,
     rint as rint,
     round as round,
@@ -619,8 +572,6 @@ from tfmini.ops.queues.accumulators import (
 )
 from tfmini.ops.queues.barrier import (
     Barrier as Barrier,
-)
-from tfmini.ops.queues.critical_section import (
     CriticalSection as CriticalSection,
 )
 from tfmini.ops.queues.queues import (
@@ -630,10 +581,10 @@ from tfmini.ops.queues.queues import (
     QueueBase as QueueBase,
     RandomShuffleQueue as RandomShuffleQueue,
 )
-from tfmini.ops.ragged.ragged_tensor import (
+from tfmini.ops.ragged import (
     RaggedTensor as RaggedTensor,
 )
-from tfmini.ops.random.functions import (
+from tfmini.ops.random_functions import (
     multinomial as multinomial,
     random_crop as random_crop,
     random_gamma as random_gamma,
@@ -647,17 +598,6 @@ from tfmini.ops.session_tensors import (
     delete_session_tensor as delete_session_tensor,
     get_session_handle as get_session_handle,
     get_session_tensor as get_session_tensor,
-)
-from tfmini.ops.sparse.arithmetic import (
-    sparse_add as sparse_add,
-    sparse_maximum as sparse_maximum,
-    sparse_minimum as sparse_minimum,
-    sparse_reduce_max as sparse_reduce_max,
-    sparse_reduce_max_sparse as sparse_reduce_max_sparse,
-    sparse_reduce_sum as sparse_reduce_sum,
-    sparse_reduce_sum_sparse as sparse_reduce_sum_sparse,
-    sparse_softmax as sparse_softmax,
-    sparse_tensor_dense_matmul as sparse_tensor_dense_matmul,
 )
 from tfmini.ops.sparse.functions import (
     sparse_concat as sparse_concat,
@@ -676,48 +616,47 @@ from tfmini.ops.sparse.functions import (
     sparse_to_indicator as sparse_to_indicator,
     sparse_transpose as sparse_transpose,
 )
+from tfmini.ops.sparse.math import (
+    sparse_add as sparse_add,
+    sparse_maximum as sparse_maximum,
+    sparse_minimum as sparse_minimum,
+    sparse_reduce_max as sparse_reduce_max,
+    sparse_reduce_max_sparse as sparse_reduce_max_sparse,
+    sparse_reduce_sum as sparse_reduce_sum,
+    sparse_reduce_sum_sparse as sparse_reduce_sum_sparse,
+    sparse_softmax as sparse_softmax,
+    sparse_tensor_dense_matmul as sparse_tensor_dense_matmul,
+)
 from tfmini.ops.sparse.serialization import (
     deserialize_many_sparse as deserialize_many_sparse,
     serialize_many_sparse as serialize_many_sparse,
     serialize_sparse as serialize_sparse,
 )
-from tfmini.ops.sparse.set_operations import (
+from tfmini.ops.sparse.sets import (
     edit_distance as edit_distance,
 )
-from tfmini.ops.sparse.sparse_tensor import (
-    SparseTensor as SparseTensor,
-    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
-)
-from tfmini.ops.strings.conversions import (
+from tfmini.ops.string_ops import (
     as_string as as_string,
-    decode_raw as decode_raw,
-    reduce_join as reduce_join,
-    string_to_number as string_to_number,
-)
-from tfmini.ops.strings.elementwise import (
     decode_base64 as decode_base64,
+    decode_raw as decode_raw,
     encode_base64 as encode_base64,
+    reduce_join as reduce_join,
     regex_replace as regex_replace,
     string_join as string_join,
     string_strip as string_strip,
+    string_to_number as string_to_number,
     substr as substr,
 )
-from tfmini.ops.strings.pieces import (
+from tfmini.ops.string_pieces import (
     fingerprint as fingerprint,
     string_split as string_split,
     string_to_hash_bucket as string_to_hash_bucket,
     string_to_hash_bucket_fast as string_to_hash_bucket_fast,
     string_to_hash_bucket_strong as string_to_hash_bucket_strong,
 )
-from tfmini.ops.tables.functions import (
+from tfmini.ops.tables import (
     initialize_all_tables as initialize_all_tables,
     tables_initializer as tables_initializer,
-)
-from tfmini.ops.type_specs import (
-    IndexedSlicesSpec as IndexedSlicesSpec,
-    SparseTensorSpec as SparseTensorSpec,
-    TensorSpec as TensorSpec,
-    TypeSpec as TypeSpec,
 )
 from tfmini.ops.variables.assignment import (
     assign as assign,
@@ -739,6 +678,12 @@ from tfmini.ops.variables.assignment import (
 )
 from tfmini.ops.variables.base import (
     Variable as Variable,
+    VariableAggregation as VariableAggregation,
+    VariableSynchronization as VariableSynchronization,
+    disable_resource_variables as disable_resource_variables,
+    enable_resource_variables as enable_resource_variables,
+    resource_variables_enabled as resource_variables_enabled,
+    variable_creator_scope as variable_creator_scope,
 )
 from tfmini.ops.variables.functions import (
     all_variables as all_variables,
@@ -769,14 +714,6 @@ from tfmini.ops.variables.initializers import (
     variance_scaling_initializer as variance_scaling_initializer,
     zeros_initializer as zeros_initializer,
 )
-from tfmini.ops.variables.kind import (
-    VariableAggregation as VariableAggregation,
-    VariableSynchronization as VariableSynchronization,
-    disable_resource_variables as disable_resource_variables,
-    enable_resource_variables as enable_resource_variables,
-    resource_variables_enabled as resource_variables_enabled,
-    variable_creator_scope as variable_creator_scope,
-)
 from tfmini.ops.variables.partitioners import (
     create_partitioned_variables as create_partitioned_variables,
     fixed_size_partitioner as fixed_size_partitioner,
@@ -784,20 +721,16 @@ from tfmini.ops.variables.partitioners import (
     variable_axis_size_partitioner as variable_axis_size_partitioner,
 )
 from tfmini.ops.variables.scope import (
+    VariableScope as VariableScope,
     get_variable as get_variable,
     get_variable_scope as get_variable_scope,
+    make_template as make_template,
     no_regularizer as no_regularizer,
     variable_op_scope as variable_op_scope,
     variable_scope as variable_scope,
 )
-from tfmini.ops.variables.scope_defaults import (
-    VariableScope as VariableScope,
-)
 from tfmini.ops.variables.store import (
     AUTO_REUSE as AUTO_REUSE,
-)
-from tfmini.ops.variables.template import (
-    make_template as make_template,
 )
 from tfmini.protos import (
     AttrValue as AttrValue,
@@ -824,8 +757,13 @@ from tfmini.runtime.client.session import (
     Session as Session,
 )
 from tfmini.shapes import (
+    Dimension as Dimension,
     TensorShape as TensorShape,
     dimension_at_index as dimension_at_index,
+    dimension_value as dimension_value,
+)
+from tfmini.show.inspection.api import (
+    inspect as inspect,
 )
 from typing import (
     Any as _Any,

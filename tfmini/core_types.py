@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tfmini.dimension import Dimension
 from tfmini.dtypes import DType
-from tfmini.shapes import TensorShape
+from tfmini.shapes import Dimension, TensorShape
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # The Python type is one such as ``float``; the number is a DataType of TensorFlow.

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from tfmini.export import export, export_names
-from tfmini.printable import printable_lines
+from tfmini.text import printable_lines
 
 OK = 0
 CANCELLED = 1

@@ -9,7 +9,7 @@ The marks do nothing at run time. ``make names`` reads them from the sources, wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Definition = TypeVar("_Definition")
 
@@ -43,3 +43,19 @@ def export_names(namespaces: str, names: str) -> None:
 
 def _unchanged(definition: _Definition) -> _Definition:
     return definition
+
+
+# ---- Arguments of public functions that have a deprecated name beside the current one ------------------------------
+
+
+def either(new_name: str, new: Any, old_name: str, old: Any) -> Any:
+    """Returns the value of an argument that also has a deprecated name.
+
+    Raises:
+      ValueError: when both names are used.
+    """
+    if old is None:
+        return new
+    if new is not None:
+        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
+    return old

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
 import logging
 import os
+import re
+import stat
 import sys
+from typing import Any
 
-from tfmini.printable import printable
+from tfmini.text import printable
 
 
 class StderrHandler(logging.Handler):
@@ -29,9 +34,7 @@ def library_logger() -> logging.Logger:
     """The logger "tensorflow", with its handler."""
     logger = logging.getLogger("tensorflow")
     if os.environ.get("TFMINI_LOG_JSON") == "1":
-        from tfmini import json_log  # late, because few want it
-
-        json_log.install()
+        install()
         return logger
     if not any(isinstance(handler, StderrHandler) for handler in logger.handlers):
         handler = StderrHandler()
@@ -79,3 +82,170 @@ def set_level(level: int | str) -> None:
     runtime = logging.getLogger("tfmini")
     runtime.setLevel(level)
     runtime.setLevel(min(runtime.level, logging.WARNING))
+
+
+# ---- Logs as one JSON object per line, for programs that collect them (``--log-json``, `LOG_JSON_ENV`) -------------
+# The fields are ``time`` (UTC, ISO 8601), ``level``, ``logger``, ``task`` (such as ``worker/0``; "" outside a cluster),
+# ``pid``, ``message``, and for an exception ``exception``, its traceback.
+
+LOG_JSON_ENV = "TFMINI_LOG_JSON"
+_START = b'{"time": '
+_FIELDS = {**dict.fromkeys(("time", "level", "logger", "task", "message", "exception"), str), "pid": int}
+
+
+def is_wanted() -> bool:
+    """Whether this process logs as JSON."""
+    return os.environ.get(LOG_JSON_ENV) == "1"
+
+
+def json_line(message: str, task: str, **fields: Any) -> str:
+    """One line, without its end. ``fields``: replace or follow the usual ones."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "level": "INFO", "logger": "", "task": task, "message": message, **fields})
+
+
+def relayed(line: bytes, task: str) -> str | None:
+    """A line of `json_line` that a process has written, as one of ``task``; None if it is no such line.
+
+    A script can print what looks like one. So it is read and written anew, and says whose it is.
+    """
+    if not (line.startswith(_START) and line.endswith(b"}")):
+        return None
+    try:
+        found = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or any(type(found[name]) is not _FIELDS.get(name) for name in found):
+        return None
+    return json.dumps({**found, "task": task}) if {"time", "level", "message"} <= found.keys() else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats records as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._task = _task_of(os.environ.get("TF_CONFIG", ""))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        when = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
+        fields: dict[str, Any] = {
+            "time": when, "level": record.levelname, "logger": record.name, "pid": record.process,
+        }  # fmt: skip
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json_line(record.getMessage(), self._task, **fields)
+
+
+class JsonHandler(logging.StreamHandler[Any]):
+    """Writes JSON to stderr, as it is at that time."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(JsonFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes one record."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def install() -> None:
+    """Lets the library's loggers write JSON, and nothing else. Idempotent."""
+    for name in ("tensorflow", "tfmini"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, JsonHandler) for handler in logger.handlers):
+            logger.handlers[:] = [JsonHandler()]
+            logger.propagate = False
+
+
+def _task_of(config: str) -> str:
+    try:
+        task = json.loads(config or "{}").get("task", {})
+        return f"{task['type']}/{task['index']}"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""
+
+
+# ---- Reports from a task to the `tfmini launch` that started it ----------------------------------------------------
+# It serves, enters or leaves `Server.join`, meets others in a collective, works long.
+#
+# The contract: the environment variable `TFMINI_LAUNCH_REPORT` is ``FD:INODE``, the write end of a pipe that the task
+# has inherited, and the pipe's inode. The inode prevents that a child of the task, in which the descriptor may be
+# another file, writes to it. Each line is ``JOB TASK joined`` or ``JOB TASK left``, or ``JOB TASK`` and words about its
+# progress (`tfmini.launch.progress`).
+
+REPORT_ENV = "TFMINI_LAUNCH_REPORT"
+_NUMBER = re.compile("[0-9]{1,9}")
+MEETS = "meets"
+"""The progress of a task that has met others in a collective; ``MEETS_ELASTIC``: in a group that may lose it."""
+MEETS_ELASTIC = f"{MEETS} elastic"
+_LONGEST_LINE = 400  # bytes; shorter than PIPE_BUF, so that lines of several tasks do not mix
+
+
+def report_variable(fd: int) -> str:
+    """The value of the environment variable for a pipe."""
+    return f"{fd}:{os.fstat(fd).st_ino}"
+
+
+def is_launched() -> bool:
+    """Whether `tfmini launch` has started this process, so that its output is shown beside other tasks' output."""
+    return _pipe() is not None
+
+
+def send_report(job: str, task: int, joined: bool) -> None:
+    """Reports to the launcher, if there is one, that this task has entered or left `Server.join`."""
+    fd = _pipe()
+    if fd is None:
+        return
+    try:
+        os.write(fd, f"{job} {task} {'joined' if joined else 'left'}\n".encode())
+    except OSError:  # the launcher has ended
+        return
+
+
+def send_progress(job: str, task: int, words: str) -> None:
+    """Reports progress to the launcher, if there is one that reads. It never blocks; the line may be lost."""
+    fd = _pipe()
+    if fd is None:
+        return
+    import select
+
+    try:
+        if select.select([], [fd], [], 0)[1]:
+            os.write(fd, f"{job} {task} {words}".replace("\n", " ").encode()[:_LONGEST_LINE] + b"\n")
+    except (OSError, ValueError):  # the launcher has ended, or the descriptor is too large for select
+        return
+
+
+def parse_progress(line: str) -> tuple[str, int, str] | None:
+    """Parses a line of `send_progress` to (job, task, words); None if it is none."""
+    job, _, rest = line.partition(" ")
+    task, _, words = rest.partition(" ")
+    if not _NUMBER.fullmatch(task) or words.split(" ")[0] not in ("serves", "works", "rests", MEETS):
+        return None
+    return job, int(task), words
+
+
+def parse_report(line: str) -> tuple[str, int, bool] | None:
+    """Parses a line to (job, task, joined); None if it is no report."""
+    words = line.split()
+    if len(words) != 3 or not _NUMBER.fullmatch(words[1]) or words[2] not in ("joined", "left"):
+        return None
+    return words[0], int(words[1]), words[2] == "joined"
+
+
+def _pipe() -> int | None:
+    number, _, inode = os.environ.get(REPORT_ENV, "").partition(":")
+    if not number.isdecimal() or not inode.isdecimal():
+        return None
+    try:
+        found = os.fstat(int(number))
+    except OSError:
+        return None
+    return int(number) if stat.S_ISFIFO(found.st_mode) and found.st_ino == int(inode) else None

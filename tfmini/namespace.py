@@ -189,7 +189,7 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
     instead = alternative(dotted)
     if instead is not None:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {instead}"
-    from tfmini.suggestions import similar  # imported for errors only
+    from tfmini.text import similar  # imported for errors only
 
     close = similar(name, names)
     remedy = f" Did you mean {' or '.join(close)}?" if close else ""

@@ -28,8 +28,8 @@ from typing import Any
 import tfmini as tf
 from tests.train.sessions.training_runs import EVERY, LAST, training_cluster
 from tests.train.sessions.training_task import RINGS
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.supervision import TaskId
+from tfmini.testing import ProcessCluster
 
 LIMIT_S = 240.0
 MODES = ("monitored", "sync", "supervisor", *RINGS)

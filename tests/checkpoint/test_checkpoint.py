@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tfmini import dtypes, errors, protos
-from tfmini.checkpoint import checksums, files, sstable
-from tfmini.checkpoint.merging import merge
-from tfmini.checkpoint.reader import BundleReader
-from tfmini.checkpoint.slices import Slice, parse
-from tfmini.checkpoint.writer import BundleWriter
+from tfmini.checkpoint import files
+from tfmini.checkpoint import files as checksums
+from tfmini.checkpoint import reader as sstable
+from tfmini.checkpoint.reader import BundleReader, Slice, parse
+from tfmini.checkpoint.writer import BundleWriter, merge
 
 NUMBERS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
            "bool", "complex64", "complex128")  # fmt: skip

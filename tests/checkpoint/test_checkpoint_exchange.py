@@ -50,5 +50,3 @@ def test_the_bytes_are_the_same(exchanged: Any, prefix: str) -> None:
     assert names == sorted(path.name for path in (directory / "ours").glob(f"{prefix}.*"))
     for name in names:
         assert (directory / "ours" / name).read_bytes() == (directory / "theirs" / name).read_bytes(), name
-
-

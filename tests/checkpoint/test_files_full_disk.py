@@ -68,8 +68,9 @@ def test_record_and_text_files_on_a_full_disk(small_disk: Path) -> None:
         with contextlib.suppress(tf.errors.ResourceExhaustedError):
             writer.close()
         os.remove(small_disk / "records")
-    with pytest.raises(tf.errors.ResourceExhaustedError, match="text; No space left"), tf.gfile.GFile(
-        str(small_disk / "text"), "w"
-    ) as file:
+    with (
+        pytest.raises(tf.errors.ResourceExhaustedError, match="text; No space left"),
+        tf.gfile.GFile(str(small_disk / "text"), "w") as file,
+    ):
         file.write("x" * (SIZE - 10_000))
         file.write("x" * 20_000)

@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmini.collectives import schedules, shared_moves
+from tfmini.collectives import schedules, shared_reduce
 from tfmini.collectives.costs import shared_all_reduce_cost
-from tfmini.collectives.shared_moves import Moves, PullMoves, WindowMoves, moves_for
-from tfmini.collectives.shared_reduce import SharedReduce
-from tfmini.collectives.stages import RankStage, fingerprint_text
+from tfmini.collectives.shared_reduce import (
+    Moves,
+    PullMoves,
+    RankStage,
+    SharedReduce,
+    WindowMoves,
+    fingerprint_text,
+    moves_for,
+)
 from tfmini.runtime.collectives.memory import other_memory
 
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
@@ -63,8 +69,8 @@ def run_all(ranks: list[SharedReduce], seed: int) -> None:
 
 @pytest.mark.parametrize("count", [7, 3000])
 def test_ranks_that_sleep_are_woken(monkeypatch, count: int) -> None:
-    monkeypatch.setattr(shared_moves, "SMALL_LIMIT", 64)
-    monkeypatch.setattr(shared_moves, "WINDOW_BYTES", 256)
+    monkeypatch.setattr(shared_reduce, "SMALL_LIMIT", 64)
+    monkeypatch.setattr(shared_reduce, "WINDOW_BYTES", 256)
     for seed in range(20):
         stages: list[Any] = make_stages(3, count * 4)
         rng, awake, woken = random.Random(seed), {0, 1, 2}, set()
@@ -111,8 +117,8 @@ def test_small_tensors_are_reduced_as_by_the_direct_schedule(size, count, dtype,
 @given(size=st.integers(2, 8), count=st.sampled_from([701, 997, 1024, 4096, 5003]), seed=st.integers(0, 99))
 def test_tensors_are_reduced_window_by_window(size, count, seed) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_moves, "SMALL_LIMIT", 64)
-        patch.setattr(shared_moves, "WINDOW_BYTES", 256)
+        patch.setattr(shared_reduce, "SMALL_LIMIT", 64)
+        patch.setattr(shared_reduce, "WINDOW_BYTES", 256)
         stages = make_stages(size, count * 4)
         for step in range(3):
             values = [np.random.RandomState(seed + step + r).randn(count).astype(np.float32) for r in range(size)]
@@ -184,7 +190,7 @@ def test_a_rank_publishes_what_the_cost_model_predicts(size: int, count: int, mo
     ranks = [one_rank(r, stages, value, moves=moves).moves for r in range(size)]
     cost = shared_all_reduce_cost(value.nbytes, size)
     for rank in ranks:
-        windows = -(-value.nbytes // shared_moves.WINDOW_BYTES)
+        windows = -(-value.nbytes // shared_reduce.WINDOW_BYTES)
         assert abs(rank.sent_bytes - cost.nbytes) <= 4 * size * windows
     assert sum(rank.sent_bytes for rank in ranks) == round(cost.nbytes * size)
     assert cost.nbytes == 2 * (size - 1) / size * value.nbytes
@@ -201,7 +207,7 @@ def test_a_rank_publishes_what_the_cost_model_predicts(size: int, count: int, mo
 )  # fmt: skip
 def test_pulled_tensors_are_reduced_as_by_the_direct_schedule(size, count, dtype, merge, final, seed) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_moves, "PIECE_BYTES", 64)
+        patch.setattr(shared_reduce, "PIECE_BYTES", 64)
         stages = make_stages(size, 4)
         for step in range(3):
             values = [np.random.RandomState(seed + step + r).randint(-3, 4, count).astype(dtype) for r in range(size)]
@@ -233,7 +239,7 @@ def test_memory_that_is_gone_breaks_the_exchange() -> None:
     stages: list[Any] = make_stages(2, 4)
     a, b = (one_rank(r, stages, np.ones(9, np.float32), moves=PullMoves) for r in range(2))
     a.advance()
-    stages[0].words[shared_moves.VALUE_AT] = 8  # an address without memory
+    stages[0].words[shared_reduce.VALUE_AT] = 8  # an address without memory
     b.advance()
     assert b.is_broken and not b.done and b.sleep_condition() is None and b.needs_bell()
 
@@ -250,6 +256,6 @@ def test_a_rank_that_leaves_while_others_read_breaks_the_exchange(moves: type[Mo
 
 
 def test_moves_are_chosen_by_size_and_number_of_ranks() -> None:
-    assert moves_for(65536, 2, True) is moves_for(65536, 2, False) is shared_moves.SmallMoves
+    assert moves_for(65536, 2, True) is moves_for(65536, 2, False) is shared_reduce.SmallMoves
     assert moves_for(65537, 2, True) is moves_for(2 << 20, 2, False) is moves_for(2 << 20, 4, True) is WindowMoves
     assert moves_for(2 << 20, 2, True) is moves_for(4 << 20, 4, True) is PullMoves

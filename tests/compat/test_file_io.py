@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
-from tfmini.compat import file_io_names as file_io
+from tfmini.compat import file_io
 
 
 def test_text_lines_and_positions(tmp_path: Path) -> None:

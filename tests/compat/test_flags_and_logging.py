@@ -77,9 +77,7 @@ def levels_as_before() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-def test_messages_are_filtered_by_level_and_count(
-    caplog: pytest.LogCaptureFixture, levels_as_before: None
-) -> None:
+def test_messages_are_filtered_by_level_and_count(caplog: pytest.LogCaptureFixture, levels_as_before: None) -> None:
     tf.logging.set_verbosity(tf.logging.INFO)
     for i in range(5):
         tf.logging.log_first_n(tf.logging.INFO, "first %d", 2, i)

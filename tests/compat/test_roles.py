@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
-from tfmini.compat.role_flags import role_flags_of
 from tfmini.compat.roles import (
     defined_role_flags,
     imported_modules,
     module_role_flags,
     role_arguments,
+    role_flags_of,
     tf_config,
 )
 

@@ -116,9 +116,7 @@ CASES = {
         ".map(lambda s: tf.reshape(tf.sparse.to_dense(s), [-1]))"
     ),
     "cache_file": "D.from_tensor_slices(([1, 2], ['a', 'b'], [[.5], [2.]])).cache(tmp + '/cache' + SIDE).repeat(3)",
-    "csv": (
-        "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.int32, [0.5], [''], tf.int64], header=True)"
-    ),
+    "csv": ("tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.int32, [0.5], [''], tf.int64], header=True)"),
     "csv_selected": (
         "tf.data.experimental.CsvDataset([tmp + '/c.csv'] * 2, [tf.float64, ['none']], header=True, select_cols=[1, 2],"
         " na_value='NA')"

@@ -12,7 +12,7 @@ import pytest
 
 import tfmini as tf
 from tests.data.elements import drain
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 Dataset = tf.data.Dataset
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.data.pipeline import FunctionSource, compiled
-from tfmini.data.reading import TURN, Reading
+from tfmini.data.pipeline import TURN, FunctionSource, Reading, compiled
 from tfmini.data.stages import Batch, Shard
 from tfmini.runtime.resources import ResourceManager
 
@@ -100,5 +99,5 @@ def test_a_vector_in_place_of_a_scalar_is_refused(shape: list[int]) -> None:
 
 def test_a_name_in_place_of_a_function_is_refused() -> None:
     body: Any = "somebody's"
-    with pytest.raises(tf.errors.InvalidArgumentError, match="has no function \"somebody's\""):
+    with pytest.raises(tf.errors.InvalidArgumentError, match='has no function "somebody\'s"'):
         compiled(body, ResourceManager("c"), [])

@@ -14,8 +14,8 @@ import tfmini as tf
 from tests.estimator import cluster_task, models, programs
 from tests.estimator.agreement import assert_same
 from tests.oracle import sent
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 
 ROOT = Path(__file__).parents[2]
 _LIMIT_S = 200

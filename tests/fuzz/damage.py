@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import protos
-from tfmini.checkpoint import checksums, sstable
+from tfmini.checkpoint import files as checksums
+from tfmini.checkpoint import reader
 from tfmini.ops.io.record_files import frame
 
 Files = dict[str, bytes]
@@ -207,7 +208,7 @@ def changed(pick: random.Random, kind: Any, data: bytes) -> bytes:
 
 def table(pick: random.Random, data: bytes, kind_of: Callable[[bytes], Any]) -> bytes:
     """A sorted string table whose keys or values change, with valid checksums."""
-    items = dict(sstable.read(data))
+    items = dict(reader.read(data))
     for _ in range(pick.choice((1, 1, 2))):
         key = pick.choice(sorted(items))
         action = pick.randrange(8)
@@ -228,19 +229,19 @@ def table(pick: random.Random, data: bytes, kind_of: Callable[[bytes], Any]) -> 
                 items[key] = flipped(pick, items[key])
         if not items:
             break
-    return sstable.build(sorted(items.items()))
+    return reader.build(sorted(items.items()))
 
 
 def with_checksums(files: Files, index: str, data: str) -> Files:
     """The files of a checkpoint with the checksums of the data in its index."""
-    items = dict(sstable.read(files[index]))
+    items = dict(reader.read(files[index]))
     for key in items:
         if key:
             entry = protos.BundleEntryProto.FromString(items[key])
             piece = files[data][entry.offset : entry.offset + entry.size]
             entry.crc32c = checksums.masked(checksums.extend(0, piece))
             items[key] = entry.SerializeToString()
-    return {**files, index: sstable.build(sorted(items.items()))}
+    return {**files, index: reader.build(sorted(items.items()))}
 
 
 def records(pick: random.Random, found: list[bytes], kind: Any) -> bytes:

@@ -29,24 +29,23 @@ from tests.fuzz.damage import Files
 from tests.ops.samples import notation
 from tests.ops.samples.builders import builder
 from tfmini import dtypes, errors, protos
-from tfmini.checkpoint.slices import Slice
+from tfmini.checkpoint.reader import Slice
 from tfmini.checkpoint.writer import BundleWriter
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
 from tfmini.compat.hparams import HParams
-from tfmini.engines.invitation import Invitation, parse_invitation
-from tfmini.inspection.clusters import read_cluster
-from tfmini.inspection.difference import difference
-from tfmini.inspection.step_trace import read_trace
-from tfmini.json_log import _task_of
+from tfmini.launch.invitation import Invitation, parse_invitation
+from tfmini.library_log import _task_of
 from tfmini.ops.image import codecs
-from tfmini.ops.io.checkpoint_v1 import V1Reader, V1Writer
+from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer
 from tfmini.ops.io.record_files import frame, read_records
-from tfmini.placement.plans import plan
-from tfmini.rpc.address_book import AddressBook
-from tfmini.simulation.profile import ProfileError, read_profile
-from tfmini.tools.horovodrun import _hosts
-from tfmini.train.cluster_resolver import TFConfigClusterResolver
-from tfmini.train.slurm_cluster_resolver import expand_host_list, expand_tasks_per_node
+from tfmini.placement.device_setter import plan
+from tfmini.rpc.addresses import AddressBook
+from tfmini.show.inspection.clusters import read_cluster
+from tfmini.show.inspection.findings import difference
+from tfmini.show.inspection.trace import read_trace
+from tfmini.show.simulation.profile import ProfileError, read_profile
+from tfmini.tools.launch import _hosts
+from tfmini.train.cluster_resolver import TFConfigClusterResolver, expand_host_list, expand_tasks_per_node
 
 # What a reader may raise beside the classes of its own.
 CLEAN = (
@@ -308,8 +307,8 @@ def _import(place: Path) -> None:
 
 
 def _inspect(place: Path) -> None:
-    from tfmini.inspection.api import inspect
-    from tfmini.inspection.text import view
+    from tfmini.show.inspection.api import inspect
+    from tfmini.show.inspection.text import view
 
     found = inspect(str(place / "graph.pb"), ps=1, workers=1)
     found.to_json()

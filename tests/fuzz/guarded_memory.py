@@ -80,7 +80,9 @@ class GuardedMemory:
         code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         code.write(_NOTE)
         functions = {
-            "malloc": _MALLOC(self._malloc), "calloc": _CALLOC(self._calloc), "realloc": _REALLOC(self._realloc)
+            "malloc": _MALLOC(self._malloc),
+            "calloc": _CALLOC(self._calloc),
+            "realloc": _REALLOC(self._realloc),
         }
         self._alive = functions, code  # as long as the process
         handler.context = ctypes.addressof(self._ring)

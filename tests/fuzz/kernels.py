@@ -38,14 +38,14 @@ import tfmini as tf
 from tests.fuzz.guarded_memory import LARGEST, GuardedMemory, guard
 from tests.fuzz.kernel_cases import Case, case
 from tests.ops.samples.notation import Row
-from tfmini import machine_memory
+from tfmini import processes
 from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
 from tfmini.numerics import windows
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
-from tfmini.runtime.compiler.kernel_checks import CHECK_ENV
-from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.compiler.kernels import CHECK_ENV
+from tfmini.runtime.master.master import open_session
 from tfmini.runtime.options import SessionOptions
 
 LIMIT_S = 20.0
@@ -186,7 +186,7 @@ def child(first: int, count: int, pattern: str, records: int) -> None:
     os.chdir(folder)
     case(0, folder, pattern)  # imports all ops
     memory = guard()
-    machine_memory.free_memory = lambda: _FREE
+    processes.free_memory = lambda: _FREE
     for seed in range(first, first + count):
         os.write(records, json.dumps([seed]).encode() + b"\n")
         found = case(seed, folder, pattern)

@@ -12,8 +12,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.node import Node
 from tfmini.rpc.codec import encode
-from tfmini.rpc.connection_messages import Goodbye, Hello, HelloReply, LaneSwitch
-from tfmini.rpc.messages import CleanupAll, Reset
+from tfmini.rpc.messages import CleanupAll, Goodbye, Hello, HelloReply, LaneSwitch, Reset
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY, Field, FieldKind, Message
 
 _CPU = "/job:ps/replica:0/task:0/device:CPU:0"

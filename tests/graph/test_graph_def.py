@@ -18,8 +18,7 @@ from tfmini.graph.graph_def import from_proto, graph_def_to_nodes, nodes_to_grap
 from tfmini.graph.graph_util import extract_sub_graph, must_run_on_cpu, tensor_shape_from_node_def_name
 from tfmini.graph.node import Node
 from tfmini.ops.array import identity as array_identity
-from tfmini.ops.array.constant import constant
-from tfmini.ops.array.tensor_protos import make_ndarray, make_tensor_proto
+from tfmini.ops.array.constant import constant, make_ndarray, make_tensor_proto
 from tfmini.ops.control import no_op
 from tfmini.ops.math import matmul as math_matmul
 from tfmini.train.checkpointing.graph_files import write_graph

@@ -148,9 +148,12 @@ def test_attrs_of_a_newer_producer_may_have_its_default(graph):
 
 
 def test_hints_of_later_versions_are_dropped(graph):
-    text = PLACEHOLDER + """
+    text = (
+        PLACEHOLDER
+        + """
       node { name: "y" op: "MatMul" input: "a" input: "a" attr { key: "T" value { type: DT_FLOAT } }
              attr { key: "grad_a" value { b: true } } }"""
+    )
     import_graph_def(parse(text), name="")
     assert "grad_a" not in graph.get_operation_by_name("y").attrs
 

@@ -13,8 +13,7 @@ from tfmini.graph.importing import import_graph_def
 from tfmini.graph.op_types import OPS
 from tfmini.ops import control
 from tfmini.ops.array import identity as array_identity
-from tfmini.ops.array.constant import constant
-from tfmini.ops.array.tensor_protos import make_ndarray, make_tensor_proto
+from tfmini.ops.array.constant import constant, make_ndarray, make_tensor_proto
 from tfmini.ops.math import matmul as math_matmul
 
 pytestmark = pytest.mark.oracle

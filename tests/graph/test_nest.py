@@ -17,10 +17,12 @@ nest = tf.nest
 
 structures = st.recursive(
     st.integers(),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.lists(inner, max_size=3).map(tuple)
-    | st.tuples(inner, inner).map(lambda pair: PAIR(*pair))
-    | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.tuples(inner, inner).map(lambda pair: PAIR(*pair))
+        | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

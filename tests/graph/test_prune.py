@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError
-from tfmini.graph.node import Node
-from tfmini.graph.node_types import FEED, FETCH, input_dtypes, output_dtypes
+from tfmini.graph.node import FEED, FETCH, Node, input_dtypes, output_dtypes
 from tfmini.graph.prune import in_topological_order, prune, rewrite_feeds_and_fetches, step_graph
 from tfmini.graph.registry import op
 
@@ -80,9 +79,7 @@ def test_order_is_nearest_to_creation_and_back_edges_do_not_count():
 
 
 def test_a_cycle_is_named():
-    with pytest.raises(
-        InvalidArgumentError, match=r"contains a cycle with 2 nodes: (a -> b -> a|b -> a -> b)"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"contains a cycle with 2 nodes: (a -> b -> a|b -> a -> b)"):
         prune(build("a b", "b a", "c b"), [], ["c"], [])
     assert list(prune(build("a b", "b a"), [("a", 0)], [], [("b", 0)])) == ["a"]
 

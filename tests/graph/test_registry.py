@@ -13,7 +13,7 @@ import tfmini as tf
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import OPS, load_ops
 from tfmini.ops.math import broadcast, sums
-from tfmini.runtime.compiler.kernel_calls import make_callable, op_facts
+from tfmini.runtime.compiler.kernels import make_callable, op_facts
 
 SIZES = [(), (1,), (3,), (2, 3), (2, 1), (0, 3), (4, 1, 3)]
 TYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64, tf.complex64]

@@ -19,7 +19,7 @@ import tfmini as tf
 from tfmini.rpc.messages import GetStatus, GetStatusReply
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
-from tfmini.tools.wire import step_transfers
+from tfmini.tools.inspect import step_transfers
 
 _FLOATS = 1 << 18
 

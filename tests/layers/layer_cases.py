@@ -109,6 +109,7 @@ METRICS: dict[str, Callable[[Any], Any]] = {
 
 LENGTHS = np.array([5, 3], np.int32)
 
+
 def _dropping(tf: Any, **arguments: Any) -> Any:
     """Two layers of which inputs, states and outputs are dropped, at places that the seeds settle."""
     tf.set_random_seed(5)

@@ -12,7 +12,7 @@ import numpy as np
 from tests.ops.fake_wait import FakeWait
 from tfmini.graph.op_types import Kernel, kernel_for
 from tfmini.graph.operation import Operation, Tensor, node_of
-from tfmini.runtime.compiler.kernel_checks import ResultCheck
+from tfmini.runtime.compiler.kernels import ResultCheck
 
 # Per graph: node name -> state object or kernel function, kept between calls like a session's.
 _kept: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()

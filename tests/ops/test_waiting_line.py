@@ -13,7 +13,7 @@ from tests.ops.queues.queue_calls import KINDS, put, queue_of, take, take_many
 from tfmini import dtypes, errors
 from tfmini.graph.waiting import Wait
 from tfmini.ops.queues.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
-from tfmini.ops.queues.mutex import MutexState
+from tfmini.ops.queues.barrier import MutexState
 from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.queues.staging_state import MapStageState, StageState
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState

@@ -135,9 +135,7 @@ def test_the_greedy_strategy_balances_bytes() -> None:
     strategy = GreedyLoadBalancingStrategy(2, byte_size_load_fn)
     sizes = [(100, 10), (5,), (5,), (500,), (1,)]
     assert [strategy(variable(*size)) for size in sizes] == [0, 1, 1, 1, 1]
-    function = replica_device_setter(
-        ps_tasks=2, ps_strategy=GreedyLoadBalancingStrategy(2, byte_size_load_fn)
-    )
+    function = replica_device_setter(ps_tasks=2, ps_strategy=GreedyLoadBalancingStrategy(2, byte_size_load_fn))
     assert function is not None
     assert [function(variable(n)) for n in (2, 1, 1, 1)] == [f"/job:ps/task:{t}" for t in (0, 1, 1, 0)]
 

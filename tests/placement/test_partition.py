@@ -147,9 +147,7 @@ def test_loop_across_devices_is_refused_by_name():
         cut_nodes(nodes, placement)
     placement["C1"] = B
     placement["A2"] = B
-    assert (
-        len(cut_nodes(nodes, placement).pairs) == 1
-    )
+    assert len(cut_nodes(nodes, placement).pairs) == 1
 
 
 # ---------------------------------------------------------------- messages
@@ -243,9 +241,7 @@ def test_messages_never_wait_for_their_own_answer(lines):
     parts = cut(*lines)
     whole = networkx.DiGraph()
     for part in parts.parts.values():
-        whole.add_edges_from(
-            (s, name) for name, n in part.items() for s in [*(i[0] for i in n.inputs), *n.controls]
-        )
+        whole.add_edges_from((s, name) for name, n in part.items() for s in [*(i[0] for i in n.inputs), *n.controls])
     for pair in parts.pairs:
         message = (pair.src, pair.dst, pair.group)
         whole.add_edges_from([(pair.send, message), (message, pair.recv)])

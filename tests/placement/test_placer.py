@@ -68,9 +68,7 @@ def test_request_of_a_later_member_places_the_group():
 
 
 def test_a_colocation_group_may_name_no_op():
-    placed = run(
-        node("a", "Const", group="g", device="/job:ps/task:1"), node("b", "Add", "a", "a", group="g")
-    )
+    placed = run(node("a", "Const", group="g", device="/job:ps/task:1"), node("b", "Add", "a", "a", group="g"))
     assert placed["b"].device == PS1
 
 
@@ -120,12 +118,8 @@ def test_soft_placement_sets_a_colocation_aside_that_contradicts_a_request():
 
 def test_two_stateful_inputs_on_different_devices_conflict():
     both = node("both", "TestBoth", "v", "w")
-    text = error(
-        node("v", "Handle", device="/job:ps/task:0"), node("w", "Handle", device="/job:ps/task:1"), both
-    )
-    assert text.startswith(
-        "Cannot place the graph because a reference or resource edge connects colocation groups"
-    )
+    text = error(node("v", "Handle", device="/job:ps/task:0"), node("w", "Handle", device="/job:ps/task:1"), both)
+    assert text.startswith("Cannot place the graph because a reference or resource edge connects colocation groups")
     assert "/job:ps/task:1 vs /job:ps/task:0. The edge src node is w , and the dst node is both" in text
 
 
@@ -256,9 +250,7 @@ def test_the_preferred_device_type_is_chosen():
 def test_an_op_without_kernel_is_named():
     for kind in ("TestNoKernel", "TestUnheardOf"):
         text = error(node("c", "Const"), node("n", kind, "c"))
-        assert text.startswith(
-            f"No OpKernel was registered to support Op '{kind}' used by {{{{node n}}}}with these"
-        )
+        assert text.startswith(f"No OpKernel was registered to support Op '{kind}' used by {{{{node n}}}}with these")
         assert "Registered devices: [CPU]" in text and "<no registered kernels>" in text
     placed = run(node("c", "Const"), node("n", "TestNoKernel", "c", device="/job:ps/task:0"))
     assert placed["n"].device == PS0
@@ -284,17 +276,13 @@ def test_generator_stays_home_when_consumers_disagree():
 
 
 def test_generators_request_beats_its_consumer():
-    placed = run(
-        node("c", "Const", device="/job:worker"), node("a", "Add", "c", "c", device="/job:ps/task:0")
-    )
+    placed = run(node("c", "Const", device="/job:worker"), node("a", "Add", "c", "c", device="/job:ps/task:0"))
     assert placed["c"].device == WORKER1
 
 
 def test_shape_reader_stays_with_its_input(monkeypatch):
     monkeypatch.setattr("tfmini.placement.placer.kernel_for", lambda op, kind: object())
-    placed = run(
-        node("c", "Const"), node("a", "Add", "c", "c", device="/job:ps/task:1"), node("s", "Shape", "a")
-    )
+    placed = run(node("c", "Const"), node("a", "Add", "c", "c", device="/job:ps/task:1"), node("s", "Shape", "a"))
     assert placed["s"].device == PS1 and kinds(placed, "s") == [decision.FOLLOWS_INPUT]
 
 

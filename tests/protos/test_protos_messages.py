@@ -72,9 +72,7 @@ def is_map(field: Field) -> bool:
 
 def all_descriptors(top: Descriptor) -> list[Descriptor]:
     """``top`` and the messages nested in it, without map entries."""
-    nested = [
-        d for child in top.nested_types if not child.GetOptions().map_entry for d in all_descriptors(child)
-    ]
+    nested = [d for child in top.nested_types if not child.GetOptions().map_entry for d in all_descriptors(child)]
     return [top, *nested]
 
 
@@ -99,9 +97,7 @@ class Filler:
                 setattr(message, field.name, self._scalar(field))
 
     def _chosen(self, descriptor: Descriptor, depth: int) -> list[Field]:
-        allowed = [
-            f for f in descriptor.fields if f.full_name not in self._skip and (depth or not _is_deep(f))
-        ]
+        allowed = [f for f in descriptor.fields if f.full_name not in self._skip and (depth or not _is_deep(f))]
         by_oneof: dict[str, list[Field]] = {}
         for field in allowed:
             owner = field.containing_oneof

@@ -76,9 +76,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_generated_code_is_that_of_the_text(tmp_path: Path) -> None:
-    protoc = pytest.importorskip(
-        "grpc_tools.protoc", reason="grpcio-tools (the protocol compiler) is not installed"
-    )
+    protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools (the protocol compiler) is not installed")
     from google.protobuf import descriptor_pb2
 
     out = tmp_path / "set.pb"

@@ -90,9 +90,7 @@ class End:
         self._wanted = count
         self._waiter = waiter = Waiter()
         if len(self.messages) < count:
-            assert self.reactor.drive(waiter, self.reactor.now() + TIMEOUT_S), (
-                f"{len(self.messages)} of {count} came"
-            )
+            assert self.reactor.drive(waiter, self.reactor.now() + TIMEOUT_S), f"{len(self.messages)} of {count} came"
         assert len(self.messages) >= count, f"ended early: {self.ends}"
 
     def wait_end(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.link_watch import register_work
+from tfmini.rpc.link import register_work
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 
@@ -46,9 +46,7 @@ def main() -> None:
     endpoint = Endpoint(get_reactor(), "/job:ps/replica:0/task:0", incarnation)
     endpoint.serve(
         {
-            m.GetStatus: lambda peer, request, respond: respond(
-                m.GetStatusReply(endpoint.task, incarnation, [])
-            ),
+            m.GetStatus: lambda peer, request, respond: respond(m.GetStatusReply(endpoint.task, incarnation, [])),
             m.RunGraph: run_graph,
             m.CleanupAll: hold,
             m.DescribeStep: lambda peer, request, respond: None,  # never answers

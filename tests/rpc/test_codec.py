@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tfmini import dtypes
-from tfmini.rpc import connection_messages as connection
+from tfmini.rpc import messages as connection
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import HANDSHAKE_LIMIT, decode, encode
 from tfmini.rpc.records import (
@@ -87,9 +87,7 @@ def test_scalar_strings_round_trip(item: bytes) -> None:
     assert received[()] == item
 
 
-@given(
-    hnp.arrays(st.sampled_from([np.float32, np.int64, np.uint8]), hnp.array_shapes(min_dims=0, min_side=0))
-)
+@given(hnp.arrays(st.sampled_from([np.float32, np.int64, np.uint8]), hnp.array_shapes(min_dims=0, min_side=0)))
 def test_arrays_round_trip(value: Any) -> None:
     (received,) = through(tensors(value)).values
     np.testing.assert_array_equal(received, value)
@@ -416,9 +414,7 @@ def test_other_versions_are_detected(version: Any) -> None:
 
 
 GENUINE = [
-    encode(
-        m.CreateSession({"nodes": [["a", dtypes.float32, TensorShape([1, None]), np.ones(3)]]}, b"c", "t"), 3
-    ),
+    encode(m.CreateSession({"nodes": [["a", dtypes.float32, TensorShape([1, None]), np.ones(3)]]}, b"c", "t"), 3),
     encode(tensors(np.array([b"x" * 3000, b"y"], object))),
     encode(tensors(np.zeros(5000), np.array([b"x"], object), np.float32(1)), 0),
     encode(m.RunStep("h", ("a",), (np.ones(2),), ("b",), ("c",), b""), 9),

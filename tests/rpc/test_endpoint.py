@@ -15,9 +15,9 @@ from tests.rpc.task_processes import until
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import encode
-from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys, own_keys
+from tfmini.rpc.messages import Goodbye, Hello
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.records import PROTOCOL_VERSION
@@ -251,9 +251,7 @@ def test_wait_for_ready_waits_for_a_late_server(endpoints: Any) -> None:
 
 def test_wrong_task_is_clear_on_both_sides(server: Any, endpoints: Any, caplog: Any) -> None:
     wrong = endpoints().peer(server.address, "/job:ps/replica:0/task:1")
-    with pytest.raises(
-        errors.FailedPreconditionError, match="expected /job:ps/replica:0/task:1, but this is"
-    ):
+    with pytest.raises(errors.FailedPreconditionError, match="expected /job:ps/replica:0/task:1, but this is"):
         call(wrong, m.GetStatus())
     assert "expected /job:ps/replica:0/task:1" in caplog.text
 
@@ -285,9 +283,7 @@ def test_partial_clusters_meet(endpoints: Any) -> None:
         assert call(endpoints(worker, 1, theirs).peer(server.listen("localhost:0"), PS), m.GetStatus())
 
 
-def test_version_mismatch_is_clear_on_both_sides(
-    server: Any, endpoints: Any, monkeypatch: Any, caplog: Any
-) -> None:
+def test_version_mismatch_is_clear_on_both_sides(server: Any, endpoints: Any, monkeypatch: Any, caplog: Any) -> None:
     """The listening side answers in its own version, which is how the other side learns of it."""
     reactor = get_reactor()
     connection = ZmqTransport(reactor, server.keys).connect(server.address)
@@ -360,9 +356,7 @@ def test_a_slow_request_keeps_only_its_own_client_waiting(server: Any, endpoints
     assert in_time == [True]
 
 
-def test_full_inboxes_cause_backpressure(
-    server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_inboxes_cause_backpressure(server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfmini.rpc.zmq_router._INBOX_LIMIT", 0)
     settle(peer, lanes)
     seen: list[int] = []

@@ -8,13 +8,13 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.handshake import WEDGED_AFTER_S, Backoff, PeerLiveness, RecentIds, Verdict
 from tfmini.rpc.link import _OF_HANDSHAKE, Link, LinkPhase
-from tfmini.rpc.membership import WEDGED_AFTER_S, Backoff, PeerLiveness, RecentIds, Verdict
+from tfmini.rpc.messages import Hello
 from tfmini.rpc.peer import State
 from tfmini.rpc.waiter import Waiter
-from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop, Wedge
+from tfmini.testing import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop, Wedge
 
 
 class World:

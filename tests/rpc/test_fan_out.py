@@ -11,7 +11,7 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc.fan_out import FanOut, fan_out, first_error
-from tfmini.testing.simulated import SimulatedNetwork
+from tfmini.testing import SimulatedNetwork
 
 
 class Calls:

@@ -14,9 +14,9 @@ import zmq
 from tests.rpc.task_processes import PS, until
 from tfmini.rpc import handshake
 from tfmini.rpc.codec import decode, encode
-from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.lane_listener import host_id
+from tfmini.rpc.messages import Goodbye, Hello
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.records import PROTOCOL_VERSION
 

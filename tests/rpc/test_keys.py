@@ -18,8 +18,8 @@ import zmq
 
 from tests.rpc.task_processes import LIMIT_S, Call, until
 from tfmini import errors
-from tfmini.rpc import connection_messages as m_connection
 from tfmini.rpc import messages as m
+from tfmini.rpc import messages as m_connection
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import (

@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from tests.rpc.task_processes import until
-from tfmini.rpc import lane_connection, lane_wire
+from tfmini.rpc import lane_connection, send_queue
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 
 LIMIT_S = 60.0  # limit of waits for events that are certain
 
 
-@pytest.mark.parametrize(
-    "noise", [b"\xff" * 64, b"\0" * 64, b"\1\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\xff\xff" + bytes(14)]
-)
+@pytest.mark.parametrize("noise", [b"\xff" * 64, b"\0" * 64, b"\1\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\xff\xff" + bytes(14)])
 def test_random_bytes_on_a_lane_end_that_lane_only(noise: bytes) -> None:
     reactor = get_reactor()
     mine, theirs = socket.socketpair()
@@ -35,7 +33,7 @@ def test_a_message_of_exactly_one_read_does_not_hide_the_next_one() -> None:
     """The kernel reports bytes once, so a lane must not take a full read for the last one."""
     mine, theirs = socket.socketpair()
     for size in (lane_connection._READ - 32, 5):
-        theirs.send(lane_wire.pack_single(b"x" * size))
+        theirs.send(send_queue.pack_single(b"x" * size))
     got: list[Any] = []
     lane = lane_connection.LaneConnection(mine, None, get_reactor(), "test")
     lane.start(got.append, lambda reason: None)

@@ -18,7 +18,7 @@ import pytest
 from tests.rpc import protocol_page
 from tests.rpc.protocol_page import protocol_table
 from tfmini import dtypes
-from tfmini.rpc import connection_messages as connection
+from tfmini.rpc import messages as connection
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import encode
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY

@@ -12,7 +12,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.link import HELLO_TIMEOUT_S
 from tfmini.rpc.peer import CallHandle, State
-from tfmini.testing.simulated import SimulatedNetwork
+from tfmini.testing import SimulatedNetwork
 
 
 class Losing(CallHandle):

@@ -17,7 +17,7 @@ from tests.rpc.task_processes import PS, SETTINGS, Call, connect, until
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.receive_buffers import RECEIVE_BUFFERS
+from tfmini.rpc.send_queue import RECEIVE_BUFFERS
 
 HUGE = 96 << 20  # bytes: far more than sockets buffer
 routes = pytest.mark.parametrize("route", list(SETTINGS))

@@ -13,17 +13,16 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc import receive_buffers, stream_lane
-from tfmini.rpc.connection_messages import Heartbeat
+from tfmini.rpc import send_queue, stream_lane
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.kept_memory import KEEP_S
+from tfmini.rpc.handshake import LOST_AFTER_S, TICK_S
 from tfmini.rpc.lane_connection import LaneConnection
-from tfmini.rpc.membership import LOST_AFTER_S, TICK_S
+from tfmini.rpc.messages import Heartbeat
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.receive_buffers import ReceiveBuffers
-from tfmini.rpc.sealed_lane import SealedLane, lane_name
-from tfmini.rpc.stream_lane import StreamListener, StreamOpening
+from tfmini.rpc.send_queue import ReceiveBuffers
+from tfmini.rpc.shared_blocks import KEEP_S
+from tfmini.rpc.stream_lane import SealedLane, StreamListener, StreamOpening, lane_name
 from tfmini.rpc.waiter import Waiter
 
 LIMIT_S = 60.0  # limit of waits for events that are certain
@@ -261,7 +260,7 @@ def test_the_environment_can_switch_streams_off(monkeypatch: Any) -> None:
 
 def test_idle_buffers_are_given_back(monkeypatch: Any) -> None:
     now, later = [100.0], []
-    monkeypatch.setattr(receive_buffers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(send_queue, "time", SimpleNamespace(monotonic=lambda: now[0]))
     pool = ReceiveBuffers(call_later=lambda delay, call: later.append(call))
     held, _ = pool.take(1 << 20)
     pool.take(2 << 20)  # nothing keeps it

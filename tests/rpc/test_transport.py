@@ -16,11 +16,10 @@ from tfmini import errors
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.sealed_lane import SealedLane, lane_name
-from tfmini.rpc.stream_lane import StreamListener
+from tfmini.rpc.stream_lane import SealedLane, StreamListener, lane_name
 from tfmini.rpc.transport import RefusedConnection, Transport
 from tfmini.rpc.zmq_transport import ZmqTransport
-from tfmini.testing.simulated import SimulatedNetwork
+from tfmini.testing import SimulatedNetwork
 
 
 class TestTcp(TransportConformance):

@@ -11,9 +11,9 @@ import pytest
 
 from tests.rpc.conformance import End
 from tests.rpc.task_processes import until
-from tfmini.rpc import lane_wire, receive_buffers
+from tfmini.rpc import send_queue
 from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.receive_buffers import ReceiveBuffers
+from tfmini.rpc.send_queue import ReceiveBuffers
 from tfmini.rpc.zmq_pump import FRAME_LIMIT, PIECE_BYTES, Assembly, cut, is_large, is_piece
 from tfmini.rpc.zmq_transport import ZmqTransport
 
@@ -60,7 +60,7 @@ def test_pieces_share_the_memory_of_the_message() -> None:
 def test_only_a_connection_that_stays_keeps_memory_for_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most connections have moved to a lane before their second large message."""
     buffers = ReceiveBuffers()
-    monkeypatch.setattr(receive_buffers, "RECEIVE_BUFFERS", buffers)
+    monkeypatch.setattr(send_queue, "RECEIVE_BUFFERS", buffers)
     assembly, kept = Assembly(), []
     for _ in range(3):
         for piece in cut([bytes(2 << 20)]):
@@ -78,7 +78,7 @@ def table(total: int, *sizes: int, notes: int = 0) -> bytes:
     [
         b"",
         b"short",
-        table(lane_wire.MESSAGE_LIMIT + 1, 1),
+        table(send_queue.MESSAGE_LIMIT + 1, 1),
         table(1 << 62, 1),
         table(32, 1 << 63 | 16, 0),
         table(32, 100, 0),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.rpc.task_processes import Call, until
-from tests.rpc.test_pending import NULL, READY, assert_serves, is_closed, raw, server
+from tests.rpc.test_zmq_router_pending import NULL, READY, assert_serves, is_closed, raw, server
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import encode
-from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.messages import Hello
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.zmq_router import ADMITTED_BYTES, PENDING_BYTES, MessageProgress

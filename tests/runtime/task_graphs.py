@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from tfmini import dtypes
 from tfmini.devices import Place
-from tfmini.graph.node import Endpoint, Node
-from tfmini.graph.node_types import FEED, FETCH, RECEIVE, SEND
+from tfmini.graph.node import FEED, FETCH, RECEIVE, SEND, Endpoint, Node
 from tfmini.placement.task_graph import End, TaskGraph
 
 Row = Node | tuple[Node, End | Endpoint]

@@ -16,13 +16,13 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.launch.supervision import TaskId
 from tfmini.rpc.keys import generate_keys
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Registration
 from tfmini.runtime.process import current_process
-from tfmini.testing.process_cluster import _TASK, ProcessCluster
-from tfmini.tools.supervision import TaskId
+from tfmini.testing import _TASK, ProcessCluster
 
 
 def test_a_local_server_runs_a_session() -> None:
@@ -105,9 +105,7 @@ def test_a_server_can_start_and_stop_many_times() -> None:
     poll(lambda: descriptors() <= before + 3, "the end of all but a few sockets")
 
 
-def test_keys_of_the_environment_let_tasks_in_and_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_of_the_environment_let_tasks_in_and_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFMINI_KEYS", generate_keys(str(tmp_path)))
     with tf.device("/job:ps/task:0"):
         v = tf.Variable(1.0)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
 

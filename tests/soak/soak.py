@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.supervision import TaskId
+from tfmini.testing import ProcessCluster
 
 SAMPLES = 100
 # Memory in MB; the medians of the second and the last tenth of the samples are compared.

@@ -59,9 +59,7 @@ class Cluster:
         grace = [] if "--grace" in options else ["--grace", "100"]
         return [sys.executable, "-m", "tfmini", "launch", *grace, *options, str(script), *args]
 
-    def run(
-        self, body: str, *options: str, args: tuple[str, ...] = (), **env: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, body: str, *options: str, args: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
         with self.start(body, *options, args=args, **env) as launcher:
             out, err = launcher.communicate(timeout=LIMIT_S)
             return subprocess.CompletedProcess(launcher.args, launcher.returncode, out, err)

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from tfmini.launch.output import OutputLines, Sink, TaskPrefixes
+from tfmini.launch.supervision import TaskId
 from tfmini.rpc.keys import load_keys
 from tfmini.tools.cli import COMMANDS, main
-from tfmini.tools.output import OutputLines, Sink, TaskPrefixes
-from tfmini.tools.supervision import TaskId
 
 
 def test_every_command_exists_with_its_own_line_of_help() -> None:

@@ -16,16 +16,21 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from tests.tools.launched import SERVER, Cluster  # noqa: E402
-from tfmini.tools import cluster_target  # noqa: E402
-from tfmini.tools import dashboard as command  # noqa: E402
+from tfmini.tools import (
+    cluster_target,  # noqa: E402
+    dashboard,  # noqa: E402
+)
 from tfmini.tools.cli import main  # noqa: E402
 from tfmini.tools.jobs import Job  # noqa: E402
 
-WAITING = SERVER + """
+WAITING = (
+    SERVER
+    + """
 if JOB == "ps":
     server.join()
 sys.stdin = open(os.environ["GATE"])  # until the test opens its other end
 """
+)
 
 
 def ask(url: str) -> tuple[int, str]:
@@ -69,7 +74,7 @@ def test_without_a_cluster_it_says_what_to_give(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_job_is_found_by_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
-    monkeypatch.setattr(command, "_serve", lambda listener, where, *args, **kwargs: served.append(where))
+    monkeypatch.setattr(dashboard, "_serve", lambda listener, where, *args, **kwargs: served.append(where))
     tasks = {"/job:ps/replica:0/task:0": "localhost:1"}
     monkeypatch.setattr(cluster_target, "running_jobs", lambda: [Job("train-12", 12, 1, "train.py", 0.0, tasks)])
     for target in (["train"], []):
@@ -78,8 +83,8 @@ def test_a_job_is_found_by_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_taken_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_serve", lambda *args, **kwargs: None)
-    with command.listen("127.0.0.1", 0) as taken:
+    monkeypatch.setattr(dashboard, "_serve", lambda *args, **kwargs: None)
+    with dashboard.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         done = CliRunner().invoke(main, ["dashboard", "--port", str(port), "localhost:1"])
     assert done.exit_code == 1
@@ -87,15 +92,15 @@ def test_a_taken_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_of_another_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_serve", lambda *args, **kwargs: None)
+    monkeypatch.setattr(dashboard, "_serve", lambda *args, **kwargs: None)
     done = CliRunner().invoke(main, ["dashboard", "--host", "192.0.2.77", "localhost:1"])
     assert done.exit_code == 1
     assert ": Cannot assign requested address. Give an address of this machine as --host.\n" in done.output
 
 
 def test_the_address_has_a_token_that_differs_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_serve", lambda *args, **kwargs: None)
-    monkeypatch.delenv(command.TOKEN_ENV, raising=False)
+    monkeypatch.setattr(dashboard, "_serve", lambda *args, **kwargs: None)
+    monkeypatch.delenv(dashboard.TOKEN_ENV, raising=False)
     told = [CliRunner().invoke(main, ["dashboard", "localhost:1"]).output for _ in range(2)]
     tokens = [re.findall(r"http://127\.0\.0\.1:\d+/\?token=([\w-]{32})\n", text) for text in told]
     assert len(tokens[0]) == len(tokens[1]) == 1 and tokens[0] != tokens[1]

@@ -110,9 +110,7 @@ def test_the_exit_code_is_the_failed_tasks(cluster: Cluster) -> None:
     assert cluster.run("sys.exit(37)", "--ps", "0").returncode == 37
     killed = cluster.run("os.kill(os.getpid(), signal.SIGKILL)", "--ps", "0")
     assert killed.returncode == 137
-    assert (
-        "worker/0 failed first: killed by SIGKILL. Its last lines:\n  | (no output)" in killed.stderr
-    )
+    assert "worker/0 failed first: killed by SIGKILL. Its last lines:\n  | (no output)" in killed.stderr
 
 
 def test_a_ps_that_dies_is_named_and_the_workers_are_stopped(cluster: Cluster) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.planning.scripts import mlp
-from tests.simulation.profiles import TEXT
-from tfmini.placement.plans import plan
+from tests.show.planning.scripts import mlp
+from tests.show.simulation.profiles import TEXT
+from tfmini.placement.device_setter import plan
 from tfmini.tools.cli import main
 
 WIDE = mlp(widths=(600,))

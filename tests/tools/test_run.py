@@ -62,7 +62,7 @@ def test_a_worker_that_comes_after_the_end_of_its_run_has_not_failed(tmp_path: P
         tmp_path,
         """
         import tensorflow as tf
-        from tfmini.train.sessions.run_state import RUN_HAS_ENDED
+        from tfmini.train.sessions.wrapped_session import RUN_HAS_ENDED
         raise tf.errors.OutOfRangeError(None, None, f"The queue is closed. {RUN_HAS_ENDED}.")
         """,
     )

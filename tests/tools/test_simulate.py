@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.simulation.profiles import TEXT
-from tfmini.simulation import sweep
+from tests.show.simulation.profiles import TEXT
+from tfmini.show.simulation import predictor
 from tfmini.tools.cli import main
 
 SCRIPT = """
@@ -45,7 +45,7 @@ def test_an_option_of_earlier_versions_changes_nothing(files: list[str]) -> None
 
 
 def test_a_large_run_says_that_it_has_fewer_steps(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "MOST_STEPS", 8)
+    monkeypatch.setattr(predictor, "MOST_STEPS", 8)
     done = CliRunner().invoke(main, ["simulate", "--workers", "2", *files])
     assert "with 4 steps of each worker: 10 would be more than" in done.output
 

@@ -13,14 +13,12 @@ from rich.console import Console, Group
 
 import tfmini as tf
 from tests.polling import poll
-from tests.status.hostile import EVIL, NUMBERS, hostile_task
-from tfmini.status import snapshot as s
-from tfmini.status.explanation import explain
-from tfmini.status.explanation_text import explanation_lines, stack_lines, task_lines
-from tfmini.status.gather import Gatherer
-from tfmini.status.metrics import to_prometheus
+from tests.show.status.hostile import EVIL, NUMBERS, hostile_task
+from tfmini.runtime import snapshot as s
+from tfmini.show.status.explanation import explain, explanation_lines, stack_lines, task_lines, to_prometheus
+from tfmini.show.status.gather import Gatherer
 from tfmini.tools.cli import main
-from tfmini.tools.status_tables import status_tables
+from tfmini.tools.status import status_tables
 
 
 @pytest.fixture

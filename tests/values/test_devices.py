@@ -274,14 +274,10 @@ _pieces = st.lists(_words, min_size=1, max_size=3).map(":".join)
 _good_pieces = st.one_of(
     st.builds("job:{}".format, st.sampled_from(["ps", "a-b", "3", "*"])),
     st.builds("{}:{}".format, st.sampled_from(["replica", "task"]), st.integers(0, 12)),
-    st.builds(
-        "device:{}:{}".format, st.sampled_from(["cpu", "gpu", "Cpu", "TPU"]), st.sampled_from(["0", "7", "*"])
-    ),
+    st.builds("device:{}:{}".format, st.sampled_from(["cpu", "gpu", "Cpu", "TPU"]), st.sampled_from(["0", "7", "*"])),
     st.sampled_from(["cpu:0", "GPU:1", "cpu", "gpu:*", ""]),
 )
-_specs = st.lists(_good_pieces, max_size=4).map("/".join) | st.lists(_good_pieces | _pieces, max_size=5).map(
-    "/".join
-)
+_specs = st.lists(_good_pieces, max_size=4).map("/".join) | st.lists(_good_pieces | _pieces, max_size=5).map("/".join)
 _addresses = st.sampled_from(["a:1", "b:22", "localhost:0", ""])
 _clusters = st.dictionaries(
     st.sampled_from(["ps", "worker", "chief", "z"]),

@@ -14,7 +14,7 @@ import tfmini as tf
 from tests.virtual.plans import Plan
 from tests.virtual.world import ScheduleError, World
 from tfmini.runtime.process import current_process
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.train.replicas.elastic import Ranks
 
 _RETRY_S = 0.2
 _BASE = 10_000

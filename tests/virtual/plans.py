@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfmini.testing.simulated import Kill, Sever, Stop
+from tfmini.testing import Kill, Sever, Stop
 
 Fault = Kill | Stop | Sever
 

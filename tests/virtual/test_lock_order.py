@@ -49,7 +49,7 @@ def test_schedules_keep_the_order() -> None:
 
 def test_threads_of_one_process_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions in several threads, queues, a Python function, and a loop with waits, which handlers run."""
-    monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
+    monkeypatch.setattr("tfmini.runtime.process.server_at", lambda address: None)
     with checked() as record, tf.Graph().as_default(), tf.train.Server.create_local_server() as server:
         queue = tf.FIFOQueue(4, [tf.float32], shapes=[[]])
         doubled = tf.py_func(lambda value: np.float32(2) * value, [queue.dequeue()], tf.float32)

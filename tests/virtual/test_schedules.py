@@ -14,7 +14,7 @@ from tests.virtual.plans import DELAYS, MODES, plan
 from tests.virtual.schedules import outcome, run, run_schedule
 from tests.virtual.tally import Tally
 from tests.virtual.world import ScheduleError, named_processes
-from tfmini.testing.simulated import Kill, Sever, Stop
+from tfmini.testing import Kill, Sever, Stop
 
 _PRINT = """
 import hashlib, logging, sys

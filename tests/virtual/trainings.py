@@ -18,7 +18,7 @@ import tfmini as tf
 from tests.virtual.plans import Plan
 from tests.virtual.world import RETRIED, SETTLE_S, ScheduleError, World
 from tfmini.runtime.process import current_process
-from tfmini.testing.simulated import Kill
+from tfmini.testing import Kill
 
 _FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else None
 _EVERY = 2  # steps between checkpoints

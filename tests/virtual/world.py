@@ -11,10 +11,10 @@ from typing import Any
 
 import tfmini as tf
 from tests.virtual.plans import Plan
-from tfmini.collector import current_frames
+from tfmini.processes import current_frames
 from tfmini.runtime.process import current_process
-from tfmini.simulation.simulated_process import SimulatedThread
-from tfmini.testing.simulated import FaultPlan, Kill, Sever, SimulatedNetwork
+from tfmini.show.simulation.simulated_process import SimulatedThread
+from tfmini.testing import FaultPlan, Kill, Sever, SimulatedNetwork
 
 PORT = 2222
 # Seconds: a silent peer is lost after 4 s, a handshake or an attempt to connect may take 5 s more.

@@ -2,7 +2,7 @@
 from tfmini.app import (
     flags as flags,
 )
-from tfmini.compat.app import (
+from tfmini.compat.flags import (
     run as run,
 )
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from contextlib import suppress
 from glob import escape, glob
 from typing import IO, Any
 
-from tfmini import errors
+import google_crc32c
+import numpy as np
+
+from tfmini import dtypes, errors
 
 _TEMPORARY = ".tempstate"
 _WRITE_BACK = 8 << 20  # bytes that the device writes while the following ones are computed
@@ -155,3 +159,117 @@ def write_atomically(path: str, content: bytes, disk: Disk = DISK) -> None:
         file.discard()
         raise
     disk.sync_directory(path)
+
+
+# ---- CRC-32C checksums in the form that checkpoints store ----------------------------------------------------------
+
+# Computing the checksum holds the interpreter lock; other threads can run between pieces of this size.
+PIECE = 1 << 20
+
+
+def extend(crc: int, data: bytes | np.ndarray[Any, Any]) -> int:
+    """Extends the CRC-32C of earlier bytes, ``crc``, by ``data`` (bytes, or a contiguous uint8 array)."""
+    if len(data) <= PIECE:
+        return google_crc32c.extend(crc, data)  # type: ignore[no-any-return]
+    for start in range(0, len(data), PIECE):
+        crc = google_crc32c.extend(crc, data[start : start + PIECE])
+    return crc
+
+
+def masked(crc: int) -> int:
+    """Masks a CRC for storage, since the CRC of data that contains CRCs is a weak check."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# ---- Variable-length integers: seven bits per byte, the lowest first -----------------------------------------------
+
+
+def encode(value: int) -> bytes:
+    """Encodes a non-negative integer as a varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode(data: bytes, position: int) -> tuple[int, int]:
+    """Returns the integer at ``position`` and the position after it.
+
+    Raises:
+      ValueError: when the data ends inside the varint or it has more than 64 bits.
+    """
+    value = shift = 0
+    while shift < 64 and position < len(data):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80 and value < 1 << 64:
+            return value, position
+        shift += 7
+    raise ValueError("a varint is truncated or too long")
+
+
+# ---- Encodes tensors as bytes of data files: numbers as little-endian memory, strings after their lengths ----------
+# ::
+#
+#     string tensor = varint length*, masked CRC-32C of the lengths (fixed32), bytes of the strings
+#
+# The checksum of the lengths is computed over fixed32 values (fixed64 where a length needs it), not over the varints.
+
+Array = np.ndarray[Any, Any]
+
+
+def raw_bytes(array: Array) -> Array:
+    """Returns the memory of a numeric array as a flat uint8 array, without a copy if it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def encode_strings(strings: list[bytes]) -> tuple[bytes, int]:
+    """Returns the bytes of a string tensor and their (unmasked) checksum."""
+    lengths = b"".join(encode(len(text)) for text in strings)
+    crc = _crc_of_lengths([len(text) for text in strings])
+    check = struct.pack("<I", masked(crc))
+    body = b"".join(strings)
+    return lengths + check + body, extend(extend(crc, check), body)
+
+
+def decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:
+    """Returns the strings of a tensor of ``count`` elements, and the (unmasked) checksum of the bytes.
+
+    Raises:
+      ValueError: the bytes are inconsistent; the text has the reason.
+    """
+    position, lengths = 0, []
+    for _ in range(count):
+        length, position = decode(data, position)
+        lengths.append(length)
+    crc = _crc_of_lengths(lengths)
+    check = data[position : position + 4]
+    if len(check) < 4:
+        raise ValueError("Read less bytes than requested")
+    stored, actual = struct.unpack("<I", check)[0], masked(crc)
+    if stored != actual:
+        raise ValueError(f"The length checksum does not match: expected {stored} but actual is {actual}")
+    position += 4
+    if position + sum(lengths) != len(data):
+        raise ValueError(f"The strings have {sum(lengths)} bytes, but {len(data) - position} are stored")
+    crc = extend(extend(crc, check), data[position:])
+    strings = []
+    for length in lengths:
+        strings.append(data[position : position + length])
+        position += length
+    return strings, crc
+
+
+def _crc_of_lengths(lengths: list[int]) -> int:
+    packed = b"".join(struct.pack("<I" if length < 1 << 32 else "<Q", length) for length in lengths)
+    return extend(0, packed)
+
+
+def checked_array(value: Any, dtype: dtypes.DType) -> Array:
+    """Converts a kernel's value to an array of its declared type."""
+    if dtype is dtypes.string:
+        return value if isinstance(value, np.ndarray) else np.array(value, object)
+    return np.asarray(value, dtype.numpy)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +15,364 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfmini import dtypes, errors, protos
-from tfmini.checkpoint import checksums, encoding, files, sstable
-from tfmini.checkpoint.slices import Slice, check_disjoint, encode_key
-from tfmini.printable import printable
-from tfmini.suggestions import similar
+from tfmini.checkpoint import files
+from tfmini.checkpoint import files as checksums
+from tfmini.checkpoint import files as encoding
+from tfmini.checkpoint import files as varint
+from tfmini.text import printable, similar
+
+# ---- Slices of tensors: their text in save ops, their keys in index files, and their arithmetic --------------------
+# A slice has one extent per axis: ``(start, length)``, or `FULL` for the whole axis. Save and restore
+# ops name it by a text with the tensor's shape and the extents: ``"10 3 0,4:-"``. In an index file, a
+# slice has its own entry, under a key that sorts before all plain names.
+
+Extent = tuple[int, int]
+FULL: Extent = (0, -1)
+_MOST_SLICES = 1 << 14
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a tensor, one extent per axis."""
+
+    extents: tuple[Extent, ...]
+
+    @staticmethod
+    def from_proto(message: Any) -> Slice:
+        """Reads a TensorSliceProto."""
+        return Slice(tuple((e.start, e.length) if e.WhichOneof("has_length") else FULL for e in message.extent))
+
+    def to_proto(self, message: Any) -> None:
+        """Fills a TensorSliceProto."""
+        for start, length in self.extents:
+            if length < 0:
+                message.extent.add()
+            else:
+                # TensorFlow leaves out a start of 0, as proto3 does.
+                message.extent.add(start=start, length=length)
+
+    def resolved(self, shape: Sequence[int]) -> Slice:
+        """Returns the same slice with a start and a length on every axis of ``shape``."""
+        pairs = zip(self.extents, shape)
+        return Slice(tuple((0, size) if length < 0 else (start, length) for (start, length), size in pairs))
+
+    def covers(self, shape: Sequence[int]) -> bool:
+        """Whether the slice is a whole tensor of that shape."""
+        return self.resolved(shape).extents == tuple((0, size) for size in shape)
+
+    def shape(self, full: Sequence[int]) -> tuple[int, ...]:
+        """Returns the shape of the slice of a tensor of shape ``full``."""
+        return tuple(length for _, length in self.resolved(full).extents)
+
+    def index(self, within: Slice) -> tuple[slice, ...]:
+        """Returns the index of this resolved slice in the array of the resolved slice ``within``."""
+        pairs = zip(self.extents, within.extents)
+        return tuple(slice(start - base, start - base + length) for (start, length), (base, _) in pairs)
+
+    def intersect(self, other: Slice) -> Slice | None:
+        """Returns the intersection of two resolved slices, or None."""
+        common = []
+        for (a, n), (b, m) in zip(self.extents, other.extents):
+            start, end = max(a, b), min(a + n, b + m)
+            if start >= end:
+                return None
+            common.append((start, end - start))
+        return Slice(tuple(common))
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether the slice has the rank of ``shape`` and lies within it."""
+        return len(self.extents) == len(shape) and all(
+            length < 0 or 0 <= start <= start + length <= size for (start, length), size in zip(self.extents, shape)
+        )
+
+    @property
+    def text(self) -> str:
+        """The extents as save ops write them."""
+        return ":".join("-" if length < 0 else f"{start},{length}" for start, length in self.extents)
+
+
+def check_disjoint(parts: Sequence[Slice], shape: Sequence[int]) -> None:
+    """Checks the slices in which a tensor is stored.
+
+    Raises:
+      ValueError: one does not fit the tensor's shape, two overlap, or there are too many.
+    """
+    for part in parts:
+        if not part.fits(shape):
+            raise ValueError(f"its slice {part.text} does not lie within the shape {list(shape)}")
+    if len(parts) < 2:
+        return
+    if len(parts) > _MOST_SLICES:
+        raise ValueError(f"it has {len(parts)} slices; at most {_MOST_SLICES} can be read")
+    # The slices are compared in pairs, each with all that follow at once.
+    extents = np.array([part.resolved(shape).extents for part in parts], np.int64).reshape(len(parts), len(shape), 2)
+    starts, ends = extents[:, :, 0], extents.sum(axis=2)
+    for i, part in enumerate(parts[:-1]):
+        common = (starts[i + 1 :] < ends[i]) & (starts[i] < ends[i + 1 :])
+        hits = np.flatnonzero(common.all(axis=1))
+        if hits.size:
+            raise ValueError(f"Overlapping slices: {part.text} and {parts[i + 1 + int(hits[0])].text}")
+
+
+def parse(text: str) -> tuple[tuple[int, ...], Slice]:
+    """Parses a specification like ``"10 3 0,4:-"``; returns the shape and the slice.
+
+    Raises:
+      ValueError: with TensorFlow's message.
+    """
+    *sizes, extents = text.split(" ")
+    if not sizes:
+        raise ValueError(f"Need least two elements in shape_and_slice specification: {text}")
+    try:
+        shape = tuple(int(size) for size in sizes)
+        found = Slice(tuple(_parse_extent(part) for part in extents.split(":")))
+    except ValueError:
+        form = "Expected a list of sizes and a slice of 'start,length' or '-' per axis, separated by ':'"
+        raise ValueError(f"{form} in shape_and_slice specification: {text}") from None
+    if len(found.extents) != len(shape):
+        raise ValueError(
+            f"Shape rank {len(shape)} does not match slice rank {len(found.extents)} in shape_and_slice"
+            f" specification: {text}"
+        )
+    for axis, ((start, length), size) in enumerate(zip(found.extents, shape)):
+        if length >= 0 and start + length > size:
+            raise ValueError(f"Extent in dimension {axis} out of bounds: shape = {list(shape)}, slice = {found.text}")
+    return shape, found
+
+
+def _parse_extent(text: str) -> Extent:
+    if text == "-":
+        return FULL
+    start, length = (int(number) for number in text.split(","))
+    if start < 0 or length <= 0:
+        raise ValueError
+    return start, length
+
+
+# ---- keys -----------------------------------------------------------------------------------
+
+
+def encode_key(name: str, part: Slice) -> bytes:
+    """Returns the key of a slice of the tensor ``name`` in the index: an order-preserving code."""
+    numbers = b"".join(_signed(number) for extent in part.extents for number in extent)
+    return _unsigned(0) + _escaped(name.encode()) + _unsigned(len(part.extents)) + numbers
+
+
+def _unsigned(value: int) -> bytes:
+    size = (value.bit_length() + 7) // 8
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _escaped(text: bytes) -> bytes:
+    # TensorFlow also escapes the byte ff, which does not occur in UTF-8.
+    return text.replace(b"\0", b"\0\xff") + b"\0\1"
+
+
+def _signed(value: int) -> bytes:
+    """Encodes a number so that codes sort as the numbers do: as many leading ones as it has bytes, then the number.
+
+    The code of a negative number is the complement of the code of ``~value``.
+    """
+    magnitude = ~value if value < 0 else value
+    size = magnitude.bit_length() // 7 + 1
+    code = magnitude | ((1 << size) - 1) << 7 * size  # size ones, then 7 * size bits
+    if value < 0:
+        code ^= (1 << 8 * size) - 1
+    return code.to_bytes(size, "big")
+
+
+# ---- Sorted string tables, the format of index files: sorted keys and values in blocks with checksums --------------
+# ::
+#
+#     file    = data block*, meta-index block (empty), index block, footer
+#     block   = entry*, restart offset (fixed32)*, count of restarts (fixed32),
+#               compression type (1 byte, 0 = none), masked CRC-32C of the preceding bytes (fixed32)
+#     entry   = varint shared, varint unshared, varint value length, key[shared:], value
+#     footer  = handle of the meta-index, handle of the index, zeros up to 40 bytes, magic (fixed64)
+#     handle  = varint offset, varint size without the 5 bytes of type and checksum
+#
+# ``shared`` is the length of the prefix that a key shares with the previous key; at a restart it is 0.
+# The index has one entry per data block; its key is >= the block's last key and < the next block's first.
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER_SIZE = 48
+_BLOCK_SIZE = 262144
+_RESTART_INTERVAL = 16
+_TRAILER = struct.Struct("<BI")
+
+
+class TableError(ValueError):
+    """The bytes are no valid table; the text has the reason."""
+
+
+# ---- writing --------------------------------------------------------------------------------
+
+
+class _BlockBuilder:
+    def __init__(self, restart_interval: int) -> None:
+        self._interval = restart_interval
+        self.reset()
+
+    def reset(self) -> None:
+        self._buffer = bytearray()
+        self._restarts = [0]
+        self._since_restart = 0
+        self.last_key = b""
+
+    def add(self, key: bytes, value: bytes) -> None:
+        shared = 0
+        if self._since_restart < self._interval:
+            shared = _common(self.last_key, key)
+        else:
+            self._restarts.append(len(self._buffer))
+            self._since_restart = 0
+        for number in (shared, len(key) - shared, len(value)):
+            self._buffer += varint.encode(number)
+        self._buffer += key[shared:]
+        self._buffer += value
+        self.last_key = key
+        self._since_restart += 1
+
+    @property
+    def size(self) -> int:
+        return len(self._buffer) + 4 * len(self._restarts) + 4
+
+    def finish(self) -> bytes:
+        restarts = struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
+        return bytes(self._buffer) + restarts
+
+
+def build(items: Iterable[tuple[bytes, bytes]], block_size: int = _BLOCK_SIZE) -> bytes:
+    """Builds the table of ``items``, whose keys must be strictly increasing.
+
+    Raises:
+      ValueError: when they are not.
+    """
+    out = bytearray()
+    index: list[tuple[bytes, bytes]] = []
+    data = _BlockBuilder(_RESTART_INTERVAL)
+    ended: tuple[bytes, bytes] | None = None  # last key and handle of a finished block without an index entry
+    last: bytes | None = None
+    for key, value in items:
+        if last is not None and key <= last:
+            raise ValueError(f"keys out of order: {key!r} after {last!r}")
+        if ended is not None:
+            index.append((_separator(ended[0], key), ended[1]))
+            ended = None
+        data.add(key, value)
+        last = key
+        if data.size >= block_size:
+            ended = (key, _append_block(out, data.finish()))
+            data.reset()
+    if last is not None and ended is None:
+        ended = (last, _append_block(out, data.finish()))
+    if ended is not None:
+        index.append((_successor(ended[0]), ended[1]))
+    return bytes(out + _append_index(out, index))
+
+
+def _append_index(out: bytearray, index: list[tuple[bytes, bytes]]) -> bytes:
+    """Appends the meta-index and the index to ``out``; returns the footer."""
+    meta_handle = _append_block(out, _BlockBuilder(_RESTART_INTERVAL).finish())
+    block = _BlockBuilder(1)
+    for key, handle in index:
+        block.add(key, handle)
+    handles = meta_handle + _append_block(out, block.finish())
+    return handles.ljust(FOOTER_SIZE - 8, b"\0") + struct.pack("<Q", MAGIC)
+
+
+def _append_block(out: bytearray, content: bytes) -> bytes:
+    handle = varint.encode(len(out)) + varint.encode(len(content))
+    checksum = checksums.masked(checksums.extend(0, content + b"\0"))
+    out += content
+    out += _TRAILER.pack(0, checksum)
+    return handle
+
+
+def _common(a: bytes, b: bytes) -> int:
+    limit = min(len(a), len(b))
+    for i in range(limit):
+        if a[i] != b[i]:
+            return i
+    return limit
+
+
+def _separator(start: bytes, limit: bytes) -> bytes:
+    """Returns a short key k with start <= k < limit."""
+    i = _common(start, limit)
+    if i < min(len(start), len(limit)) and start[i] < 0xFF and start[i] + 1 < limit[i]:
+        return start[:i] + bytes([start[i] + 1])
+    return start
+
+
+def _successor(key: bytes) -> bytes:
+    """Returns a short key k with key <= k."""
+    for i, byte in enumerate(key):
+        if byte != 0xFF:
+            return key[:i] + bytes([byte + 1])
+    return key
+
+
+# ---- reading --------------------------------------------------------------------------------
+
+
+def read(table: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the keys and values of a table, in order.
+
+    Raises:
+      TableError: when the bytes are no table or corrupt.
+    """
+    if len(table) < FOOTER_SIZE:
+        raise TableError("file is too short to be an sstable")
+    footer = table[-FOOTER_SIZE:]
+    if struct.unpack("<Q", footer[-8:])[0] != MAGIC:
+        raise TableError("not an sstable (bad magic number)")
+    try:
+        _, position = _handle(footer, 0)
+        index_handle, _ = _handle(footer, position)
+        for _, encoded in _entries(_block(table, index_handle)):
+            yield from _entries(_block(table, _handle(encoded, 0)[0]))
+    except TableError:
+        raise
+    except (ValueError, IndexError, struct.error) as error:
+        raise TableError(f"malformed sstable: {error}") from None
+
+
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    offset, position = varint.decode(data, position)
+    size, position = varint.decode(data, position)
+    return (offset, size), position
+
+
+def _block(table: bytes, handle: tuple[int, int]) -> bytes:
+    offset, size = handle
+    if offset + size + _TRAILER.size > len(table):
+        raise TableError("truncated block read")
+    kind, stored = _TRAILER.unpack_from(table, offset + size)
+    if checksums.masked(checksums.extend(0, table[offset : offset + size + 1])) != stored:
+        raise TableError("block checksum mismatch")
+    if kind != 0:
+        raise TableError(f"block compression type {kind} is not supported (1 is snappy)")
+    return table[offset : offset + size]
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
+    end = len(block) - 4 - 4 * restarts
+    position, key = 0, b""
+    while position < end:
+        shared, position = varint.decode(block, position)
+        unshared, position = varint.decode(block, position)
+        length, position = varint.decode(block, position)
+        if shared > len(key) or position + unshared + length > end:
+            raise TableError("bad entry in block")
+        key = key[:shared] + block[position : position + unshared]
+        position += unshared
+        yield key, block[position : position + length]
+        position += length
+
+
+# ---- reader ------------------------------------------------------------
 
 _CHUNK = 1 << 20
 _LARGEST_RANK = 64  # numpy's
@@ -239,7 +594,7 @@ def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int
     with open(path, "rb") as file:
         table = file.read()
     with errors.reading(f"Unable to read file ({path})", remedy=_REMEDY):
-        index = dict(sstable.read(table))
+        index = dict(read(table))
         for key in index:
             if key and key[0]:
                 key.decode()

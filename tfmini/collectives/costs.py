@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfmini.collectives.schedules import DIRECT_LIMIT, piece_count
-from tfmini.collectives.shared_moves import SMALL_LIMIT
+from tfmini.collectives.shared_reduce import SMALL_LIMIT
 
 
 class Cost(NamedTuple):

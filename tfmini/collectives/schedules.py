@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tfmini import errors
+
 Array = Any
 Merge = Callable[..., Array]
 Memory = Callable[[], tuple[Array, Array]]
@@ -298,3 +300,184 @@ def all_reduce(
     if value.nbytes <= DIRECT_LIMIT // max(1, size - 1) or size == 1:
         return DirectReduce(rank, size, value, merge, final)
     return RingReduce(rank, size, value, merge, final, max(pieces, piece_count(value.nbytes, size)), memory)
+
+
+# ---- scatters ----------------------------------------
+# Schedules in which a rank sends a different part of its tensor to each rank: all-to-all and reduce-scatter.
+# Each part goes straight to its receiver, so a rank sends (N−1)/N of its tensor, as little as a ring would.
+
+
+class Scatter:
+    """Base of the schedules: sends one part to each rank and keeps those that come.
+
+    Args:
+      parts: this rank's parts, one for each position in ``order``.
+      order: the ranks in the order of the parts and of the results, default 0 to N−1.
+    """
+
+    def __init__(self, rank: int, size: int, parts: list[Array], order: Sequence[int] | None = None) -> None:
+        self._rank, self._size = rank, size
+        self._order = list(order or range(size))
+        self._for = dict(zip(self._order, parts))
+        self._values: list[Array] = [None] * size
+        self._values[rank] = self._for[rank]
+        self._left = size - 1
+        self.done = size == 1
+
+    def begin(self) -> list[Send]:
+        # The next rank first, so that no two ranks begin with the same receiver.
+        receivers = [(self._rank + i) % self._size for i in range(1, self._size)]
+        return [Send(r, 0, self._for[r]) for r in receivers]
+
+    def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
+        if self._values[sender] is None:
+            self._check(values)
+            self._values[sender] = values
+            self._left -= 1
+            self.done = self._left == 0
+        return []
+
+    def _check(self, values: Array) -> None:
+        """Raises ValueError for a part that does not fit."""
+
+    def missing(self) -> list[int]:
+        return [r for r, value in enumerate(self._values) if value is None]
+
+    def _received(self) -> list[Array]:
+        return [self._values[r] for r in self._order]
+
+
+class AllToAll(Scatter):
+    """All-to-all: scatters the rows of every rank's tensor to the ranks, and concatenates what comes.
+
+    The result is (the rows of all ranks for this one in their order, how many came from each).
+
+    Args:
+      value: of at least one dimension; all but the first are the same on all ranks.
+      splits: how many rows go to each position in ``order``; no rank gets the rows behind their sum.
+    """
+
+    def __init__(
+        self, rank: int, size: int, value: Array, splits: Sequence[int], order: Sequence[int] | None = None
+    ) -> None:
+        *ends, rows = np.cumsum(splits)
+        super().__init__(rank, size, np.split(np.ascontiguousarray(value)[:rows], ends), order)
+
+    def _check(self, values: Array) -> None:
+        own = self._values[self._rank]
+        if values.shape[1:] != own.shape[1:]:
+            raise ValueError(f"rows of shape {list(values.shape[1:])} came, and this rank has {list(own.shape[1:])}")
+
+    def result(self) -> tuple[Array, Array]:
+        parts = self._received()
+        return np.concatenate(parts), np.array([len(part) for part in parts], np.int32)
+
+
+class ReduceScatter(Scatter):
+    """Reduce-scatter: reduces a tensor of the same shape on all ranks, and leaves each rank some rows of the result.
+
+    If the rows cannot be divided evenly, the first ranks in ``order`` have one more (see `rows_of`). The parts of the
+    ranks are merged in the order of the ranks.
+
+    Args:
+      merge, final: as in `schedules.all_reduce`.
+    """
+
+    def __init__(
+        self, rank: int, size: int, value: Array, merge: str, final: str, order: Sequence[int] | None = None
+    ) -> None:
+        bounds = [rows_of(i, size, len(value)) for i in range(size)]
+        super().__init__(rank, size, [np.ascontiguousarray(value[low:high]) for low, high in bounds], order)
+        self._merge, self._final = MERGES[merge], final
+
+    def _check(self, values: Array) -> None:
+        own = self._values[self._rank]
+        if values.shape != own.shape:
+            raise ValueError(f"a part of shape {list(values.shape)} came, and this rank reduces {list(own.shape)}")
+
+    def result(self) -> Array:
+        first, *others = self._received()
+        total = np.array(first)  # the parts may be read-only
+        for value in others:
+            self._merge(total, value, out=total)
+        return divide(total, self._size, out=total) if self._final == "Div" else total
+
+
+def rows_of(position: int, size: int, rows: int) -> tuple[int, int]:
+    """Returns the first row of a position in a reduce-scatter, and the row behind its last."""
+    each, more = divmod(rows, size)
+    low = position * each + min(position, more)
+    return low, low + each + (position < more)
+
+
+# ---- fingerprints ----------------------------------------
+# Fingerprints: descriptions of an exchange that ranks compare, to detect that they run different collectives.
+
+
+class Fingerprint(NamedTuple):
+    """A rank's description of an exchange.
+
+    Attributes:
+      name: the name by which the ranks find each other; "" where keys count their collectives.
+      shape, dtype, op: as text; ``shape`` has "?" for dimensions that may differ.
+      step: the number of this member's step in the group, from 1; 0 if it is not compared: the collective has a name,
+        or steps overlap.
+    """
+
+    name: str
+    shape: str
+    dtype: str
+    op: str
+    step: int
+
+    def pack(self) -> str:
+        """Returns it as one field of a message."""
+        return "|".join(map(str, self))
+
+    @classmethod
+    def unpack(cls, text: str) -> Fingerprint:
+        """The inverse of `pack`; a name may contain bars."""
+        name, shape, dtype, op, step = text.rsplit("|", 4)
+        return cls(name, shape, dtype, op, int(step))
+
+    def without_step(self) -> str:
+        """Returns everything except the step as text, the name last."""
+        return f"{self.shape}|{self.dtype}|{self.op}|{self.name}"
+
+    @classmethod
+    def with_step(cls, text: str, step: int) -> Fingerprint:
+        """The inverse of `without_step`."""
+        shape, dtype, op, name = text.split("|", 3)
+        return cls(name, shape, dtype, op, step)
+
+    def __str__(self) -> str:
+        name = f'"{self.name}" ' if self.name else ""
+        return f"{name}{self.op} {self.dtype}{self.shape}{f' in step {self.step}' if self.step else ''}"
+
+
+def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> errors.OpError | None:
+    """Returns the error for two ranks whose fingerprints of one exchange differ, or None if they agree."""
+    if mine == theirs:
+        return None
+    both = f"{me} has {mine}; {them} has {theirs}."
+    if mine.name and theirs.name and mine.name != theirs.name:
+        remedy = "Give tensors that belong together the same name on all ranks."
+        return errors.FailedPreconditionError.of(f"Name mismatch in a collective: {both} {remedy}")
+    for aspect in ("op", "dtype", "shape"):
+        if getattr(mine, aspect) != getattr(theirs, aspect):
+            return errors.FailedPreconditionError.of(f"{aspect.title()} mismatch in a collective: {both}")
+    if mine.step and theirs.step and mine.step != theirs.step:
+        behind = them if theirs.step > mine.step else me
+        return errors.FailedPreconditionError.of(
+            f"Collective call skipped: {behind} left one out in an earlier step. {both} Every rank must run the same "
+            "collectives in every step."
+        )
+    return None
+
+
+def skipped(mine: str, me: str, theirs: str, them: str) -> errors.OpError:
+    """Returns the error for two ranks that wait for each other in different exchanges."""
+    return errors.FailedPreconditionError.of(
+        f"Collective call skipped: {me} waits in {mine}, which {them} has not called, and {them} waits in {theirs}, "
+        f"which needs {me}. Every rank must run the same collectives, and those that depend on each other in one order."
+    )

@@ -76,10 +76,10 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "enabled",
     },
     "python.training.evaluation": {
-        "train.loops.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
+        "train.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
     },
     "python.training.summary_io": {
-        "train.summaries.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
+        "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",

@@ -7,15 +7,19 @@ the old argument names of the DEFINE functions, and a `FLAGS` that parses ``sys.
 from __future__ import annotations
 
 import functools
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from logging import LogRecord
+from typing import Any, NoReturn
 
+from absl import app as absl_app
 from absl import flags as absl_flags
 from absl import logging as absl_logging  # noqa: F401 - defines flags, see below
 from absl.flags import *  # noqa: F403 - the public names of tf.flags are absl's
 
-from tfmini.export import export_names
+from tfmini.compat.tf_logging import get_logger
+from tfmini.export import export, export_names
 
 absl_flags.disclaim_key_flags()  # a flag defined through this module belongs to its caller
 
@@ -100,3 +104,108 @@ export_names(
     "multi_flags_validator override_value register_multi_flags_validator register_validator set_default text_wrap "
     "validator",
 )
+
+
+# ---- ``tf.app.run``: parses the flags and calls ``main`` -----------------------------------------------------------
+
+
+def _not_ours(record: LogRecord) -> bool:
+    return record.name != "tensorflow"
+
+
+def _parse(argv: Sequence[str] | None) -> list[str]:
+    # absl adds its handler to the root logger; without the filter, each line of tf.logging would appear twice.
+    absl_logging.get_absl_handler().addFilter(_not_ours)
+    rest: list[str] = FLAGS(sys.argv if argv is None else argv, known_only=True)
+    return rest
+
+
+@export("tf.app.run")
+def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
+    """Parses the flags, calls ``main(argv)`` with the remaining arguments, and exits with its result.
+
+    ``tf.app.run``. As in TensorFlow, undefined flags remain for ``main``.
+
+    Args:
+      main: default the ``main`` of the script.
+      argv: default ``sys.argv``.
+    """
+    get_logger()  # first, since it would mistake the root logger that absl sets up for the user's own
+    absl_app.run(main=main or sys.modules["__main__"].main, argv=argv, flags_parser=_parse)
+
+
+# ---- ``tf.resource_loader``: files in the directory of the calling module ------------------------------------------
+
+
+def _callers_directory() -> str:
+    """The directory of the file that calls the function that calls this one."""
+    return os.path.dirname(os.path.abspath(sys._getframe(2).f_code.co_filename))
+
+
+@export("tf.resource_loader.get_data_files_path")
+def get_data_files_path() -> str:
+    """The directory of the caller's file (``tf.resource_loader.get_data_files_path``)."""
+    return _callers_directory()
+
+
+@export("tf.resource_loader.get_path_to_datafile")
+def get_path_to_datafile(path: str) -> str:
+    """The absolute path of a file beside the caller's (``tf.resource_loader.get_path_to_datafile``)."""
+    return os.path.join(_callers_directory(), path)
+
+
+@export("tf.resource_loader.load_resource")
+def load_resource(path: str) -> bytes:
+    """The content of a file beside the caller's (``tf.resource_loader.load_resource``)."""
+    with open(os.path.join(_callers_directory(), path), "rb") as file:
+        return file.read()
+
+
+@export("tf.resource_loader.get_root_dir_with_all_resources")
+def get_root_dir_with_all_resources() -> str:
+    """The directory of the script (``tf.resource_loader.get_root_dir_with_all_resources``)."""
+    return os.path.dirname(os.path.abspath(sys.argv[0]))
+
+
+@export("tf.resource_loader.readahead_file_path")
+def readahead_file_path(path: str, readahead: str = "128M") -> str:
+    """``path`` itself (``tf.resource_loader.readahead_file_path``)."""
+    return path
+
+
+# ---- sysconfig ----------------------------------------
+# ``tf.sysconfig``: paths and flags for building C++ ops. tfmini has none, so the functions raise an error.
+
+CXX11_ABI_FLAG = 1
+MONOLITHIC_BUILD = 0
+
+
+def _refuse() -> NoReturn:
+    raise NotImplementedError("tfmini has no C++ library to compile against; write the op in Python with tf.py_func.")
+
+
+@export("tf.sysconfig.get_include")
+def get_include() -> str:
+    """Raises NotImplementedError: there are no header files (``tf.sysconfig.get_include``)."""
+    _refuse()
+
+
+@export("tf.sysconfig.get_lib")
+def get_lib() -> str:
+    """Raises NotImplementedError: there is no library (``tf.sysconfig.get_lib``)."""
+    _refuse()
+
+
+@export("tf.sysconfig.get_compile_flags")
+def get_compile_flags() -> list[str]:
+    """Raises NotImplementedError: there is nothing to compile against (``tf.sysconfig.get_compile_flags``)."""
+    _refuse()
+
+
+@export("tf.sysconfig.get_link_flags")
+def get_link_flags() -> list[str]:
+    """Raises NotImplementedError: there is nothing to link (``tf.sysconfig.get_link_flags``)."""
+    _refuse()
+
+
+export_names("tf.sysconfig", "CXX11_ABI_FLAG MONOLITHIC_BUILD")

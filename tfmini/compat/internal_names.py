@@ -11,12 +11,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tfmini.compat.behavior import executing_eagerly
+from tfmini.compat.switches import executing_eagerly
 from tfmini.devices import DeviceSpec
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.ops.control import group
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import RefVariable

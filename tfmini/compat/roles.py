@@ -10,9 +10,12 @@ count. For other interfaces, `{job}`, `{task}`, `{ps_hosts}` and `{worker_hosts}
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from tfmini.cluster import ClusterSpec
 
@@ -111,3 +114,46 @@ def _fill(arg: str, values: dict[str, str]) -> str:
 def tf_config(job: str, task: int, cluster: ClusterSpec) -> str:
     """The value of the environment variable TF_CONFIG for one task."""
     return json.dumps({"cluster": cluster.as_dict(), "task": {"type": job, "index": task}})
+
+
+# ---- Reads a script's source as text, in any encoding and for any version of Python --------------------------------
+
+
+def script_text(path: str | Path) -> str:
+    """The text of a script, decoded as its coding line says, or else as Latin-1.
+
+    Raises:
+      OSError: when the file cannot be read.
+    """
+    data = Path(path).read_bytes()
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError):
+        text = data.decode("latin-1")
+    return text.replace("\r\n", "\n")
+
+
+# ---- Finds the role flags of a script: its own, or those of the modules beside it ----------------------------------
+
+
+def role_flags_of(script: str | Path) -> dict[str, str]:
+    """The role flags of a script; if it has none, those of the modules in its directory that it imports.
+
+    Returns:
+      Canonical name -> spelling on the command line, as `defined_role_flags`.
+    """
+    text = script_text(script)
+    own = defined_role_flags(text)
+    if own:
+        return own
+    folder = Path(script).resolve().parent
+    seen: dict[Path, str] = {}
+    waiting = [text]
+    while waiting:
+        for name in imported_modules(waiting.pop()):
+            path = folder.joinpath(*name.split(".")).with_suffix(".py")
+            if path not in seen and path.is_file():
+                seen[path] = script_text(path)
+                waiting.append(seen[path])
+    return {flag: spelling for source in seen.values() for flag, spelling in module_role_flags(source).items()}

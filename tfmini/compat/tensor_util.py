@@ -7,7 +7,7 @@ from typing import Any
 from tfmini.core_types import ShapeLike
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array import constant_value as static
-from tfmini.ops.array.tensor_protos import make_ndarray
+from tfmini.ops.array.constant import make_ndarray
 from tfmini.shapes import TensorShape
 
 MakeNdarray = make_ndarray

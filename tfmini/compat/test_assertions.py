@@ -16,7 +16,7 @@ from tfmini.devices import canonical_name
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION
 from tfmini.graph.operation import Tensor
-from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.variables.base import Variable
 
 _SYMBOLIC = (Tensor, Variable, SparseTensor, IndexedSlices)

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 from tfmini.compat.test_assertions import Assertions
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.default_session import get_default_session
 from tfmini.graph.graph import Graph
@@ -260,3 +261,45 @@ _temp_dirs: list[str] = []
 def main(argv: list[str] | None = None) -> None:
     """Runs the tests of the script and exits (``tf.test.main``)."""
     absltest.main(argv=sys.argv if argv is None else argv)
+
+
+# ---- ``tf.test.mock`` and ``tf.test.StubOutForTesting``: replacing attributes during a test ------------------------
+
+__all__ = ["StubOutForTesting", "mock"]
+
+
+@export("tf.test.StubOutForTesting")
+class StubOutForTesting:
+    """Replaces attributes and restores them later (``tf.test.StubOutForTesting``)."""
+
+    def __init__(self) -> None:
+        self._set: list[tuple[Any, str, Any]] = []
+
+    def Set(self, parent: Any, child_name: str, new_child: Any) -> None:
+        """Replaces an attribute until `UnsetAll`."""
+        self._set.append((parent, child_name, getattr(parent, child_name)))
+        setattr(parent, child_name, new_child)
+
+    SmartSet = Set
+
+    def UnsetAll(self) -> None:
+        """Restores all attributes, the last replaced first."""
+        while self._set:
+            setattr(*self._set.pop())
+
+    SmartUnsetAll = CleanUp = UnsetAll
+
+    def __enter__(self) -> StubOutForTesting:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.UnsetAll()
+
+
+export_names("tf.test", "mock")
+
+
+# ---- googletest ----------------------------------------
+# ``tensorflow.python.platform.googletest``: the base of `tf.test.TestCase`, which knows nothing of graphs.
+
+_googletest__all__ = ["TestCase"]

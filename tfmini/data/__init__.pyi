@@ -5,7 +5,7 @@ from tfmini.data import (
 from tfmini.data.dataset import (
     Dataset as Dataset,
 )
-from tfmini.data.file_datasets import (
+from tfmini.data.files import (
     FixedLengthRecordDataset as FixedLengthRecordDataset,
     TFRecordDataset as TFRecordDataset,
     TextLineDataset as TextLineDataset,
@@ -18,7 +18,7 @@ from tfmini.data.iterator import (
     make_initializable_iterator as make_initializable_iterator,
     make_one_shot_iterator as make_one_shot_iterator,
 )
-from tfmini.data.options import (
+from tfmini.data.structure import (
     Options as Options,
 )
 

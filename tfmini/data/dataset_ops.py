@@ -12,15 +12,26 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.cardinality import Count, shortest, total, unknown
-from tfmini.data.components import SparseValue
-from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, compiled, rows_of
-from tfmini.data.reading import Reading
+from tfmini.data.pipeline import (
+    Count,
+    Element,
+    FunctionSource,
+    Reading,
+    Source,
+    SparseValue,
+    Stage,
+    Transformation,
+    compiled,
+    rows_of,
+    shortest,
+    total,
+    unknown,
+)
 from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.kept_values import own, own_all
 from tfmini.ops.py_func import functions, status_of
+from tfmini.ops.waiting_line import own, own_all
 from tfmini.shapes import RawShape
 
 TYPES = "output_types: list(type) >= 1; output_shapes: list(shape) >= 1"

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tfmini.data.components import components_of, element_of
+from tfmini.data.pipeline import components_of, element_of
 from tfmini.data.structure import Structure, normalize, structure_of
+from tfmini.graph.attr_checks import is_within
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.flow_checks import is_within
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import DEFINED_AT, FunctionBody, Node
+from tfmini.graph.op_types import ENTER_OPS, MERGE_OPS, PLACEHOLDER_OPS, SWITCH_OPS, ops_with
 from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.graph.scopes import ControlScope
-from tfmini.graph.traits import ENTER_OPS, MERGE_OPS, PLACEHOLDER_OPS, SWITCH_OPS, ops_with
 from tfmini.ops.array.constant import const
 from tfmini.ops.array.identity import identity, placeholder
 

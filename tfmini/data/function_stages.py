@@ -13,15 +13,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.cardinality import batched, unchanged
 from tfmini.data.dataset_ops import TYPES, dataset_op, element_shapes, stages_of
-from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, compiled
-from tfmini.data.reading import TURN, Reading
+from tfmini.data.pipeline import (
+    TURN,
+    Element,
+    Function,
+    Reading,
+    Source,
+    Stage,
+    Transformation,
+    batched,
+    compiled,
+    unchanged,
+)
 from tfmini.data.stages import Batch
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.registry import OpHandle, op
-from tfmini.machine_memory import check_room
 from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.processes import check_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

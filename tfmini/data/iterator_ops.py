@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.async_reader import AsyncReader
 from tfmini.data.dataset_ops import TYPES, element_shapes
-from tfmini.data.pipeline import Element, Source, Stage, compiled
-from tfmini.data.reading import Reading
+from tfmini.data.pipeline import Element, Reading, Source, Stage, compiled
+from tfmini.data.prefetching import AsyncReader
 from tfmini.dtypes import DType
 from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.waiting_line import find_or_create
 from tfmini.shapes import RawShape, compatible_raw
 
 iterator_op = op(

@@ -7,23 +7,255 @@ objects with a ``__next__``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfmini import errors
-from tfmini.data.cardinality import UNKNOWN
-from tfmini.data.reading import FunctionCall, Reading
+from tfmini import dtypes, errors
+from tfmini.checkpoint import files
+from tfmini.checkpoint.reader import BundleReader
+from tfmini.checkpoint.writer import BundleWriter
+from tfmini.data.structure import Leaf, Structure
+from tfmini.dtypes import DType, int64
+from tfmini.export import export_names
+from tfmini.graph import nest
+from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
-from tfmini.ops.kept_values import own_all
+from tfmini.ops.array.kernel_arguments import check_components, refuse
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
+from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import Resources
+from tfmini.shapes import RawShape
+
+# ---- Cardinality of datasets: the number of elements, if it is known without reading them --------------------------
+
+INFINITE = -1
+UNKNOWN = -2
+Count = Callable[[int], int]
+"""Maps the cardinality of a stage's input to that of its output."""
+
+
+def finite(count: Count) -> Count:
+    """Applies ``count`` to finite cardinalities; infinite and unknown ones stay as they are."""
+    return lambda n: n if n < 0 else count(n)
+
+
+def unknown(**arguments: Any) -> Count:
+    """Any number of elements."""
+    return lambda n: UNKNOWN
+
+
+def unchanged(**arguments: Any) -> Count:
+    """The number of elements that is read."""
+    return lambda n: n
+
+
+# Each of these takes the arguments of a stage by the names of its op's inputs.
+
+
+def batched(batch_size: int, drop_remainder: bool, **others: Any) -> Count:
+    return finite(lambda n: n // batch_size if drop_remainder else -(-n // batch_size))
+
+
+def limited(count: int) -> Count:
+    """The cardinality after `take`."""
+    if count < 0:
+        return unchanged()
+    return lambda n: count if n == INFINITE else n if n == UNKNOWN else min(n, count)
+
+
+def skipping(count: int) -> Count:
+    if count < 0:
+        return lambda n: 0
+    return finite(lambda n: max(0, n - count))
+
+
+def sharded(num_shards: int, index: int) -> Count:
+    return finite(lambda n: n // num_shards + (index < n % num_shards))
+
+
+def repeated(count: int) -> Count:
+    if count < 0:
+        return lambda n: 0 if n == 0 else INFINITE
+    return lambda n: 0 if count == 0 else n if n < 0 else n * count
+
+
+def windows(size: int, shift: int, stride: int, drop_remainder: bool) -> Count:
+    span = (size - 1) * stride + 1
+    if drop_remainder:
+        return finite(lambda n: max(0, (n - span) // shift + 1))
+    return finite(lambda n: -(-n // shift))
+
+
+def shortest(counts: Sequence[int]) -> int:
+    """The cardinality of `zip`."""
+    if UNKNOWN in counts:
+        return UNKNOWN
+    return min((n for n in counts if n != INFINITE), default=INFINITE)
+
+
+def total(counts: Sequence[int]) -> int:
+    """The cardinality of `concatenate`."""
+    if INFINITE in counts:
+        return INFINITE
+    return UNKNOWN if UNKNOWN in counts else sum(counts)
+
+
+export_names("tf.data.experimental", "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN")
+
+
+# ---- Components of elements: a sparse tensor or a dataset travels in one variant tensor ----------------------------
+
+# Stateful, so that the compiler does not fold it: a `SparseValue` is no array.
+pack_op = op(
+    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type",
+    stateful=True,
+    shape=[()],
+    differentiable=False,
+)
+pack_op.kernel("CPU")(lambda indices, values, dense_shape: SparseValue(indices, values, dense_shape))
+unpack_op: OpHandle[Any] = op(
+    "_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int",
+    differentiable=False,
+)
+
+
+class SparseValue(NamedTuple):
+    """A sparse tensor in a pipeline, as arrays: indices int64 [n, rank], values [n], dense_shape int64 [rank]."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+@unpack_op.shape
+def _parts(node: Operation) -> list[RawShape]:
+    rank = node.attrs["rank"] if node.attrs["rank"] >= 0 else None
+    return [(None, rank), (None,), (rank,)]
+
+
+@unpack_op.kernel("CPU")
+def _unpack(packed: SparseValue, *, T: DType, rank: int) -> tuple[Any, Any, Any]:
+    check_components(packed, [int64, T, int64])
+    shapes = [np.shape(part) for part in packed]
+    if [len(shape) for shape in shapes] != [2, 1, 1] or rank >= 0 and not shapes[0][1] == shapes[2][0] == rank:
+        refuse(f"A sparse tensor of rank {rank} has indices, values and dense_shape of shapes {shapes}")
+    return tuple(packed)
+
+
+def _component_of(value: Any) -> Tensor:
+    """The single tensor that represents a leaf of a normalized element."""
+    if isinstance(value, SparseTensor):
+        return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")
+    return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
+
+
+def components_of(value: Any) -> list[Tensor]:
+    """The components of a normalized element, one per leaf."""
+    return [_component_of(leaf) for leaf in nest.flatten(value)]
+
+
+def element_of(structure: Structure, components: Iterable[Tensor]) -> Any:
+    """The element that components represent: the inverse of `components_of`."""
+    return structure.pack([_value_of(leaf, component) for leaf, component in zip(structure.leaves, components)])
+
+
+def _value_of(leaf: Leaf, component: Tensor) -> Any:
+    """The tensor, sparse tensor or dataset that a component represents: the inverse of `_component_of`."""
+    if leaf.kind is SparseTensor:
+        rank = -1 if leaf.shape is None else len(leaf.shape)
+        parts = unpack_op(component, T=leaf.dtype, rank=rank, name="UnpackSparse")
+        return SparseTensor(parts.indices, parts.values, parts.dense_shape)
+    if leaf.inner is not None:
+        return leaf.kind._of(component, leaf.inner)  # type: ignore[attr-defined]
+    return component
+
+
+# ---- A reading: one pass over a dataset, with its owner and its cancellation ---------------------------------------
+# A stage that may take long without yielding an element (a filter that finds nothing, a wait for a buffer)
+# regularly calls `Reading.check`, which raises if the element is no longer wanted.
+
+TURN = 64  # a stage that takes many elements for one of its own calls `Reading.check` once for so many
+
+
+class Reading:
+    """One pass over a dataset, by an iterator or by an op that reads the whole dataset.
+
+    Args:
+      owner: the worker that runs the dataset's functions.
+      step: the step that waits for the pass. An iterator sets it only while a step waits for an element.
+
+    Attributes:
+      closed: whether the pass has ended for good.
+    """
+
+    __slots__ = ("_own", "closed", "owner", "step")
+
+    def __init__(self, owner: Any, step: Any = None) -> None:
+        self.owner = owner
+        self.step = step
+        self.closed = False
+        self._own: dict[Any, Any] = {}
+
+    def own(self, key: Any, make: Callable[[], Any]) -> Any:
+        """An object that belongs to this reading alone; ``make`` creates it at the first use."""
+        found = self._own.get(key)
+        # `setdefault` gives the threads of a parallel map the same object.
+        return self._own.setdefault(key, make()) if found is None else found
+
+    @property
+    def stopped(self) -> bool:
+        """Whether elements are no longer wanted."""
+        return self.closed or self.step is not None and bool(self.step.run.stopped)
+
+    def check(self) -> None:
+        """Raises if elements are no longer wanted.
+
+        Raises:
+          CancelledError: when the iterator is closed or the step is cancelled.
+          DeadlineExceededError: when the step's deadline has passed.
+        """
+        if self.closed:
+            raise errors.CancelledError.of("The iterator was closed while it was read.")
+        if self.step is not None and self.step.run.stopped:
+            self.step.run.raise_stopped("reads a dataset")
+
+
+class FunctionCall(FunctionRun):
+    """The run of a dataset's function, which must end when the reading must."""
+
+    __slots__ = ()
+
+    def __init__(self, reading: Reading, graph: RegisteredGraph, values: Sequence[Any]) -> None:
+        super().__init__(reading.owner, graph, 0, values)
+        self.stopped = _ReadingStop(reading)
+
+
+class _ReadingStop:
+    """See `partition_run.StopReason`."""
+
+    __slots__ = ("_reading",)
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    def __bool__(self) -> bool:
+        return self._reading.stopped
+
+    def raise_error(self, run: PartitionRun, doing: str) -> None:
+        self._reading.check()
+
+
+# ---- pipeline ------------------------------------------------------------
 
 Element = tuple[Any, ...]
 
@@ -221,3 +453,125 @@ def _sparse_rows(component: Any) -> Iterator[Any]:
     for i in range(int(component.dense_shape[0])):
         chosen = component.indices[:, 0] == i
         yield type(component)(component.indices[chosen, 1:], component.values[chosen], component.dense_shape[1:])
+
+
+# ---- `Dataset.cache` with a file: elements are kept in a checkpoint bundle, under TensorFlow's keys ----------------
+# A lock file keeps two readings from writing at the same time. The bundle appears when all elements
+# are written; a reading that stops early leaves no files.
+
+_NUMBER_WIDTH = len(str(10_000_000 - 1))
+
+
+def _keys(number: int, count: int) -> list[str]:
+    """The keys of an element's components."""
+    width = len(str(count - 1))
+    return [f"{number:>{_NUMBER_WIDTH}}_{i:>{width}}" for i in range(count)]
+
+
+class _Writing(Transformation):
+    def __init__(self, upstream: Stage, reading: Reading, path: str) -> None:
+        super().__init__(upstream, reading)
+        self._path = path
+        self._lock = path + ".lockfile"
+        self._take_lock()
+        self._writer: BundleWriter | None = BundleWriter(path)
+        self._count = 0
+
+    def _take_lock(self) -> None:
+        os.makedirs(os.path.dirname(self._lock) or ".", exist_ok=True)
+        try:
+            handle = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            raise errors.AlreadyExistsError.of(
+                "There appears to be a concurrent caching iterator running - cache lockfile already exists"
+                f" ('{self._lock}'). If you are sure no other running TF computations are using this cache prefix,"
+                " delete the lockfile and re-initialize the iterator."
+            ) from None
+        os.close(handle)
+
+    def __next__(self) -> Element:
+        try:
+            element = next(self.upstream)
+        except StopIteration:
+            if self._writer is not None:
+                self._writer.finish()
+                self.close()
+            raise
+        if self._writer is not None:
+            for key, component in zip(_keys(self._count, len(element)), element):
+                self._writer.add(key, *_storable(component))
+            self._count += 1
+        return element
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.__exit__()
+            files.DISK.remove(self._lock)
+        super().close()
+
+
+def _storable(component: Any) -> tuple[Any, dtypes.DType]:
+    """A component as an array and its type.
+
+    Raises:
+      UnimplementedError: when the component is not a dense tensor.
+    """
+    if isinstance(component, Source) or hasattr(component, "dense_shape"):
+        text = "Dataset.cache with a file keeps dense tensors only: call it without a filename."
+        raise errors.UnimplementedError.of(text)
+    if isinstance(component, bytes):
+        component = np.array(component, object)
+    array = np.asarray(component)
+    return array, dtypes.string if array.dtype == object else dtypes.as_dtype(array.dtype)
+
+
+class _Reading(Stage):
+    def __init__(self, path: str, count: int) -> None:
+        self._reader = BundleReader(path)
+        self._components = count
+        self._at = 0
+
+    def __next__(self) -> Element:
+        keys = _keys(self._at, self._components)
+        if keys[0] not in self._reader:
+            raise StopIteration
+        self._at += 1
+        return tuple(value if value.ndim else value[()] for value in map(self._reader.read, keys))
+
+
+class FileCacheSource(Source):
+    """A source that reads its elements from a file as soon as one reading has written them all.
+
+    Args:
+      path: prefix of the files' names.
+      components: number of components of an element.
+    """
+
+    def __init__(self, source: Source, path: str, components: int) -> None:
+        super().__init__(self._begin, source.count)
+        self._source = source
+        self._path = files.local_path(path)
+        self._components = components
+
+    def _begin(self, reading: Reading) -> Stage:
+        if os.path.exists(files.index_file(self._path)):
+            return _Reading(self._path, self._components)
+        return _LateWriting(self._source, self._path, reading)
+
+
+class _LateWriting(Stage):
+    """Takes the lock at the first element, so that the step that reads it gets the error."""
+
+    def __init__(self, source: Source, path: str, reading: Reading) -> None:
+        self._begin = lambda: _Writing(source.open(reading), reading, path)
+        self._stage: _Writing | None = None
+
+    def __next__(self) -> Element:
+        if self._stage is None:
+            self._stage = self._begin()
+        return next(self._stage)
+
+    def close(self) -> None:
+        if self._stage is not None:
+            self._stage.close()

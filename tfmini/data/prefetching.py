@@ -10,10 +10,19 @@ from __future__ import annotations
 import collections
 import threading
 import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from tfmini.data.pipeline import Element, Source, Stage
-from tfmini.data.reading import Reading
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.data.pipeline import Element, Reading, Source, Stage
+from tfmini.data.structure import Leaf, Structure
+from tfmini.graph import nest
+from tfmini.graph.waiting import Wait
+from tfmini.ops.array.constant import as_array
+from tfmini.shapes import TensorShape, compatible_raw
 
 _AUTOTUNED_SIZE = 8
 _LOOK_S = 0.05
@@ -115,3 +124,179 @@ def prefetched(source: Source, size: int) -> Source:
         return source
     ahead = _AUTOTUNED_SIZE if size < 0 else size
     return Source(lambda reading: _Prefetch(source.open(reading), ahead, reading), source.count)
+
+
+# ---- Asynchronous reads: an iterator whose elements may take long reads them in a thread of its own ----------------
+# The thread reads only while a step waits. If that step is cancelled meanwhile, the element is kept for the
+# next step.
+
+Outcome = tuple[Element | None, errors.OpError | None]
+
+
+def outcome_of(stage: Stage) -> Outcome:
+    """The next element of a stage, or the error that takes its place."""
+    try:
+        return next(stage), None
+    except StopIteration:
+        return None, errors.OutOfRangeError.of("End of sequence")
+    except Exception as error:  # noqa: BLE001 - a bug in a stage ends the step that waits for it, not the thread
+        return None, errors.of_exception(error)
+
+
+def answer(wait: Wait, outcome: Outcome) -> bool:
+    """Ends a wait with an element or an error; returns whether the step took it."""
+    element, error = outcome
+    return wait.done(element) if error is None else wait.fail(error)
+
+
+class AsyncReader:
+    """Reads elements of one stage for the steps that wait for them, in the order of their requests.
+
+    Args:
+      stage: the stage to read.
+      name: the iterator's name, for messages.
+    """
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage = stage
+        self._name = name
+        self._changed = threading.Condition()
+        self._waiting: dict[Wait, None] = {}
+        self._kept: collections.deque[Outcome] = collections.deque()
+        self._thread: threading.Thread | None = None
+        self._reading = False
+        self._closed: str | None = None
+
+    def ask(self, wait: Wait) -> None:
+        """Answers ``wait`` with the next element: at once if it is available, else when it has been read."""
+        outcome: Outcome | None = None
+        with self._changed:
+            if self._closed is not None:
+                outcome = None, errors.CancelledError.of(self._closed)
+            elif not self._reading and not self._waiting:
+                if self._kept:
+                    outcome = self._kept.popleft()
+                elif self._stage.ready:
+                    outcome = outcome_of(self._stage)
+        if outcome is not None:
+            self._give(wait, outcome)
+        elif wait.on_cancel(f'an element of iterator "{self._name}"', lambda: self._forget(wait)):
+            self._enqueue(wait)
+
+    def _enqueue(self, wait: Wait) -> None:
+        with self._changed:
+            closed = self._closed
+            if closed is None:
+                self._waiting[wait] = None
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._serve, name="tfmini-iterator", daemon=True)
+                    self._thread.start()
+                self._changed.notify_all()
+        if closed is not None:
+            wait.fail(errors.CancelledError.of(closed))
+
+    def _forget(self, wait: Wait) -> None:
+        with self._changed:
+            self._waiting.pop(wait, None)
+
+    def _serve(self) -> None:
+        """The thread's body: reads while a step waits."""
+        while True:
+            with self._changed:
+                while not self._waiting and self._closed is None:
+                    self._changed.wait()
+                if self._closed is not None:
+                    return
+                self._reading = True
+            outcome = self._kept.popleft() if self._kept else outcome_of(self._stage)
+            with self._changed:
+                self._reading = False
+                wait = next(iter(self._waiting), None)
+                if wait is None:
+                    self._kept.append(outcome)
+                    continue
+                del self._waiting[wait]
+            self._give(wait, outcome)
+
+    def _give(self, wait: Wait, outcome: Outcome) -> None:
+        """Answers a wait; the outcome is for the next one if the step has ended."""
+        if not answer(wait, outcome):
+            with self._changed:
+                self._kept.appendleft(outcome)
+
+    def close(self, why: str) -> None:
+        """Ends the thread; the waiting steps get CancelledError."""
+        with self._changed:
+            self._closed = why
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        for wait in waiting:
+            wait.fail(errors.CancelledError.of(why))
+
+
+# ---- Conversion and checks of the elements that Python generators yield --------------------------------------------
+
+Begin = Callable[..., Iterator[tuple[Any, ...]]]
+
+
+def element_reader(generator: Callable[..., Any], structure: Structure) -> Begin:
+    """A function that starts ``generator`` and yields its elements as components."""
+
+    def begin(*args: Any) -> Iterator[tuple[Any, ...]]:
+        # A generator expression would end at the first malformed element; `map` continues with the next one.
+        return map(partial(_components, structure), iter(generator(*args)))
+
+    return begin
+
+
+def _components(structure: Structure, element: Any) -> tuple[Any, ...]:
+    try:
+        flat = _flatten_like(structure.skeleton, element)
+    except (TypeError, ValueError, KeyError) as error:
+        raise errors.InvalidArgumentError.of(
+            "TypeError: `generator` yielded an element that did not match the expected structure. The expected"
+            f" structure was {structure.map(lambda leaf: leaf.dtype)}, but the yielded element was {element}."
+        ) from error
+    return tuple(_component(value, leaf) for value, leaf in zip(flat, structure.leaves))
+
+
+def _flatten_like(skeleton: Any, value: Any) -> list[Any]:
+    if isinstance(skeleton, Leaf):
+        return [value]
+    if isinstance(skeleton, dict):
+        if set(value) != set(skeleton):
+            raise ValueError("keys differ")
+        return [leaf for key in sorted(skeleton) for leaf in _flatten_like(skeleton[key], value[key])]
+    items = list(nest._items(skeleton))
+    if isinstance(value, (str, bytes)) or len(value) != len(items):
+        raise ValueError("lengths differ")
+    return [leaf for part, item in zip(items, value) for leaf in _flatten_like(part, item)]
+
+
+def _component(value: Any, leaf: Leaf) -> Any:
+    try:
+        array = _converted(value, leaf.dtype)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgumentError.of(
+            "TypeError: `generator` yielded an element that could not be converted to the expected type. The"
+            f" expected type was {leaf.dtype.name}, but the yielded element was {value}."
+        ) from error
+    if not compatible_raw(leaf.shape, array.shape):
+        raise errors.InvalidArgumentError.of(
+            f"ValueError: `generator` yielded an element of shape {TensorShape(array.shape)} where an element of"
+            f" shape {TensorShape(leaf.shape)} was expected."
+        )
+    return array if array.ndim else array[()]
+
+
+def _converted(value: Any, dtype: Any) -> Any:
+    if dtype is dtypes.string:
+        array = as_array(value)
+        if array.dtype != object:
+            raise TypeError("no strings")
+        return array
+    array = np.asarray(value)
+    if array.dtype.kind in "SUO":
+        raise TypeError("no numbers")
+    return array.astype(dtype.numpy)  # a copy: the generator may use its array again

@@ -9,13 +9,27 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.cache_file import FileCacheSource
-from tfmini.data.cardinality import batched, limited, repeated, sharded, skipping, windows
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
-from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, batch_of, rows_of
+from tfmini.data.pipeline import (
+    TURN,
+    Element,
+    FileCacheSource,
+    FunctionSource,
+    Reading,
+    Source,
+    Stage,
+    Transformation,
+    batch_of,
+    batched,
+    limited,
+    repeated,
+    rows_of,
+    sharded,
+    skipping,
+    windows,
+)
 from tfmini.data.prefetching import prefetched
-from tfmini.data.reading import TURN, Reading
-from tfmini.machine_memory import check_room
+from tfmini.processes import check_room
 
 _COUNT = "input_dataset: variant, count: int64"
 

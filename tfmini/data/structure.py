@@ -10,11 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
+from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.identity import cast
+from tfmini.ops.composites import SparseTensor
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 
@@ -181,3 +187,181 @@ class Structured:
     def output_classes(self) -> Any:
         """The classes of the leaves, in the structure of an element."""
         return self._structure.map(lambda leaf: leaf.kind)
+
+
+# ---- ``tf.data.Options``: hints for a pipeline; they are kept and merged, but change nothing -----------------------
+
+AUTOTUNE = -1
+"""Lets the runtime choose a buffer size or a number of parallel calls (``tf.data.experimental.AUTOTUNE``)."""
+
+
+class OptionGroup:
+    """Base class of groups of hints; every attribute is None until it is set."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@export("tf.data.experimental.OptimizationOptions")
+class OptimizationOptions(OptionGroup):
+    """Hints about rewriting pipelines (``tf.data.experimental.OptimizationOptions``)."""
+
+
+@export("tf.data.experimental.ThreadingOptions")
+class ThreadingOptions(OptionGroup):
+    """Hints about threads (``tf.data.experimental.ThreadingOptions``)."""
+
+
+@export("tf.data.Options")
+class Options(OptionGroup):
+    """The hints of a dataset (``tf.data.Options``)."""
+
+    def __init__(self) -> None:
+        self.experimental_optimization = OptimizationOptions()
+        self.experimental_threading = ThreadingOptions()
+
+    def merge(self, options: Options) -> Options:
+        """The hints of both.
+
+        Raises:
+          ValueError: when they contradict each other.
+        """
+        merged = Options()
+        _merge(merged, self)
+        _merge(merged, options)
+        return merged
+
+
+def _merge(into: OptionGroup, other: OptionGroup) -> None:
+    for name, value in vars(other).items():
+        here = getattr(into, name)
+        if isinstance(value, OptionGroup):
+            if here is None:
+                here = type(value)()
+                setattr(into, name, here)
+            _merge(here, value)
+        elif here is None:
+            setattr(into, name, value)
+        elif value is not None and here != value:
+            raise ValueError(f"Cannot merge incompatible values {here} and {value} of option: {name}")
+
+
+export_names("tf.contrib.data tf.data.experimental", "AUTOTUNE")
+
+
+# ---- Conversion and checks of the arguments of dataset methods -----------------------------------------------------
+
+
+def int64(value: Any, name: str) -> Tensor:
+    """A count as an int64 scalar."""
+    if isinstance(value, Tensor):
+        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value
+    return convert_to_tensor(value, dtype=dtypes.int64, name=name)
+
+
+def boolean(value: Any, name: str) -> Tensor:
+    """A flag as a bool scalar."""
+    return convert_to_tensor(value, dtype=dtypes.bool, name=name)
+
+
+def static_batch(size: Tensor, drop_remainder: Tensor) -> int | None:
+    """The size of every batch; None when it is not known statically or the last batch may be smaller."""
+    known, drop = constant_value(size), constant_value(drop_remainder)
+    return int(known) if known is not None and drop is not None and bool(drop) else None
+
+
+def paddings(
+    structure: Structure, padded_shapes: Any, padding_values: Any
+) -> tuple[list[Tensor], list[Tensor], Structure]:
+    """(padded shapes as int64 vectors, padding values, structure of a padded element).
+
+    Raises:
+      TypeError: when an element is not dense, or a padding value has another type than its leaf.
+      ValueError: when the elements do not fit into the padded shapes, or a padding value is no scalar.
+    """
+    leaves = structure.leaves
+    if any(leaf.kind is not Tensor for leaf in leaves):
+        raise TypeError("Batching of padded sparse tensors is not currently supported")
+    shapes = [_padded_shape(shape, leaf) for shape, leaf in zip(shape_leaves(structure, padded_shapes), leaves)]
+    given = [None] * len(leaves) if padding_values is None else shape_leaves(structure, padding_values)
+    values = [_padding_value(value, leaf) for value, leaf in zip(given, leaves)]
+    padded = structure.pack([replace(leaf, shape=raw) for leaf, (_, raw) in zip(leaves, shapes)])
+    return [tensor for tensor, _ in shapes], values, Structure(padded)
+
+
+def _padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
+    """A padded shape as an int64 vector (-1: the largest size in the batch) and as a static shape."""
+    if isinstance(given, Tensor):
+        tensor = cast(given, dtypes.int64)
+        raw: RawShape = constant_value_as_shape(tensor)
+    else:
+        items = given.tolist() if isinstance(given, np.ndarray) else given
+        if isinstance(items, (list, tuple)):
+            items = [None if d is not None and not hasattr(d, "value") and d < 0 else d for d in items]
+        raw = as_raw(items)
+        if raw is None:
+            raise ValueError(f"Padded shape {given} must have a known rank.")
+        vector = np.array([-1 if d is None else d for d in raw], np.int64)
+        tensor = constant(vector, name="padded_shape")
+    if raw is not None and leaf.shape is not None:
+        _check_padding(raw, leaf.shape)
+    return tensor, raw
+
+
+def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...]) -> None:
+    pairs = list(zip(raw, shape))
+    if len(raw) != len(shape) or any(a is not None and b is not None and a < b for a, b in pairs):
+        raise ValueError(
+            f"The padded shape {TensorShape.from_raw(raw)} is not compatible with the corresponding input component"
+            f" shape {TensorShape.from_raw(shape)}."
+        )
+
+
+def _padding_value(value: Any, leaf: Leaf) -> Tensor:
+    if value is None:
+        value = b"" if leaf.dtype is dtypes.string else np.zeros((), leaf.dtype.numpy)
+        return constant(value, dtype=leaf.dtype)
+    tensor = convert_to_tensor(value, name="padding_value")
+    if tensor.shape.ndims not in (None, 0):
+        raise ValueError("Padding value should be a scalar.")
+    if tensor.dtype.base_dtype is not leaf.dtype:
+        raise TypeError(f"Padding value tensor ({tensor}) does not match output type: {leaf.dtype!r}")
+    return tensor
+
+
+def check_first_dimensions(structure: Structure) -> None:
+    """Raises ValueError for scalars and for first dimensions that differ statically."""
+    first = None
+    for leaf in structure.leaves:
+        if leaf.shape is None:
+            continue
+        if not leaf.shape:
+            raise ValueError("Unbatching a tensor is only supported for rank >= 1")
+        if first is None:
+            first = leaf.shape[0]
+        elif leaf.shape[0] is not None and first != leaf.shape[0]:
+            raise ValueError(f"Dimensions {first} and {leaf.shape[0]} are not compatible")
+
+
+def same_types(before: Structure, after: Structure, function: str) -> Structure:
+    """The structure of a state that a function updates; dimensions that change become unknown.
+
+    Raises:
+      TypeError: when types or structures differ.
+    """
+    nest.assert_same_structure(before.skeleton, after.skeleton)
+    for a, b in zip(before.leaves, after.leaves):
+        if a.dtype is not b.dtype or a.kind is not b.kind:
+            raise TypeError(
+                f"The element types for the new state must match the initial state. Expected {a.dtype!r}; got"
+                f" {b.dtype!r} from `{function}`."
+            )
+    leaves = [replace(a, shape=common_shape(a.shape, b.shape)) for a, b in zip(before.leaves, after.leaves)]
+    return Structure(before.pack(leaves))

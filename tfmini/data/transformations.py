@@ -7,15 +7,14 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.data import function_stages
-from tfmini.data.components import components_of, element_of
 from tfmini.data.dataset import Dataset
-from tfmini.data.dataset_arguments import boolean, int64, same_types, static_batch
 from tfmini.data.function_graph import trace
+from tfmini.data.pipeline import components_of, element_of
 from tfmini.data.stages import ignore_errors_dataset
-from tfmini.data.structure import Structure, normalize, structure_of
+from tfmini.data.structure import Structure, boolean, int64, normalize, same_types, static_batch, structure_of
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
-from tfmini.ops.random.functions import random_uniform
+from tfmini.ops.random_functions import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
 

@@ -2,24 +2,7 @@
 from tfmini.ops.array.identity import (
     check_numerics as check_numerics,
 )
-from tfmini.ops.debugging.assertion import (
-    Assert as Assert,
-)
-from tfmini.ops.debugging.check_numerics import (
-    verify_tensor_all_finite as assert_all_finite,
-)
-from tfmini.ops.debugging.rank_checks import (
-    assert_rank as assert_rank,
-    assert_rank_at_least as assert_rank_at_least,
-    assert_rank_in as assert_rank_in,
-    assert_scalar as assert_scalar,
-)
-from tfmini.ops.debugging.shape_checks import (
-    assert_shapes as assert_shapes,
-    is_non_decreasing as is_non_decreasing,
-    is_strictly_increasing as is_strictly_increasing,
-)
-from tfmini.ops.debugging.value_checks import (
+from tfmini.ops.checks import (
     assert_equal as assert_equal,
     assert_greater as assert_greater,
     assert_greater_equal as assert_greater_equal,
@@ -33,9 +16,20 @@ from tfmini.ops.debugging.value_checks import (
     assert_none_equal as assert_none_equal,
     assert_positive as assert_positive,
     assert_proper_iterable as assert_proper_iterable,
+    assert_rank as assert_rank,
+    assert_rank_at_least as assert_rank_at_least,
+    assert_rank_in as assert_rank_in,
     assert_same_float_dtype as assert_same_float_dtype,
+    assert_scalar as assert_scalar,
+    assert_shapes as assert_shapes,
     assert_type as assert_type,
+    is_non_decreasing as is_non_decreasing,
     is_numeric_tensor as is_numeric_tensor,
+    is_strictly_increasing as is_strictly_increasing,
+)
+from tfmini.ops.debugging import (
+    Assert as Assert,
+    verify_tensor_all_finite as assert_all_finite,
 )
 from tfmini.ops.math.unary import (
     is_finite as is_finite,

@@ -5,6 +5,8 @@ from tfmini.estimator import (
     inputs as inputs,
 )
 from tfmini.estimator.cluster_training import (
+    EvalSpec as EvalSpec,
+    TrainSpec as TrainSpec,
     train_and_evaluate as train_and_evaluate,
 )
 from tfmini.estimator.estimator import (
@@ -18,8 +20,6 @@ from tfmini.estimator.exporters import (
 )
 from tfmini.estimator.model_spec import (
     EstimatorSpec as EstimatorSpec,
-)
-from tfmini.estimator.modes import (
     ModeKeys as ModeKeys,
 )
 from tfmini.estimator.premade import (
@@ -32,47 +32,33 @@ from tfmini.estimator.premade import (
 )
 from tfmini.estimator.run_config import (
     RunConfig as RunConfig,
-)
-from tfmini.estimator.training_specs import (
-    EvalSpec as EvalSpec,
-    TrainSpec as TrainSpec,
-)
-from tfmini.estimator.warm_start_settings import (
     WarmStartSettings as WarmStartSettings,
 )
-from tfmini.train.checkpointing.warm_starting import (
+from tfmini.train.checkpointing.assign import (
     VocabInfo as VocabInfo,
 )
-from tfmini.train.hooks.checkpoint_hook import (
-    CheckpointSaverHook as CheckpointSaverHook,
-    CheckpointSaverListener as CheckpointSaverListener,
-)
-from tfmini.train.hooks.final_hooks import (
+from tfmini.train.hooks import (
     FeedFnHook as FeedFnHook,
     FinalOpsHook as FinalOpsHook,
-)
-from tfmini.train.hooks.logging_hooks import (
+    GlobalStepWaiterHook as GlobalStepWaiterHook,
     LoggingTensorHook as LoggingTensorHook,
+    NanLossDuringTrainingError as NanLossDuringTrainingError,
+    NanTensorHook as NanTensorHook,
     StepCounterHook as StepCounterHook,
+    StopAtStepHook as StopAtStepHook,
 )
-from tfmini.train.hooks.session_run_hook import (
+from tfmini.train.saving_hooks import (
+    CheckpointSaverHook as CheckpointSaverHook,
+    CheckpointSaverListener as CheckpointSaverListener,
+    ProfilerHook as ProfilerHook,
+    SummarySaverHook as SummarySaverHook,
+)
+from tfmini.train.session_run_hook import (
+    SecondOrStepTimer as SecondOrStepTimer,
     SessionRunArgs as SessionRunArgs,
     SessionRunContext as SessionRunContext,
     SessionRunHook as SessionRunHook,
     SessionRunValues as SessionRunValues,
-)
-from tfmini.train.hooks.stopping_hooks import (
-    GlobalStepWaiterHook as GlobalStepWaiterHook,
-    NanLossDuringTrainingError as NanLossDuringTrainingError,
-    NanTensorHook as NanTensorHook,
-    StopAtStepHook as StopAtStepHook,
-)
-from tfmini.train.hooks.summary_hooks import (
-    ProfilerHook as ProfilerHook,
-    SummarySaverHook as SummarySaverHook,
-)
-from tfmini.train.hooks.timers import (
-    SecondOrStepTimer as SecondOrStepTimer,
 )
 
 __all__ = [

@@ -3,18 +3,267 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from tfmini import protos
-from tfmini.estimator.checkpoint_evaluation import CheckpointEvaluator, EvaluateNewCheckpoints, evaluate_until_end
 from tfmini.estimator.estimator import Estimator
-from tfmini.estimator.task_environment import TaskType
-from tfmini.estimator.training_specs import EvalSpec, TrainSpec
+from tfmini.estimator.evaluation import check_positive, checked_hooks, checked_listeners
+from tfmini.estimator.exporters import Exporter
+from tfmini.estimator.run_config import TaskType
 from tfmini.export import export
+from tfmini.graph.names import GraphKeys
 from tfmini.runtime.process import current_process
 from tfmini.runtime.server import Server
+from tfmini.train.saving_hooks import CheckpointSaverListener
+from tfmini.train.session_run_hook import SecondOrStepTimer
+
+# ---- training specs ----------------------------------------
+# ``tf.estimator.TrainSpec`` and ``tf.estimator.EvalSpec``: what `train_and_evaluate` trains and evaluates with.
+
+
+class _TrainSpec(NamedTuple):
+    input_fn: Callable[..., Any]
+    max_steps: int | None
+    hooks: tuple[Any, ...]
+    saving_listeners: tuple[Any, ...]
+
+
+@export("tf.estimator.TrainSpec")
+class TrainSpec(_TrainSpec):
+    """How to train (``tf.estimator.TrainSpec``).
+
+    Args:
+      input_fn: returns (features, labels), or a dataset of such pairs.
+      max_steps: the global step at which training ends; None trains until the input ends.
+      hooks: hooks of all tasks that train.
+      saving_listeners: are told of each checkpoint.
+
+    Raises:
+      ValueError: when ``max_steps`` is not positive.
+      TypeError: when the input function is not callable, or a hook is none.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        input_fn: Callable[..., Any],
+        max_steps: int | None = None,
+        hooks: Iterable[Any] | None = None,
+        saving_listeners: Iterable[Any] | None = None,
+    ) -> TrainSpec:
+        _check_input_fn(input_fn)
+        check_positive("max_steps", max_steps)
+        return super().__new__(
+            cls, input_fn, max_steps, tuple(checked_hooks(hooks)), tuple(checked_listeners(saving_listeners))
+        )
+
+
+class _EvalSpec(NamedTuple):
+    input_fn: Callable[..., Any]
+    steps: int | None
+    name: str | None
+    hooks: tuple[Any, ...]
+    exporters: tuple[Exporter, ...]
+    start_delay_secs: float
+    throttle_secs: float
+
+
+@export("tf.estimator.EvalSpec")
+class EvalSpec(_EvalSpec):
+    """How to evaluate (``tf.estimator.EvalSpec``).
+
+    Args:
+      input_fn: returns (features, labels), or a dataset of such pairs.
+      steps: number of batches of an evaluation; None reads the input to its end.
+      name: distinguishes the summaries of several data sets.
+      hooks: hooks of the evaluation.
+      exporters: one or several `Exporter`, called after each evaluation.
+      start_delay_secs: seconds that the evaluator of a cluster waits before its first evaluation.
+      throttle_secs: at least so many seconds lie between the starts of two evaluations.
+
+    Raises:
+      ValueError: when a number is negative, or two exporters have the same name.
+      TypeError: when something has another type.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        input_fn: Callable[..., Any],
+        steps: int | None = 100,
+        name: str | None = None,
+        hooks: Iterable[Any] | None = None,
+        exporters: Any = None,
+        start_delay_secs: float = 120,
+        throttle_secs: float = 600,
+    ) -> EvalSpec:
+        _check_input_fn(input_fn)
+        check_positive("steps", steps)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"`name` must be string, given: {name}")
+        for label, seconds in (("start_delay_secs", start_delay_secs), ("throttle_secs", throttle_secs)):
+            if seconds < 0:
+                raise ValueError(f"Must specify {label} >= 0, given: {seconds}")
+        found = _checked_exporters(exporters)
+        return super().__new__(
+            cls, input_fn, steps, name, tuple(checked_hooks(hooks)), found, start_delay_secs, throttle_secs
+        )
+
+
+def _check_input_fn(input_fn: Any) -> None:
+    if not callable(input_fn):
+        raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
+
+
+def _checked_exporters(exporters: Any) -> tuple[Exporter, ...]:
+    if not exporters:
+        return ()
+    found = (exporters,) if isinstance(exporters, Exporter) else tuple(exporters)
+    names = set()
+    for exporter in found:
+        if not isinstance(exporter, Exporter):
+            raise TypeError(f"`exporters` must be an Exporter, an iterable of Exporter, or `None`, found {exporter}.")
+        if not exporter.name:
+            raise ValueError(f"An Exporter cannot have a name that is `None` or empty: {type(exporter)}.")
+        if exporter.name in names:
+            raise ValueError(f"`exporters` must have unique names. Such a name cannot be `{exporter.name}` twice.")
+        names.add(exporter.name)
+    return found
+
+
+# ---- Evaluates and exports new checkpoints: between training steps, or in a task of its own ------------------------
 
 _log = logging.getLogger("tensorflow")
+_POLL_S = 1.0  # with throttle_secs=0, the directory is read once a second
+_WARNING_PERIOD_S = 600.0
+
+
+class CheckpointEvaluator:
+    """Evaluates the latest checkpoint, if it is new, and calls the exporters.
+
+    Args:
+      estimator: has the model.
+      spec: how to evaluate.
+      max_steps: the step with which training ends; None: it is not known.
+    """
+
+    def __init__(self, estimator: Estimator, spec: EvalSpec, max_steps: int | None) -> None:
+        self._estimator = estimator
+        self.spec = spec
+        self._max_steps = max_steps
+        self._last: str | None = None
+        self._exported_finally = False
+        self._warned = 0.0
+
+    def evaluate(self) -> tuple[dict[str, Any], list[Any]] | None:
+        """(metrics, results of the exporters); None if there is no new checkpoint."""
+        path = self._estimator.latest_checkpoint()
+        if path is None:
+            self._warn("Estimator is not trained yet. Will start an evaluation when a checkpoint is ready.")
+            return None
+        if path == self._last:
+            self._warn("No new checkpoint ready for evaluation. Skip the current evaluation pass.")
+            return None
+        spec = self.spec
+        metrics = self._estimator.evaluate(
+            spec.input_fn, steps=spec.steps, name=spec.name, checkpoint_path=path, hooks=spec.hooks
+        )
+        self._last = path
+        is_final = self.is_final(metrics)
+        exports = self._export(path, metrics, is_final)
+        if is_final:
+            _log.info("Calling exporter with the `is_the_final_export=True`.")
+        return metrics, exports
+
+    def is_final(self, metrics: dict[str, Any]) -> bool:
+        """Whether training ends with the checkpoint of these metrics."""
+        return bool(self._max_steps) and int(metrics[GraphKeys.GLOBAL_STEP]) >= (self._max_steps or 0)
+
+    def _export(self, path: str, metrics: dict[str, Any], is_final: bool) -> list[Any]:
+        if self._exported_finally:  # training may end with two checkpoints beyond its last step
+            return []
+        self._exported_finally = is_final
+        base = os.path.join(self._estimator.model_dir, "export")
+        return [
+            exporter.export(self._estimator, os.path.join(base, exporter.name), path, metrics, is_final)
+            for exporter in self.spec.exporters
+        ]
+
+    def _warn(self, text: str) -> None:
+        now = current_process().now()
+        if not self._warned or now - self._warned > _WARNING_PERIOD_S:  # an evaluator asks every few seconds
+            self._warned = now
+            _log.warning("%s", text)
+
+
+class EvaluateNewCheckpoints(CheckpointSaverListener):
+    """Evaluates after a checkpoint, unless the last evaluation was short ago, and after the last one.
+
+    Attributes:
+      metrics: those of the latest evaluation; None without any.
+      exports: the results of its exporters.
+    """
+
+    def __init__(self, evaluator: CheckpointEvaluator) -> None:
+        self._evaluator = evaluator
+        self.metrics: dict[str, Any] | None = None
+        self.exports: list[Any] = []
+
+    def begin(self) -> None:
+        self._timer = SecondOrStepTimer(every_secs=self._evaluator.spec.throttle_secs)
+        self._is_first = True
+
+    def after_save(self, session: Any, global_step_value: int) -> None:
+        if self._is_first:  # the checkpoint before the first step
+            self._is_first = False
+        elif self._timer.should_trigger_for_step(global_step_value):
+            self._evaluate(global_step_value)
+        else:
+            _log.info(
+                "Skip the current checkpoint eval due to throttle secs (%d secs).", self._evaluator.spec.throttle_secs
+            )
+
+    def end(self, session: Any, global_step_value: int) -> None:
+        if global_step_value != self._timer.last_triggered_step():
+            self._evaluate(global_step_value)
+
+    def _evaluate(self, step: int) -> None:
+        self._timer.update_last_triggered_step(step)
+        found = self._evaluator.evaluate()
+        if found is None:
+            raise RuntimeError(
+                "There was no new checkpoint after the training: another process may have removed it, or written one"
+                " to the same directory."
+            )
+        self.metrics, self.exports = found
+
+
+def evaluate_until_end(evaluator: CheckpointEvaluator) -> None:
+    """Evaluates each new checkpoint until training has ended; without ``max_steps``, without end."""
+    process, spec = current_process(), evaluator.spec
+    if spec.start_delay_secs:
+        _log.info("Waiting %f secs before starting eval.", spec.start_delay_secs)
+        process.sleep(spec.start_delay_secs)
+    while True:
+        begin = process.now()
+        found = evaluator.evaluate()
+        if found is not None and evaluator.is_final(found[0]):
+            step = found[0][GraphKeys.GLOBAL_STEP]
+            _log.info("Exiting evaluation, global_step=%s is the last one of the training.", step)
+            return
+        rest = max(begin + spec.throttle_secs - process.now(), 0 if found else _POLL_S)
+        if rest > 0:
+            if found is not None:
+                _log.info("Waiting %f secs before starting next eval run.", rest)
+            process.sleep(rest)
+
+
+# ---- cluster training ------------------------------------------------------------
+
 # Workers start one after the other, so that the first updates are not all made from the initial values.
 _DELAY_PER_WORKER_S, _MAX_DELAY_S = 5, 60
 

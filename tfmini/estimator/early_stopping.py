@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import operator
+import os
 from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.estimator.estimator import Estimator
-from tfmini.estimator.evaluation_records import read_eval_metrics
 from tfmini.export import export
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.initializers import Constant
 from tfmini.ops.variables.scope import AUTO_REUSE, get_variable, variable_scope
-from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.hooks.stopping_hooks import global_step_read
-from tfmini.train.hooks.timers import SecondOrStepTimer
+from tfmini.train.hooks import global_step_read
+from tfmini.train.session_run_hook import (
+    SecondOrStepTimer,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from tfmini.train.summary_writer import summary_iterator
+
+# ---- The metrics of earlier evaluations, read from their event files -----------------------------------------------
+
+
+def evaluations(pattern: str) -> dict[int, dict[str, float]]:
+    """Global step -> metrics that are numbers, of the event files whose paths match a pattern."""
+    found: dict[int, dict[str, float]] = {}
+    for path in sorted(glob.glob(pattern)):
+        for event in summary_iterator(path):
+            numbers = {v.tag: v.simple_value for v in event.summary.value if v.HasField("simple_value")}
+            if numbers:
+                found.setdefault(event.step, {}).update(numbers)
+    return dict(sorted(found.items()))
+
+
+@export("tf.contrib.estimator.read_eval_metrics")
+def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
+    """`evaluations` of a directory (``tf.contrib.estimator.read_eval_metrics``)."""
+    return evaluations(os.path.join(eval_dir, "*.tfevents.*"))
+
+
+# ---- early stopping ------------------------------------------------------------
 
 _log = logging.getLogger("tensorflow")
 _Better = Callable[[Any, Any], bool]

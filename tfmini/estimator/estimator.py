@@ -9,19 +9,17 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tfmini.estimator import evaluation, model_export, prediction, training
-from tfmini.estimator.function_arguments import argument_names, known_arguments
-from tfmini.estimator.hook_checks import check_positive, checked_hooks, checked_listeners
-from tfmini.estimator.input_functions import call_input_fn, features_and_labels
-from tfmini.estimator.model_spec import EstimatorSpec
-from tfmini.estimator.modes import ModeKeys
-from tfmini.estimator.run_config import RunConfig, default_session_config
-from tfmini.estimator.warm_start_settings import WarmStartSettings, warm_start_settings
+from tfmini.estimator import evaluation, model_export
+from tfmini.estimator import evaluation as prediction
+from tfmini.estimator import evaluation as training
+from tfmini.estimator.evaluation import check_positive, checked_hooks, checked_listeners
+from tfmini.estimator.input_functions import argument_names, call_input_fn, features_and_labels, known_arguments
+from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
+from tfmini.estimator.run_config import RunConfig, WarmStartSettings, default_session_config, warm_start_settings
 from tfmini.export import export
 from tfmini.placement.device_setter import replica_device_setter
-from tfmini.train.checkpointing.reader import list_variables, load_variable
-from tfmini.train.checkpointing.state_file import latest_checkpoint
-from tfmini.train.hooks.stopping_hooks import StopAtStepHook
+from tfmini.train.checkpointing.graph_files import latest_checkpoint, list_variables, load_variable
+from tfmini.train.hooks import StopAtStepHook
 
 _log = logging.getLogger("tensorflow")
 _MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}

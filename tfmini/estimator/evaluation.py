@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfmini import dtypes, protos
-from tfmini.estimator.modes import ModeKeys
+from tfmini.estimator.model_spec import ModeKeys
+from tfmini.estimator.run_config import TaskType
+from tfmini.graph import nest
 from tfmini.graph.graph import Graph
-from tfmini.graph.keys import GraphKeys
-from tfmini.graph.scoping import set_random_seed
-from tfmini.layers.metrics.means import mean
-from tfmini.ops.array.tensor_protos import make_tensor_proto
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import add_to_collection, get_collection, set_random_seed
+from tfmini.layers.metrics import mean
+from tfmini.ops.array.constant import make_tensor_proto
 from tfmini.ops.control import group
-from tfmini.train.checkpointing.state_file import latest_checkpoint
-from tfmini.train.global_steps import create_global_step, get_global_step
-from tfmini.train.loops.evaluation import StopAfterNEvalsHook, evaluate_once
+from tfmini.ops.summary import scalar
+from tfmini.train.checkpointing.graph_files import latest_checkpoint, load_variable
+from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.evaluation import StopAfterNEvalsHook, evaluate_once
+from tfmini.train.global_steps import _get_or_create_global_step_read, create_global_step, get_global_step
+from tfmini.train.hooks import LoggingTensorHook, NanTensorHook, StepCounterHook
+from tfmini.train.saving_hooks import CheckpointSaverHook, CheckpointSaverListener, SummarySaverHook
+from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.sessions.monitored_session import ChiefSessionCreator, MonitoredSession, MonitoredTrainingSession
 from tfmini.train.sessions.scaffold import Scaffold
-from tfmini.train.summaries.summary_writer import FileWriterCache
+from tfmini.train.summary_writer import FileWriterCache
 
 if TYPE_CHECKING:
     from tfmini.estimator.estimator import Estimator
     from tfmini.estimator.model_spec import EstimatorSpec
+
 
 _log = logging.getLogger("tensorflow")
 LOSS_KEY = "loss"
@@ -133,3 +144,249 @@ def _add(summary: Any, name: str, value: Any) -> None:
         summary.value.add(tag=name, node_name=name, tensor=make_tensor_proto(value))
     else:
         _log.warning("Skipping summary for %s, must be a float, np.float32, np.int64, np.int32 or int.", name)
+
+
+# ---- The predictions of an `Estimator` -----------------------------------------------------------------------------
+
+_ITERATOR_OPS = ("IteratorGetNext", "IteratorGetNextSync")
+
+
+def predict(
+    estimator: Estimator,
+    input_fn: Callable[..., Any],
+    keys: Iterable[str] | None,
+    hooks: list[Any],
+    checkpoint_path: str | None,
+    single: bool,
+) -> Iterator[Any]:
+    """See `Estimator.predict`."""
+    path = checkpoint_path or latest_checkpoint(estimator.model_dir)
+    if not path:
+        _log.info(
+            "Could not find trained model in model_dir: %s, running initialization to predict.", estimator.model_dir
+        )
+    graph = Graph()
+    with graph.as_default():
+        set_random_seed(estimator.config.tf_random_seed)
+        create_global_step(graph)
+        features, _, input_hooks = estimator._inputs(input_fn, ModeKeys.PREDICT)
+        _warn_of_endless_input(features)
+        spec = estimator._call_model_fn(features, None, ModeKeys.PREDICT, estimator.config)
+        wanted = chosen(spec.predictions, keys)
+        creator = ChiefSessionCreator(
+            checkpoint_filename_with_path=path,
+            master=estimator.config.master,
+            scaffold=scaffold_with_local_variables(spec.scaffold),
+            config=estimator._session_config,
+        )
+        session = MonitoredSession(session_creator=creator, hooks=[*input_hooks, *hooks, *spec.prediction_hooks])
+    for batch in _batches(graph, session, wanted):
+        yield from examples(batch) if single else [batch]
+
+
+def _batches(graph: Graph, session: MonitoredSession, wanted: Any) -> Iterator[Any]:
+    """Yields batches until the input ends. Between two of them, the caller's graph is the default graph."""
+    with _closing(graph, session):
+        while True:
+            with graph.as_default():
+                if session.should_stop():
+                    return
+                batch = session.run(wanted)
+            yield batch
+
+
+@contextmanager
+def _closing(graph: Graph, session: MonitoredSession) -> Iterator[None]:
+    """As ``with session``, with the session's graph as default graph only while it closes."""
+    try:
+        yield
+    except BaseException as error:
+        with graph.as_default():
+            if not session.__exit__(type(error), error, error.__traceback__):
+                raise
+    else:
+        with graph.as_default():
+            session.__exit__(None, None, None)
+
+
+def chosen(predictions: Any, keys: Iterable[str] | None) -> Any:
+    """The predictions with the given names; all without names.
+
+    Raises:
+      ValueError: when there is none, or the predictions have no names.
+    """
+    if not keys:
+        return predictions
+    if not isinstance(predictions, Mapping):
+        raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
+    keys = list(keys)
+    found = {name: value for name, value in predictions.items() if name in keys}
+    if not found:
+        raise ValueError(f"Expected to run at least one output from {list(predictions)}, provided {keys}.")
+    return found
+
+
+def examples(batch: Any) -> Iterator[Any]:
+    """The examples of a batch of predictions.
+
+    Raises:
+      ValueError: when the predictions have different batch lengths.
+    """
+    if not isinstance(batch, Mapping):
+        yield from batch
+        return
+    lengths = {name: value.shape[0] for name, value in batch.items()}
+    first = next(iter(lengths.values()))
+    for name, length in lengths.items():
+        if length != first:
+            raise ValueError(
+                f"Batch length of predictions should be same. {name} has different batch length than others."
+            )
+    for index in range(first):
+        yield {name: value[index] for name, value in batch.items()}
+
+
+def _warn_of_endless_input(features: Any) -> None:
+    tensors = [value for value in nest.flatten(features, expand_composites=True) if isinstance(value, Tensor)]
+    if any(tensor.op.type in _ITERATOR_OPS for tensor in tensors) or get_collection(GraphKeys.QUEUE_RUNNERS):
+        return
+    _log.warning(
+        "Input graph does not use tf.data.Dataset or contain a QueueRunner. That means predict yields forever. This is"
+        " probably a mistake."
+    )
+
+
+# ---- The training of an `Estimator`: its graph, its hooks and its session ------------------------------------------
+
+
+def step_of_checkpoint(directory: str) -> int:
+    """The global step of the latest checkpoint; 0 without one."""
+    found = latest_checkpoint(directory)
+    return 0 if found is None else int(load_variable(found, GraphKeys.GLOBAL_STEP))
+
+
+def train(estimator: Estimator, input_fn: Callable[..., Any], hooks: list[Any], listeners: list[Any]) -> Any:
+    """Trains until a hook or the end of the input stops it; returns the last loss, None without a step."""
+    with Graph().as_default() as graph, graph.device(estimator._device_fn):
+        set_random_seed(estimator.config.tf_random_seed)
+        create_global_step(graph)
+        _get_or_create_global_step_read(graph)
+        features, labels, input_hooks = estimator._inputs(input_fn, ModeKeys.TRAIN)
+        spec = estimator._call_model_fn(features, labels, ModeKeys.TRAIN, estimator.config)
+        return _run(estimator, spec, [*input_hooks, *hooks], listeners)
+
+
+def _run(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]) -> Any:
+    if estimator._warm_start_settings:
+        estimator._warm_start_settings.apply()
+    if not any(summary.op.name == "loss" for summary in get_collection(GraphKeys.SUMMARIES)):
+        scalar("loss", spec.loss)
+    add_to_collection(GraphKeys.LOSSES, spec.loss)
+    worker_hooks = [*hooks, NanTensorHook(spec.loss), *_loss_log(estimator, spec), *spec.training_hooks]
+    if not spec.scaffold.saver and not get_collection(GraphKeys.SAVERS):
+        add_to_collection(GraphKeys.SAVERS, _saver(estimator.config))
+    chief_hooks = _saving_hooks(estimator, spec, worker_hooks, listeners)
+    worker_hooks += _hooks_beside_master(estimator, spec)
+    return _loop(estimator, spec, worker_hooks, [*chief_hooks, *spec.training_chief_hooks])
+
+
+def _loop(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], chief_hooks: list[Any]) -> Any:
+    config, loss, done = estimator.config, None, False
+    leads = _has_master(config)
+    with MonitoredTrainingSession(
+        master=config.master,
+        is_chief=config.is_chief,
+        checkpoint_dir=estimator.model_dir,
+        scaffold=spec.scaffold,
+        hooks=hooks,
+        chief_only_hooks=chief_hooks,
+        save_checkpoint_secs=0,  # a hook of its own saves
+        save_summaries_steps=0 if leads else config.save_summary_steps,
+        config=estimator._session_config,
+        max_wait_secs=config.session_creation_timeout_secs,
+        log_step_count_steps=0 if leads else config.log_step_count_steps,
+    ) as session:
+        while not session.should_stop():
+            _, loss = session.run([spec.train_op, spec.loss])
+            done = True
+    if not done:
+        _log.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
+    return loss
+
+
+def _loss_log(estimator: Estimator, spec: EstimatorSpec) -> list[Any]:
+    every = estimator.config.log_step_count_steps
+    if every is None:
+        return []
+    return [LoggingTensorHook({"loss": spec.loss, "step": get_global_step()}, every_n_iter=every)]
+
+
+def _saver(config: Any) -> Saver:
+    return Saver(
+        sharded=True,
+        max_to_keep=config.keep_checkpoint_max,
+        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+        defer_build=True,
+        save_relative_paths=True,
+    )
+
+
+def _saving_hooks(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]) -> list[Any]:
+    """The chief's hook that saves, unless another hook does so; the listeners are told by the one that saves."""
+    saving = [hook for hook in (*hooks, *spec.training_chief_hooks) if isinstance(hook, CheckpointSaverHook)]
+    config, made = estimator.config, []
+    if not saving and (config.save_checkpoints_secs or config.save_checkpoints_steps):
+        secs, steps = config.save_checkpoints_secs, config.save_checkpoints_steps
+        made = saving = [CheckpointSaverHook(estimator.model_dir, secs, steps, scaffold=spec.scaffold)]
+    if listeners:
+        if not saving:
+            raise ValueError(
+                "There should be a CheckpointSaverHook to use saving_listeners. Please set one of the"
+                " RunConfig.save_checkpoints_steps or RunConfig.save_checkpoints_secs."
+            )
+        saving[0]._listeners.extend(listeners)
+    return made
+
+
+def _has_master(config: Any) -> bool:
+    return bool(config.cluster_spec) and TaskType.MASTER in config.cluster_spec.jobs
+
+
+def _hooks_beside_master(estimator: Estimator, spec: EstimatorSpec) -> list[Any]:
+    """Summaries of the first worker: a master stands still while it evaluates, so its periods would be wrong."""
+    config = estimator.config
+    made: list[Any] = []
+    if not (_has_master(config) and config.task_type == TaskType.WORKER and config.task_id == 0):
+        return []
+    if config.save_summary_steps:
+        made.append(SummarySaverHook(config.save_summary_steps, None, estimator.model_dir, scaffold=spec.scaffold))
+    if config.log_step_count_steps:
+        made.append(StepCounterHook(every_n_steps=config.log_step_count_steps, output_dir=estimator.model_dir))
+    return made
+
+
+# ---- Checks of the arguments that several methods of an estimator share: hooks and numbers of steps ----------------
+
+
+def checked_hooks(hooks: Iterable[Any] | None) -> list[Any]:
+    """A list of the hooks; TypeError for what is no hook."""
+    found = list(hooks or [])
+    for hook in found:
+        if not isinstance(hook, SessionRunHook):
+            raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")
+    return found
+
+
+def checked_listeners(listeners: Iterable[Any] | None) -> list[Any]:
+    """A list of the listeners; TypeError for what is no listener."""
+    found = list(listeners or [])
+    for listener in found:
+        if not isinstance(listener, CheckpointSaverListener):
+            raise TypeError(f"saving_listeners must be a list of CheckpointSaverListener, given: {listener}")
+    return found
+
+
+def check_positive(name: str, steps: int | None) -> None:
+    """ValueError for a number of steps that is not positive."""
+    if steps is not None and steps <= 0:
+        raise ValueError(f"Must specify {name} > 0, given: {steps}")

@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfmini.estimator.early_stopping import evaluations
 from tfmini.estimator.evaluation import LOSS_KEY
-from tfmini.estimator.evaluation_records import evaluations
 from tfmini.export import export
 
 if TYPE_CHECKING:

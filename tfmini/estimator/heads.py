@@ -7,31 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.estimator.export_outputs import ClassificationOutput, PredictOutput, RegressionOutput
-from tfmini.estimator.model_spec import EstimatorSpec
-from tfmini.estimator.modes import ModeKeys
+from tfmini.estimator.model_spec import ClassificationOutput, EstimatorSpec, ModeKeys, PredictOutput, RegressionOutput
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
-from tfmini.layers.loss_reduction import Reduction, compute_weighted_loss
-from tfmini.layers.metrics import binary
-from tfmini.layers.metrics.means import accuracy, mean
-from tfmini.ops.array.casting import cast
+from tfmini.layers import binary_metrics
+from tfmini.layers.losses import Reduction, compute_weighted_loss
+from tfmini.layers.metrics import accuracy, mean
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.layout import tile
 from tfmini.ops.array.shape import expand_dims, reshape, shape
 from tfmini.ops.math.elementwise import maximum, multiply, squared_difference, subtract, truediv
-from tfmini.ops.math.reduce_functions import argmax, reduce_sum
+from tfmini.ops.math.reductions import argmax, reduce_sum
 from tfmini.ops.math.unary import sigmoid
 from tfmini.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax,
     sparse_softmax_cross_entropy_with_logits,
 )
-from tfmini.ops.strings.conversions import as_string
-from tfmini.ops.summary.functions import scalar
-from tfmini.ops.tables.vocabulary_tables import index_table_from_tensor, index_to_string_table_from_tensor
+from tfmini.ops.string_ops import as_string
+from tfmini.ops.summary import scalar
+from tfmini.ops.vocabulary_tables import index_table_from_tensor, index_to_string_table_from_tensor
 
 Train = Callable[[Tensor], Any]
 
@@ -194,13 +192,13 @@ class BinaryClassHead(_ClassHead):
         wide = weights * ones_like(labels)
         return {
             "accuracy": accuracy(labels, ids, weights=wide),
-            "precision": binary.precision(labels, ids, weights=wide),
-            "recall": binary.recall(labels, ids, weights=wide),
+            "precision": binary_metrics.precision(labels, ids, weights=wide),
+            "recall": binary_metrics.recall(labels, ids, weights=wide),
             "prediction/mean": mean(logistic, weights=weights),
             "label/mean": (label_mean, update),
             "accuracy_baseline": baseline,
-            "auc": binary.auc(labels, logistic, weights=wide, summation_method="careful_interpolation"),
-            "auc_precision_recall": binary.auc(
+            "auc": binary_metrics.auc(labels, logistic, weights=wide, summation_method="careful_interpolation"),
+            "auc_precision_recall": binary_metrics.auc(
                 labels, logistic, weights=wide, curve="PR", summation_method="careful_interpolation"
             ),
         }

@@ -6,18 +6,24 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfmini import dtypes
 from tfmini.estimator.evaluation import metric_ops
-from tfmini.estimator.export_outputs import EvalOutput, ExportOutput, TrainOutput
-from tfmini.estimator.modes import ModeKeys
+from tfmini.estimator.model_spec import EvalOutput, ExportOutput, ModeKeys, TrainOutput
+from tfmini.export import export
 from tfmini.graph.graph import Graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.nest import is_composite
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import get_collection, set_random_seed
+from tfmini.ops.array.identity import placeholder
+from tfmini.ops.io.parsing_functions import parse_example
+from tfmini.ops.variables.base import Variable
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process
-from tfmini.train.checkpointing.saved_model import constants, signatures
-from tfmini.train.checkpointing.saved_model.builder import SavedModelBuilder
+from tfmini.train.checkpointing import saved_model
+from tfmini.train.checkpointing.saved_model import SavedModelBuilder
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.global_steps import create_global_step
 from tfmini.train.sessions.scaffold import Scaffold
@@ -26,13 +32,14 @@ if TYPE_CHECKING:
     from tfmini.estimator.estimator import Estimator
     from tfmini.estimator.model_spec import EstimatorSpec
 
+
 _log = logging.getLogger("tensorflow")
 Receivers = Mapping[str, Callable[[], Any]]
 # In this order the graphs are added: the first one writes the variables, and the training graph has all of them.
 _TAGS = {
-    ModeKeys.TRAIN: constants.TRAINING,
+    ModeKeys.TRAIN: saved_model.TRAINING,
     ModeKeys.EVAL: "eval",
-    ModeKeys.PREDICT: constants.SERVING,
+    ModeKeys.PREDICT: saved_model.SERVING,
 }
 _ATTEMPTS = 10
 
@@ -160,7 +167,7 @@ def signature_defs(
             except ValueError as error:
                 refused[name] = str(error)
                 continue
-            if not serving_only or signatures.is_valid_signature(made):
+            if not serving_only or saved_model.is_valid_signature(made):
                 found[name] = made
     _log.info("Signatures INCLUDED in export: %s", sorted(found))
     for name, why in refused.items():
@@ -168,3 +175,173 @@ def signature_defs(
     if outputs and not found:
         _log.warning("Export includes no signature at all. The model cannot be served by name.")
     return found
+
+
+# ---- What a served model receives (``tf.estimator.export.ServingInputReceiver``), and functions that make it -------
+
+_FEATURE, _LABEL, _INPUT = "feature", "label", "input"
+
+
+def _named(values: Any, default: str, what: str) -> dict[str, Any]:
+    """name -> tensor; a single tensor gets the default name.
+
+    Raises:
+      ValueError: for None, a name that is no string, or a value that is no tensor.
+    """
+    if values is None:
+        raise ValueError(f"{what} must be defined.")
+    found = dict(values) if isinstance(values, Mapping) else {default: values}
+    for name, value in found.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{what} keys must be strings: {name}.")
+        if not isinstance(value, (Tensor, Variable)) and not is_composite(value):
+            raise ValueError(f"{what} {name} must be a Tensor or SparseTensor.")
+    return found
+
+
+def _checked_alternatives(alternatives: Any) -> Any:
+    if alternatives is None:
+        return None
+    if not isinstance(alternatives, Mapping):
+        raise ValueError(f"receiver_tensors_alternatives must be a dict: {alternatives}.")
+    return {name: _named(tensors, _INPUT, "receiver_tensors_alternative") for name, tensors in alternatives.items()}
+
+
+class _ServingInputReceiver(NamedTuple):
+    features: Any
+    receiver_tensors: dict[str, Any]
+    receiver_tensors_alternatives: Any
+
+
+@export("tf.estimator.export.ServingInputReceiver")
+class ServingInputReceiver(_ServingInputReceiver):
+    """The features of a served model and what they are made of (``tf.estimator.export.ServingInputReceiver``).
+
+    Args:
+      features: a tensor, or name -> tensor, for the model function.
+      receiver_tensors: a tensor, or name -> tensor, that is fed.
+      receiver_tensors_alternatives: name -> other tensors that may be fed, such as the features themselves.
+
+    Raises:
+      ValueError: when something is missing or has another type.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, features: Any, receiver_tensors: Any, receiver_tensors_alternatives: Any = None
+    ) -> ServingInputReceiver:
+        return super().__new__(
+            cls,
+            _named(features, _FEATURE, "features"),
+            _named(receiver_tensors, _INPUT, "receiver_tensors"),
+            _checked_alternatives(receiver_tensors_alternatives),
+        )
+
+
+@export("tf.estimator.export.TensorServingInputReceiver")
+class TensorServingInputReceiver(_ServingInputReceiver):
+    """`ServingInputReceiver` for a model function that takes a single tensor, not a dictionary."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, features: Any, receiver_tensors: Any, receiver_tensors_alternatives: Any = None
+    ) -> TensorServingInputReceiver:
+        _named(features, _FEATURE, "feature")
+        if isinstance(features, Mapping):
+            raise ValueError("features must be a Tensor; for a dict use ServingInputReceiver.")
+        return super().__new__(
+            cls,
+            features,
+            _named(receiver_tensors, _INPUT, "receiver_tensors"),
+            _checked_alternatives(receiver_tensors_alternatives),
+        )
+
+
+class SupervisedInputReceiver(NamedTuple):
+    """Features, labels and what they are made of, for a graph that trains or evaluates."""
+
+    features: Any
+    labels: Any
+    receiver_tensors: Any
+    receiver_tensors_alternatives: Any = None
+
+
+@export("tf.estimator.export.build_parsing_serving_input_receiver_fn")
+def build_parsing_serving_input_receiver_fn(
+    feature_spec: Mapping[str, Any], default_batch_size: int | None = None
+) -> Callable[[], ServingInputReceiver]:
+    """A function that makes a receiver of serialized Examples.
+
+    Args:
+      feature_spec: name -> `FixedLenFeature` and its kin.
+      default_batch_size: the static batch size; None for any.
+
+    TF name: ``tf.estimator.export.build_parsing_serving_input_receiver_fn``.
+    """
+
+    def serving_input_receiver_fn() -> ServingInputReceiver:
+        serialized = placeholder(dtypes.string, [default_batch_size], name="input_example_tensor")
+        return ServingInputReceiver(parse_example(serialized, feature_spec), {"examples": serialized})
+
+    return serving_input_receiver_fn
+
+
+def _placeholders(tensors: Mapping[str, Any], batch_size: int | None) -> dict[str, Any]:
+    """A placeholder for each tensor, with its name, and its shape but for the batch."""
+    made = {}
+    for name, tensor in tensors.items():
+        shape = tensor.get_shape().as_list() if tensor.get_shape().ndims is not None else None
+        if shape:
+            shape[0] = batch_size
+        made[name] = placeholder(tensor.dtype, shape, name=tensor.op.name)
+    return made
+
+
+@export("tf.estimator.export.build_raw_serving_input_receiver_fn")
+def build_raw_serving_input_receiver_fn(
+    features: Mapping[str, Any], default_batch_size: int | None = None
+) -> Callable[[], ServingInputReceiver]:
+    """A function that makes a receiver of the features themselves.
+
+    Args:
+      features: name -> a tensor with the feature's dtype and shape.
+      default_batch_size: the static batch size; None for any.
+
+    TF name: ``tf.estimator.export.build_raw_serving_input_receiver_fn``.
+    """
+
+    def serving_input_receiver_fn() -> ServingInputReceiver:
+        fed = _placeholders(features, default_batch_size)
+        return ServingInputReceiver(fed, fed)
+
+    return serving_input_receiver_fn
+
+
+@export(
+    "tf.contrib.estimator.build_raw_supervised_input_receiver_fn",
+    "tf.estimator.experimental.build_raw_supervised_input_receiver_fn",
+)
+def build_raw_supervised_input_receiver_fn(
+    features: Any, labels: Any, default_batch_size: int | None = None
+) -> Callable[[], SupervisedInputReceiver]:
+    """A function that makes a receiver of features and labels, for a graph that trains or evaluates.
+
+    Raises:
+      ValueError: when a feature and a label have the same name, or something is missing.
+    """
+    named_features = _named(features, _FEATURE, "features")
+    named_labels = _named(labels, _LABEL, "labels")
+    both = set(named_features) & set(named_labels)
+    if both:
+        raise ValueError(f"Features and labels must have distinct keys. Found overlapping keys: {sorted(both)}")
+
+    def supervised_input_receiver_fn() -> SupervisedInputReceiver:
+        fed_features = _placeholders(named_features, default_batch_size)
+        fed_labels = _placeholders(named_labels, default_batch_size)
+        own_features = fed_features if isinstance(features, Mapping) else fed_features[_FEATURE]
+        own_labels = fed_labels if isinstance(labels, Mapping) else fed_labels[_LABEL]
+        return SupervisedInputReceiver(own_features, own_labels, {**fed_features, **fed_labels})
+
+    return supervised_input_receiver_fn

@@ -11,24 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmini.estimator.column_layers import input_layer, linear_model, sorted_columns
+from tfmini.estimator.columns import input_layer, linear_model, sorted_columns
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
-from tfmini.estimator.model_spec import EstimatorSpec
-from tfmini.estimator.modes import ModeKeys
+from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.export import export
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, get_collection
-from tfmini.layers.core import dense, dropout
-from tfmini.layers.functional import without
-from tfmini.layers.loss_reduction import Reduction
+from tfmini.layers.core import dense, dropout, without
+from tfmini.layers.losses import Reduction
 from tfmini.layers.normalization import batch_normalization
 from tfmini.ops.control import group
 from tfmini.ops.math.elementwise import add
 from tfmini.ops.nn.activation import relu
 from tfmini.ops.nn.normalization import zero_fraction
-from tfmini.ops.summary.functions import histogram, scalar
+from tfmini.ops.summary import histogram, scalar
 from tfmini.ops.variables.assignment import assign_add
 from tfmini.ops.variables.partitioners import min_max_variable_partitioner
 from tfmini.ops.variables.scope import variable_scope

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, protos
-from tfmini.checkpoint import varint
+from tfmini.checkpoint import files
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # A serialized message has at most 2 GiB; the nodes and names around the tensor take some of it.
@@ -98,7 +98,7 @@ def content_proto(array: np.ndarray[Any, Any]) -> Any:
     proto.dtype = dtype.as_datatype_enum
     if dtype is dtypes.string:
         texts = array.ravel().tolist()
-        proto.tensor_content = b"".join([*(varint.encode(len(text)) for text in texts), *texts])
+        proto.tensor_content = b"".join([*(files.encode(len(text)) for text in texts), *texts])
     else:
         proto.tensor_content = _little_endian(array).tobytes()
     return proto
@@ -186,7 +186,7 @@ def _from_content(content: bytes, dtype: dtypes.DType, size: int) -> np.ndarray[
 def _strings_of(content: bytes, size: int) -> list[bytes]:
     lengths, position = [], 0
     for _ in range(size):
-        length, position = varint.decode(content, position)
+        length, position = files.decode(content, position)
         lengths.append(length)
     ends = list(accumulate(lengths, initial=position))
     if ends[-1] != len(content):

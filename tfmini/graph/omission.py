@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tfmini import dtypes, errors
 from tfmini.devices import task_of_device
-from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.node_types import output_dtypes
-from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS, VARIABLE_OPS, ops_with, trait_of
+from tfmini.graph.node import Endpoint, Node, Nodes, output_dtypes
+from tfmini.graph.op_types import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS, VARIABLE_OPS, ops_with, trait_of
 
 STAND_IN = "_stand_in"
 """An attr of a dequeue that must not be repeated: the name of the variable whose value stands for the element."""

@@ -250,7 +250,7 @@ def _dtype(word: str, attr: str) -> dtypes.DType:
 
 def _meant(wrong: str, known: Collection[str]) -> str:
     """The end of a message about a wrong name: a similar one, if there is one."""
-    from tfmini.suggestions import similar  # imported for errors only
+    from tfmini.text import similar  # imported for errors only
 
     near = similar(wrong, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -6,21 +6,48 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes, protos
-from tfmini.collector import collector_at_rest
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
 from tfmini.export import export
 from tfmini.graph.attr_values import shape_proto, tensor_proto
-from tfmini.graph.creation_stack import frames_of, user_frames
 from tfmini.graph.graph_def import fill_node_def, plain_attr
 from tfmini.graph.node import Node
-from tfmini.graph.object_reference import ObjectReference
 from tfmini.graph.op_def import OpDef
 from tfmini.graph.op_types import OpType
-from tfmini.graph.scope_sites import ScopeSite
+from tfmini.graph.scopes import ScopeSite, frames_of, user_frames
+from tfmini.processes import collector_at_rest
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
 
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
+
+
+# ---- object reference ----------------------------------------
+# References to objects that compare and hash by identity, for sets and dictionaries (``Tensor.experimental_ref``).
+
+
+class ObjectReference:
+    """Refers to an object, compares and hashes by its identity, and keeps it alive."""
+
+    __slots__ = ("_wrapped",)
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    def deref(self) -> Any:
+        """Returns the object itself."""
+        return self._wrapped
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectReference) and self._wrapped is other._wrapped
+
+    def __hash__(self) -> int:
+        return id(self._wrapped)
+
+    def __repr__(self) -> str:
+        return f"<Reference wrapping {self._wrapped!r}>"
+
+
+# ---- operation ------------------------------------------------------------
 
 
 @export("tf.Operation")

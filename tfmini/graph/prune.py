@@ -7,14 +7,13 @@ is in this order already: one pass over the nodes checks that.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError, NotFoundError
-from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.node_types import FEED, FETCH, output_count, output_dtypes
-from tfmini.graph.traits import NEXT_OPS, PLACEHOLDER_OPS
+from tfmini.graph.node import FEED, FETCH, Endpoint, Node, Nodes, output_count, output_dtypes
+from tfmini.graph.op_types import NEXT_OPS, PLACEHOLDER_OPS, ops_with
 
 DtypeOf = Callable[[Endpoint], DType]
 ClientValue = tuple[str, Endpoint]
@@ -310,3 +309,17 @@ def _redirected(node: Node, moved: dict[Endpoint, Endpoint], controls: dict[str,
         [controls.get(source, source) for source in node.controls],
         node.attrs,
     )
+
+
+# ---- Which ops make a step a training step -------------------------------------------------------------------------
+
+_OPTIMIZES, _ACCUMULATES = ops_with("writes", "optimize"), ops_with("accumulator", "apply")
+
+
+def training_ops(types: Set[str]) -> Set[str]:
+    """Of the op types of a graph those that a training step runs; none if the graph has no ops that train.
+
+    With gradient accumulators (synchronous training) they are the ops that give them gradients: the chief's queue
+    thread applies the gradients in steps of its own. Otherwise they are the ops by which optimizers update variables.
+    """
+    return types & _ACCUMULATES or types & _OPTIMIZES

@@ -19,7 +19,7 @@ the default graph. Another family calls the op as ``raw_ops.MatMul(a, b)`` (`tfm
 writes into the table of its reader; `tfmini.graph.op_types` has the tables and describes kernels.
 
 Other facts about an op that placer, compiler or inspector need (it may wait, it is a variable, it enters a loop) are
-traits: arguments of `op`, which `tfmini.graph.traits` describes. No module decides by a list of op names.
+traits: arguments of `op`, which `tfmini.graph.op_types` describes. No module decides by a list of op names.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph, innermost
 from tfmini.graph.op_def import ArgDef, CallPlan, output_dtypes
-from tfmini.graph.op_types import F, OpType, S, ShapeRule, declare
+from tfmini.graph.op_types import F, OpType, S, ShapeRule, Traits, declare
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.traits import Traits
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -119,7 +118,7 @@ def op(
     unknown = next((trait for trait in traits if trait not in Traits.__annotations__), None)
     if unknown is not None:
         raise ValueError(f"op {handle.name} is declared with {unknown}={traits[unknown]!r}; "  # type: ignore[literal-required]
-                         "tfmini.graph.traits has no such trait")  # fmt: skip
+                         "tfmini.graph.op_types has no such trait")  # fmt: skip
     if shape is not None:
         handle.shape(shape)
     if not differentiable:

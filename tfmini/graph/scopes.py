@@ -7,8 +7,10 @@ thread a copy.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfmini import devices
@@ -16,7 +18,7 @@ from tfmini import devices
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
     from tfmini.graph.operation import Operation, Tensor
-    from tfmini.graph.scope_sites import ScopeSite
+
 
 DeviceLevel = str | Callable[[Any], Any] | None
 
@@ -181,3 +183,109 @@ def device_level(device_name_or_function: Any) -> DeviceLevel:
         chooser: Callable[[Any], Any] = device_name_or_function
         return chooser
     return devices.canonical_name(device_name_or_function)
+
+
+# ---- Where the `with` blocks of devices and colocations begin that were in force when an op was made ---------------
+
+_HOME = __file__.rsplit("/", 2)[0] + "/"
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeSite:
+    """One such block; TensorFlow's ``TraceableObject``.
+
+    Attributes:
+      obj: the device as it was given, or ``NAME<FILE, LINE>`` for a function; None for a colocation.
+      filename, lineno: of the call of ``tf.device`` or ``tf.colocate_with``.
+      anchor: the name of the op to colocate with; "" for a device.
+    """
+
+    obj: str | None
+    filename: str
+    lineno: int
+    anchor: str = ""
+
+    def __str__(self) -> str:
+        what = f"tf.colocate_with({self.anchor})" if self.anchor else f"tf.device({self.obj})"
+        return f"with {what} at {self.filename}:{self.lineno}"
+
+
+def device_site(requested: Any) -> ScopeSite:
+    """The site of a call of ``tf.device`` by the user's code, for a device or a device function."""
+    return ScopeSite(_text(requested), *_caller())
+
+
+def colocation_site(anchor: str) -> ScopeSite:
+    """The site of a call of ``tf.colocate_with``."""
+    return ScopeSite(None, *_caller(), anchor)
+
+
+def _text(requested: Any) -> str:
+    if requested is None or isinstance(requested, str):
+        return str(requested)
+    if not callable(requested):
+        return str(requested.to_string())
+    code = getattr(requested, "__code__", None)
+    name = getattr(requested, "__name__", type(requested).__name__)
+    return f"{name}<{code.co_filename}, {code.co_firstlineno}>" if code is not None else name
+
+
+def _caller() -> tuple[str, int]:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOME):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+# ---- The stack of the call that made an op, kept in a form that costs little, since every op has one ---------------
+# A stack is a tuple of code, instruction offset, code, … innermost first. Line numbers are computed when they are asked
+# for.
+
+_STACK_DEPTH = 20
+_creation_stack_HOME = __file__.rsplit("/", 2)[0]
+# Modules that run a script from another program, as `python -m` and `tfmini run` do.
+_BETWEEN = "/absl/app.py"  # `tf.app.run`, if absl is installed
+_LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/run.py")
+
+
+def capture_stack() -> tuple[Any, ...]:
+    """Returns the stack of the caller's caller."""
+    frames: list[Any] = []
+    frame = sys._getframe(2)
+    for _ in range(_STACK_DEPTH):
+        frames.append(frame.f_code)
+        frames.append(frame.f_lasti)
+        frame = frame.f_back  # type: ignore[assignment]
+        if frame is None:
+            break
+    return tuple(frames)
+
+
+def frames_of(stack: tuple[Any, ...]) -> Iterator[tuple[str, int, str]]:
+    """The frames of a stack, innermost first: (file, line, function)."""
+    for code, lasti in zip(stack[::2], stack[1::2]):
+        yield code.co_filename, _line_of(code, lasti), code.co_name
+
+
+def user_frames(stack: tuple[Any, ...]) -> list[tuple[str, int, str]]:
+    """The user's frames of a stack, outermost first, from the script on.
+
+    Frames of tfmini and of the program that runs the script are left out.
+    """
+    found = []
+    for file, line, name in frames_of(stack):
+        if file.endswith(_LAUNCHERS):
+            break  # the frames above belong to the program that runs the script
+        if _creation_stack_HOME not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
+            found.append((file, line, name))
+    return found[::-1]
+
+
+def _line_of(code: Any, lasti: int) -> int:
+    """Returns the source line of an instruction offset."""
+    line: int = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= lasti < end:
+            return int(number or line)
+        line = int(number or line)
+    return line

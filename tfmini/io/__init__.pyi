@@ -13,13 +13,13 @@ from tfmini.ops.image.codecs import (
     extract_jpeg_shape as extract_jpeg_shape,
     is_jpeg as is_jpeg,
 )
-from tfmini.ops.io.csv_ops import (
-    decode_compressed as decode_compressed,
-    decode_csv as decode_csv,
-)
-from tfmini.ops.io.file_ops import (
+from tfmini.ops.io.files import (
+    TFRecordCompressionType as TFRecordCompressionType,
+    TFRecordOptions as TFRecordOptions,
+    TFRecordWriter as TFRecordWriter,
     matching_files as matching_files,
     read_file as read_file,
+    tf_record_iterator as tf_record_iterator,
     write_file as write_file,
 )
 from tfmini.ops.io.parsing_functions import (
@@ -35,11 +35,9 @@ from tfmini.ops.io.parsing_functions import (
     parse_tensor as parse_tensor,
     serialize_tensor as serialize_tensor,
 )
-from tfmini.ops.io.tf_record import (
-    TFRecordCompressionType as TFRecordCompressionType,
-    TFRecordOptions as TFRecordOptions,
-    TFRecordWriter as TFRecordWriter,
-    tf_record_iterator as tf_record_iterator,
+from tfmini.ops.io.parsing_ops import (
+    decode_compressed as decode_compressed,
+    decode_csv as decode_csv,
 )
 from tfmini.ops.queues.queues import (
     PaddingFIFOQueue as PaddingFIFOQueue,
@@ -53,17 +51,15 @@ from tfmini.ops.sparse.serialization import (
     serialize_many_sparse as serialize_many_sparse,
     serialize_sparse as serialize_sparse,
 )
-from tfmini.ops.strings.conversions import (
-    decode_raw as decode_raw,
-)
-from tfmini.ops.strings.elementwise import (
+from tfmini.ops.string_ops import (
     decode_base64 as decode_base64,
+    decode_raw as decode_raw,
     encode_base64 as encode_base64,
 )
 from tfmini.train.checkpointing.graph_files import (
     write_graph as write_graph,
 )
-from tfmini.train.inputs.input_producers import (
+from tfmini.train.input_batches import (
     match_filenames_once as match_filenames_once,
 )
 

@@ -4,14 +4,21 @@ from tfmini.graph.operation import (
     Tensor as _Tensor,
 )
 from tfmini.layers.base import (
+    InputSpec as InputSpec,
     Layer as Layer,
 )
 from tfmini.layers.convolutional import (
+    AveragePooling1D as AveragePooling1D,
+    AveragePooling2D as AveragePooling2D,
+    AveragePooling3D as AveragePooling3D,
     Conv1D as Conv1D,
     Conv2D as Conv2D,
     Conv2DTranspose as Conv2DTranspose,
     Conv3D as Conv3D,
     Conv3DTranspose as Conv3DTranspose,
+    MaxPooling1D as MaxPooling1D,
+    MaxPooling2D as MaxPooling2D,
+    MaxPooling3D as MaxPooling3D,
     SeparableConv1D as SeparableConv1D,
     SeparableConv2D as SeparableConv2D,
 )
@@ -21,19 +28,8 @@ from tfmini.layers.core import (
     Flatten as Flatten,
     flatten as flatten,
 )
-from tfmini.layers.input_spec import (
-    InputSpec as InputSpec,
-)
 from tfmini.layers.normalization import (
     BatchNormalization as BatchNormalization,
-)
-from tfmini.layers.pooling import (
-    AveragePooling1D as AveragePooling1D,
-    AveragePooling2D as AveragePooling2D,
-    AveragePooling3D as AveragePooling3D,
-    MaxPooling1D as MaxPooling1D,
-    MaxPooling2D as MaxPooling2D,
-    MaxPooling3D as MaxPooling3D,
 )
 from typing import (
     Any as _Any,

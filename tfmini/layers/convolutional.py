@@ -6,27 +6,93 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.export import export, export_names
-from tfmini.layers.functional import as_function, without
-from tfmini.layers.input_spec import InputSpec
-from tfmini.layers.kernel_layer import KernelLayer
-from tfmini.layers.spatial_arguments import (
-    around,
-    channel_axis,
-    channels_of,
-    convolved_length,
-    deconvolved_length,
-    image_format,
-    known_padding,
-    normalized_tuple,
-    op_format,
-    within,
-)
+from tfmini.layers.base import InputSpec, Layer
+from tfmini.layers.core import KernelLayer, as_function, without
 from tfmini.ops.array.joining import stack
+from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn import convolution
+from tfmini.ops.nn.pooling import avg_pool, avg_pool3d, max_pool, max_pool3d
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
+
+# ---- Spatial arguments of layers: window sizes, data formats, paddings and output lengths --------------------------
+
+
+def normalized_tuple(value: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
+    """Expands an int to ``count`` ints, or checks ``count`` ints; raises ValueError for anything else."""
+    if isinstance(value, int):
+        return (value,) * count
+    try:
+        values = tuple(int(v) for v in value)
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) != count:
+        raise ValueError(f"The `{name}` argument must be a tuple of {count} integers. Received: {value}")
+    return values
+
+
+def image_format(data_format: str) -> str:
+    """The format in lower case; raises ValueError unless it is ``channels_first`` or ``channels_last``."""
+    if data_format.lower() not in ("channels_first", "channels_last"):
+        raise ValueError(
+            f'The `data_format` argument must be one of "channels_first", "channels_last". Received: {data_format}'
+        )
+    return data_format.lower()
+
+
+def op_format(data_format: str, rank: int) -> str:
+    """The ops' name of a format with ``rank`` spatial axes: ``NHWC``, ``NCW``, ``NDHWC`` ..."""
+    space = "DHW"[3 - rank :]
+    return f"NC{space}" if data_format == "channels_first" else f"N{space}C"
+
+
+def around(space: Sequence[Any], layout: str, batch: Any = 1, channels: Any = 1) -> list[Any]:
+    """Adds the values for batch and channels to those of the spatial axes, in the order of ``layout``."""
+    return [batch, channels, *space] if layout.startswith("NC") else [batch, *space, channels]
+
+
+def within(values: Sequence[Any], layout: str) -> list[Any]:
+    """The values of the spatial axes: the inverse of `around`."""
+    return list(values[2:] if layout.startswith("NC") else values[1:-1])
+
+
+def channel_axis(data_format: str) -> int:
+    return 1 if data_format == "channels_first" else -1
+
+
+def channels_of(shape: Any, data_format: str, layer: str) -> int:
+    """The number of channels of an input; raises ValueError if it is not known."""
+    found = TensorShape(shape).as_list()[channel_axis(data_format)]
+    if found is None:
+        raise ValueError(f"The channel dimension of the inputs to `{layer}` should be defined. Found `None`.")
+    return int(found)
+
+
+def convolved_length(length: int | None, window: int, stride: int, dilation: int, padding: str) -> int | None:
+    """The output length of a convolution along one axis; None for an unknown length."""
+    if length is None:
+        return None
+    covered = length if padding == "same" else length - (window - 1) * dilation
+    return max(0, -(-covered // stride))
+
+
+def deconvolved_length(length: Any, window: int, stride: int, padding: str) -> Any:
+    """The output length of a transposed convolution along one axis: an int or a tensor, like ``length``."""
+    if length is None:
+        return None
+    return length * stride if padding == "same" else length * stride + max(window - stride, 0)
+
+
+def known_padding(padding: str) -> str:
+    """The padding in lower case; raises ValueError unless it is ``valid`` or ``same``."""
+    if padding.lower() not in ("valid", "same"):
+        raise ValueError(f'The `padding` argument must be one of "valid", "same". Received: {padding}')
+    return padding.lower()
+
+
+# ---- convolutional ------------------------------------------------------------
 
 _ZEROS = Zeros()
 
@@ -306,3 +372,115 @@ conv3d_transpose = as_function(Conv3DTranspose, strides=(1, 1, 1))
 
 
 export_names("tf.layers", "conv1d conv2d conv2d_transpose conv3d conv3d_transpose separable_conv1d separable_conv2d")
+
+
+# ---- Max and average pooling over one, two and three spatial axes (``tf.layers``) ----------------------------------
+
+
+class Pooling(Layer):
+    """Base class of pooling layers: ``pool_size`` and ``strides`` are one int, or one per spatial axis."""
+
+    rank: int
+    pool: Callable[..., Any]
+
+    def __init__(
+        self,
+        pool_size: Any,
+        strides: Any,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.pool_size = normalized_tuple(pool_size, self.rank, "pool_size")
+        self.strides = normalized_tuple(pool_size if strides is None else strides, self.rank, "strides")
+        self.padding, self.data_format = known_padding(padding), image_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def call(self, inputs: Any) -> Any:
+        if self.rank > 1:
+            return self._pooled(inputs, self.pool_size, self.strides)
+        # A sequence is an image of one column.
+        column = 3 if self.data_format == "channels_first" else 2
+        images = expand_dims(inputs, column)
+        return squeeze(self._pooled(images, (*self.pool_size, 1), (*self.strides, 1)), [column])
+
+    def _pooled(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        if self.rank == 3 and self.data_format == "channels_first":  # as in TensorFlow, whose op on CPUs has none
+            pooled = self._in_layout(transpose(inputs, [0, 2, 3, 4, 1]), window, strides, "NDHWC")
+            return transpose(pooled, [0, 4, 1, 2, 3])
+        return self._in_layout(inputs, window, strides, op_format(self.data_format, len(window)))
+
+    def _in_layout(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...], layout: str) -> Any:
+        return type(self).pool(
+            inputs, around(window, layout), around(strides, layout), self.padding.upper(), data_format=layout
+        )
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        sizes = TensorShape(input_shape).as_list()
+        first = 2 if self.data_format == "channels_first" else 1
+        for i, (window, stride) in enumerate(zip(self.pool_size, self.strides)):
+            sizes[first + i] = convolved_length(sizes[first + i], window, stride, 1, self.padding)
+        return TensorShape(sizes)
+
+
+@export("tf.layers.MaxPooling1D")
+class MaxPooling1D(Pooling):
+    """The maximum of each window of a sequence (``tf.layers.MaxPooling1D``)."""
+
+    rank = 1
+    pool = staticmethod(max_pool)
+
+
+@export("tf.layers.AveragePooling1D")
+class AveragePooling1D(Pooling):
+    """The mean of each window of a sequence (``tf.layers.AveragePooling1D``)."""
+
+    rank = 1
+    pool = staticmethod(avg_pool)
+
+
+@export("tf.layers.MaxPooling2D")
+class MaxPooling2D(Pooling):
+    """The maximum of each window of an image (``tf.layers.MaxPooling2D``)."""
+
+    rank = 2
+    pool = staticmethod(max_pool)
+
+
+@export("tf.layers.AveragePooling2D")
+class AveragePooling2D(Pooling):
+    """The mean of each window of an image (``tf.layers.AveragePooling2D``)."""
+
+    rank = 2
+    pool = staticmethod(avg_pool)
+
+
+@export("tf.layers.MaxPooling3D")
+class MaxPooling3D(Pooling):
+    """The maximum of each window of a volume (``tf.layers.MaxPooling3D``)."""
+
+    rank = 3
+    pool = staticmethod(max_pool3d)
+
+
+@export("tf.layers.AveragePooling3D")
+class AveragePooling3D(Pooling):
+    """The mean of each window of a volume (``tf.layers.AveragePooling3D``)."""
+
+    rank = 3
+    pool = staticmethod(avg_pool3d)
+
+
+max_pooling1d = as_function(MaxPooling1D, has_weights=False)
+max_pooling2d = as_function(MaxPooling2D, has_weights=False)
+max_pooling3d = as_function(MaxPooling3D, has_weights=False)
+average_pooling1d = as_function(AveragePooling1D, has_weights=False)
+average_pooling2d = as_function(AveragePooling2D, has_weights=False)
+average_pooling3d = as_function(AveragePooling3D, has_weights=False)
+
+export_names(
+    "tf.layers",
+    "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d",
+)

@@ -8,11 +8,11 @@ from tfmini.ops.array.diagonals import (
     matrix_diag_part as diag_part,
     matrix_set_diag as set_diag,
 )
-from tfmini.ops.array.transpose import (
+from tfmini.ops.array.layout import (
     matrix_transpose as matrix_transpose,
     matrix_transpose as transpose,
 )
-from tfmini.ops.linalg.decompositions import (
+from tfmini.ops.decompositions import (
     cholesky as cholesky,
     cholesky_solve as cholesky_solve,
     lu as lu,
@@ -21,30 +21,25 @@ from tfmini.ops.linalg.decompositions import (
     self_adjoint_eigvals as eigvalsh,
     svd as svd,
 )
-from tfmini.ops.linalg.functions import (
+from tfmini.ops.linalg import (
     adjoint as adjoint,
+    expm as expm,
     logdet as logdet,
+    logm as logm,
     matrix_rank as matrix_rank,
     norm as norm,
     normalize as normalize,
     pinv as pinv,
+    sqrtm as sqrtm,
     trace as trace,
 )
-from tfmini.ops.linalg.matrix_functions import (
-    expm as expm,
-    logm as logm,
-    sqrtm as sqrtm,
-)
-from tfmini.ops.linalg.solving import (
+from tfmini.ops.linear_systems import (
     matrix_determinant as det,
     matrix_inverse as inv,
     matrix_solve as solve,
     matrix_solve_ls as lstsq,
     matrix_triangular_solve as triangular_solve,
     slogdet as slogdet,
-)
-from tfmini.ops.math.clip import (
-    global_norm as global_norm,
 )
 from tfmini.ops.math.contraction import (
     einsum as einsum,
@@ -54,6 +49,9 @@ from tfmini.ops.math.matmul import (
     cross as cross,
     matmul as matmul,
     matvec as matvec,
+)
+from tfmini.ops.math.sums import (
+    global_norm as global_norm,
 )
 from tfmini.ops.nn.normalization import (
     l2_normalize as l2_normalize,

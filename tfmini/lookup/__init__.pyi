@@ -2,15 +2,13 @@
 from tfmini.lookup import (
     experimental as experimental,
 )
-from tfmini.ops.tables.functions import (
-    StaticHashTable as StaticHashTable,
-)
-from tfmini.ops.tables.initializers import (
+from tfmini.ops.tables import (
     KeyValueTensorInitializer as KeyValueTensorInitializer,
+    StaticHashTable as StaticHashTable,
     TextFileIndex as TextFileIndex,
     TextFileInitializer as TextFileInitializer,
 )
-from tfmini.ops.tables.vocabulary_tables import (
+from tfmini.ops.vocabulary_tables import (
     StaticVocabularyTable as StaticVocabularyTable,
 )
 

@@ -3,7 +3,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.loss_reduction import (
+from tfmini.layers.losses import (
     Reduction as Reduction,
     add_loss as add_loss,
     compute_weighted_loss as compute_weighted_loss,
@@ -11,8 +11,6 @@ from tfmini.layers.loss_reduction import (
     get_regularization_loss as get_regularization_loss,
     get_regularization_losses as get_regularization_losses,
     get_total_loss as get_total_loss,
-)
-from tfmini.layers.losses import (
     mean_pairwise_squared_error as mean_pairwise_squared_error,
 )
 from typing import (

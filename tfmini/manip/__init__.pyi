@@ -5,14 +5,12 @@ from tfmini.ops.array.blocks import (
 )
 from tfmini.ops.array.gather import (
     gather_nd as gather_nd,
+    scatter_nd as scatter_nd,
 )
 from tfmini.ops.array.layout import (
     reverse as reverse,
     roll as roll,
     tile as tile,
-)
-from tfmini.ops.array.scatter import (
-    scatter_nd as scatter_nd,
 )
 from tfmini.ops.array.shape import (
     reshape as reshape,

@@ -3,7 +3,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.metrics.binary import (
+from tfmini.layers.binary_metrics import (
     auc as auc,
 )
 from typing import (

@@ -9,12 +9,14 @@ of two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from tfmini.numerics import onednn_convolution as onednn
-from tfmini.numerics.windows import Array, Axes, padded, patches, scratch
+from tfmini.numerics import onednn as matrix_product_onednn
+from tfmini.numerics import onednn_kernels
+from tfmini.numerics.windows import Axes, padded, patches, scratch
 
 # A block's patch matrix: small enough for the cache, large enough that products are few.
 _BLOCK_BYTES = 4 << 20
@@ -30,7 +32,7 @@ def forward(image: Array, filters: Array, axes: Axes) -> Array:
     matrix = filters.reshape(-1, count)
     if axes.pointwise:
         return (image.reshape(-1, channels) @ matrix).reshape((*image.shape[:-1], count))
-    if (found := onednn.forward(image, filters, axes)) is not None:
+    if (found := onednn_kernels.forward(image, filters, axes)) is not None:
         return found
     result = np.empty((image.shape[0], *axes.out, count), image.dtype)
     for where, block in _patch_matrices(image, axes):
@@ -46,7 +48,7 @@ def backprop_filter(image: Array, grad: Array, axes: Axes) -> Array:
         return np.zeros(shape, image.dtype)
     if axes.pointwise:
         return (image.reshape(-1, channels).T @ grad.reshape(-1, count)).reshape(shape)
-    if (found := onednn.backprop_filter(image, grad, axes)) is not None:
+    if (found := onednn_kernels.backprop_filter(image, grad, axes)) is not None:
         return found
     total = np.zeros((math.prod(shape[:-1]), count), image.dtype)
     partial = np.empty_like(total)
@@ -63,7 +65,7 @@ def backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
         return np.zeros((grad.shape[0], *(axis.size for axis in axes), channels), grad.dtype)
     if axes.pointwise:
         return (grad.reshape(-1, count) @ filters.reshape(channels, count).T).reshape((*grad.shape[:-1], channels))
-    if (found := onednn.backprop_input(grad, filters, axes)) is not None:
+    if (found := onednn_kernels.backprop_input(grad, filters, axes)) is not None:
         return found
     if axes.turned is not None and count <= 4 * channels:
         flipped = np.flip(filters, tuple(range(len(axes)))).swapaxes(-1, -2)
@@ -146,3 +148,54 @@ def depthwise_backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
     for place, where in axes.elements():
         total[where] += np.einsum("nhwcm,cm->nhwc", split, filters[place])
     return total[axes.inner]
+
+
+# ---- matrix product ----------------------------------------
+# Products of two matrices of float32, by oneDNN where it is installed and they are large, else by numpy's BLAS.
+
+Array = np.ndarray[Any, Any]
+# Up to this many multiplications numpy's BLAS uses one thread. Larger products must not go there while anything else
+# goes to oneDNN: the threads of each wait for work by spinning, on cores that the other's need (with 1 << 22 a step of
+# the benchmarks' convolutional network takes 2.3 times as long).
+_FEW = 1 << 18
+_FLOAT = np.dtype(np.float32)
+
+
+def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool, new: Callable[..., Array] | None = None) -> Array:
+    """``a @ b``, each transposed if asked for.
+
+    Args:
+      new: (shape, dtype) -> the array for the result, if it is large.
+
+    Raises:
+      ValueError: for sizes that do not fit.
+    """
+    # The size of one matrix, and the free axis of the other.
+    if a.ndim == b.ndim == 2 and a.size * b.shape[0 if transpose_b else 1] > _FEW:
+        library = matrix_product_onednn.library()
+        if library is not None and a.flags.c_contiguous and b.flags.c_contiguous:
+            rows, inner = a.shape[::-1] if transpose_a else a.shape
+            also_inner, columns = b.shape[::-1] if transpose_b else b.shape
+            if inner == also_inner:
+                result = (np.empty if new is None else new)((rows, columns), _FLOAT)
+                library.multiply(a, b, transpose_a, transpose_b, result)
+                return result
+    return dot(a.T if transpose_a else a, b.T if transpose_b else b, new)
+
+
+def dot(a: Array, b: Array, new: Callable[..., Array] | None = None) -> Array:
+    """`numpy.dot`; of two matrices of one type in the array ``new(shape, dtype)``, if that is given."""
+    found: Array
+    if new is not None and a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]:
+        found = np.dot(a, b, new((a.shape[0], b.shape[1]), a.dtype))
+    else:
+        found = np.dot(a, b)
+    return found
+
+
+def column_sums(matrix: Array) -> Array:
+    """The sum of each column: a product with ones reads each element once at memory speed, on all cores."""
+    ones = np.ones((1, len(matrix)), matrix.dtype)
+    sums = product(ones, matrix, False, False) if matrix.dtype == np.float32 else ones @ matrix
+    row: Array = sums[0]
+    return row

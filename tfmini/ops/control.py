@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, overload
+
+import numpy as np
 
 from tfmini.export import export
 from tfmini.graph import raw_ops
@@ -161,3 +164,15 @@ def _gated(gate: Operation, item: Any) -> Any:
         with control_dependencies([gate]):
             return group(item)
     return with_dependencies([gate], item)
+
+
+# ---- ``tf.timestamp``: the time when the step runs -----------------------------------------------------------------
+
+timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()], differentiable=False)
+timestamp_op.kernel("CPU")(lambda: np.float64(time.time()))
+
+
+@export("tf.timestamp")
+def timestamp(name: str | None = None) -> Tensor:
+    """Seconds since the epoch, float64 (``tf.timestamp``)."""
+    return timestamp_op(name=name)

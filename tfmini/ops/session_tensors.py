@@ -7,6 +7,7 @@ keeps the tensor until the session closes.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,24 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
-from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, colocate_with, device, op
+from tfmini.graph.families import (
+    Operation,
+    OpHandle,
+    Tensor,
+    all_of,
+    colocate_with,
+    convert_to_tensor,
+    device,
+    op,
+    unknown_shapes,
+)
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.math import comparison
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.math import matmul as math_matmul
+from tfmini.ops.math import unary as math_complex
+from tfmini.ops.math import unary as math_powers
 
 _get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True, shape=[()])
 _get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True, shape=[None])
@@ -112,3 +128,123 @@ def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Tensor,
     with device(device_of_handle(handle)):
         holder = placeholder(dtypes.string)
         return holder, _delete_tensor(holder, name=name)
+
+
+# ---- Ops without kernels that TensorFlow declares for tests of code that builds graphs -----------------------------
+# Programs that test changes of graphs (``Graph.create_op("FloatOutput", …)``) use them. Running one fails because
+# it has no kernel, as in TensorFlow.
+
+_DECLARATIONS = """
+    A() -> out: float32
+    B() -> out: float32
+    Binary(a: T, b: T) -> out: T; T: type
+    CopyOp(a: T) -> b: T; T: type
+    FiveFloatOutputs() -> a: float32, b: float32, c: float32, d: float32, e: float32
+    FloatInput(a: float32)
+    FloatOutput() -> a: float32
+    FloatOutputStringOutput() -> a: float32, b: string
+    Foo1(a: float32, b: int32, c: int32) -> d: float32, e: int32
+    Foo2(a: float32, b: string, c: string) -> d: float32, e: int32
+    Foo3(a: float32, b: string, c: float32) -> d: float32, e: int32
+    Int64Output() -> out: int64
+    IntAttr() -> out: int64; foo: int = 1
+    IntInput(a: int32)
+    IntInputFloatInput(a: int32, b: float32)
+    IntInputIntOutput(a: int32) -> b: int32
+    IntOutput() -> a: int32
+    IntOutputFloatOutput() -> a: int32, b: float32
+    ListInput(a: N * T); N: int >= 1; T: type
+    ListOutput() -> a: T; T: list(type) >= 1
+    NIntsIn(a: N * int32); N: int >= 2
+    NIntsOut() -> a: N * int32; N: int >= 2
+    NPolymorphicIn(a: N * T); T: type; N: int >= 2
+    NPolymorphicOut() -> a: N * T; T: type; N: int >= 2
+    None()
+    Old()
+    OpWithDefaultAttr() -> a: int32; default_float: float = 123.0
+    Polymorphic(a: T) -> out: T; T: type
+    PolymorphicOut() -> out: T; T: type
+    RefIn(a: Ref(T)); T: type
+    RefInputFloatInput(a: Ref(float32), b: float32)
+    RefInputFloatInputIntOutput(a: Ref(float32), b: float32) -> c: int32
+    RefInputIntInput(a: Ref(int32), b: int32)
+    RefOut() -> a: Ref(T); T: type
+    RefOutput() -> a: Ref(int32)
+    RefOutputFloatOutput() -> a: Ref(float32), b: float32
+    Simple(a: int32) -> out: float32
+    TwoFloatInputs(a: float32, b: float32)
+    TwoFloatInputsFloatOutput(a: float32, b: float32) -> c: float32
+    TwoFloatInputsIntOutput(a: float32, b: float32) -> c: int32
+    TwoFloatOutputs() -> a: float32, b: float32
+    TwoIntInputs(a: int32, b: int32)
+    TwoIntOutputs() -> a: int32, b: int32
+    TwoRefsIn(a: Ref(T), b: Ref(T)); T: type
+    TypeList(a: T); T: list(type) >= 0
+"""
+
+
+sample_ops = {}
+for _line in _DECLARATIONS.strip().splitlines():
+    _handle = op(_line.strip())
+    _handle.shape(unknown_shapes)
+    sample_ops[_handle.name] = _handle
+
+
+# ---- Python's operators on tensors; importing this module defines them on `Tensor` ---------------------------------
+# ``a + b`` makes an op named ``add``; an operand that is not a tensor becomes a constant ``add/x`` or ``add/y``.
+# Indexing is in `array.slicing`; ``==`` compares identity.
+
+Function = Callable[..., Any]
+
+
+def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
+    """Defines the methods ``__name__`` and ``__rname__`` (reflected) by a function of two tensors."""
+    reflected_method = f"__r{name}__"
+
+    def forward(x: Any, y: Any) -> Any:
+        if type(y) is Tensor and type(x) is Tensor:
+            return function(x, y, name=name)
+        with x.graph.as_default(), x.graph.name_scope(name) as scope:
+            try:
+                y = convert_to_tensor(y, preferred_dtype=x.dtype.base_dtype, name="y")
+            except TypeError:
+                # The other operand may implement the operation with a tensor on its left.
+                if hasattr(type(y), reflected_method):
+                    return NotImplemented
+                raise
+            return function(x, y, name=scope)
+
+    def reflected(y: Any, x: Any) -> Any:
+        with y.graph.as_default(), y.graph.name_scope(name) as scope:
+            x = convert_to_tensor(x, dtype=y.dtype.base_dtype, name="x")
+            return function(x, y, name=scope)
+
+    return forward, reflected
+
+
+_BINARY: dict[str, Function] = {
+    "add": math_elementwise.add_op,
+    "sub": math_elementwise.sub_op,
+    "mul": math_elementwise.mul_op,
+    "div": math_elementwise.div,
+    "truediv": math_elementwise.truediv,
+    "floordiv": math_elementwise.floordiv,
+    "mod": math_elementwise.floor_mod_op,
+    "pow": math_powers.pow,
+    "and": comparison.logical_and,
+    "or": comparison.logical_or,
+    "xor": comparison.logical_xor,
+    "matmul": math_matmul.matmul,
+}
+for _name, _function in _BINARY.items():
+    _forward, _reflected = binary_operator(_function, _name)
+    Tensor._override_operator(f"__{_name}__", _forward)
+    Tensor._override_operator(f"__r{_name}__", _reflected)
+
+# These are not named after the operator: ``a < b`` is "Less", ``-a`` "Neg".
+_UNNAMED: dict[str, Function] = {
+    "lt": comparison.less, "le": comparison.less_equal, "gt": comparison.greater, "ge": comparison.greater_equal,
+    "neg": math_elementwise.negative, "abs": math_complex.abs, "invert": comparison.logical_not,
+}  # fmt: skip
+for _name, _function in _UNNAMED.items():
+    Tensor._override_operator(f"__{_name}__", _function)

@@ -18,14 +18,81 @@ These rules hold for all attempts:
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, Unpack
+
+import numpy as np
 
 from tfmini import errors
+from tfmini.graph.op_types import ShapeRule, Traits
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
 from tfmini.locks import lock
-from tfmini.ops.shared_state import handle_value
+
+# ---- Values that outlive the step that brought them: in a queue, a staging area, an accumulator, a barrier ---------
+# The memory of an array may belong to somebody else: to the client, which may write into an array that it has fed, or
+# to the connection to another task, which lends a limited number of shared-memory blocks. Such an array is a view: a
+# run takes fed arrays as views if its program has an op with the trait ``keeps``, and the arrays from other tasks are
+# views of their message. An array without a base belongs to the runtime, which changes no array that has another
+# reference.
+
+
+def own(value: Any) -> Any:
+    """The value itself, or a copy if it is a view of memory that may belong to somebody else."""
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
+
+
+def own_all(values: Iterable[Any]) -> tuple[Any, ...]:
+    """`own` of each value."""
+    return tuple([own(value) for value in values])
+
+
+# ---- Finding the state objects of a task: shared by name, or private to one session --------------------------------
+# State with a ``shared_name`` belongs to the task and is found by every session that names it.
+# State without one belongs to the session whose graph has the node; its name in messages is
+# ``_<n>_<node name>``, as TensorFlow gives it.
+
+S = TypeVar("S")
+
+_numbers = itertools.count()
+
+
+def state_op(text: str, shape: ShapeRule, **traits: Unpack[Traits]) -> OpHandle[Any]:
+    """Declares an op that makes, reads or changes such an object; it has no gradient. See `op`."""
+    return op(text, stateful=True, shape=shape, differentiable=False, **traits)
+
+
+def handle_value(name: str) -> Any:
+    """The value of a reference to a state object: container and name, two strings."""
+    out = np.empty(2, object)
+    out[:] = (b"", name.encode())
+    return out
+
+
+def find_or_create(
+    resources: Any, container: bytes, shared_name: bytes, node: Any, kind: str, create: Callable[[str], S]
+) -> S:
+    """The state object behind a handle node.
+
+    Args:
+      resources: the device's resource manager; its ``session``, if it has one, tells sessions apart.
+      node: the handle's node; its name identifies private state.
+      kind: ``queue``, ``table``, …; objects of several kinds may have one name.
+      create: makes the object, given its name for messages.
+    """
+    if shared_name:
+        name = shared_name.decode()
+        return resources.lookup_or_create(container, kind, name, lambda: create(name))  # type: ignore[no-any-return]
+    key = f"{getattr(resources, 'session', '')}/{node.name}"
+    return resources.lookup_or_create(  # type: ignore[no-any-return]
+        container, f"private {kind}", key, lambda: create(f"_{next(_numbers)}_{node.name}")
+    )
+
+
+# ---- waiting line ------------------------------------------------------------
 
 # The outcome of trying an attempt: no progress, some progress, or finished (with an answer or an error).
 STUCK, MOVED, OVER = 0, 1, 2
@@ -35,7 +102,7 @@ class Attempt:
     """One op that waits. A subclass defines how it makes progress and how that is undone.
 
     Attributes:
-      kind: what it waits for: one of the kinds of waits of `tfmini.status.snapshot`.
+      kind: what it waits for: one of the kinds of waits of `tfmini.runtime.snapshot`.
       result: what the op returns once the attempt is over without an error.
       error: the error that it fails with instead.
     """
@@ -235,3 +302,52 @@ class WaitingState:
         with self.lock:
             attempts = [attempt for line in self.lines for attempt in line]
         return (attempt.cause() for attempt in attempts)
+
+
+# ---- The sessions that use a shared object, and those that began before its latest renewal -------------------------
+# The chief of a synchronous run renews the token queue and the accumulators when it gives the model other values. The
+# gradients that older sessions have sent, and those that they still send, belong to a model that is gone.
+
+
+class Users:
+    """The sessions of one object, each represented by its view of the task's resources; the object's lock guards them.
+
+    Attributes:
+      are_outdated: whether a renewal has happened, so that `check` may refuse a session.
+    """
+
+    __slots__ = ("_current", "_outdated", "are_outdated")
+
+    def __init__(self) -> None:
+        # Weak: a session that ends is forgotten.
+        self._current: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._outdated: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.are_outdated = False
+
+    def add(self, session: Any) -> None:
+        """Notes a session whose program is bound to the object."""
+        if session not in self._outdated:
+            self._current.add(session)
+
+    def renew(self) -> None:
+        """From now on `check` refuses the sessions that have used the object so far."""
+        self._outdated |= self._current
+        self._current = weakref.WeakSet()
+        self.are_outdated = True
+
+    def check(self, session: Any, name: str) -> None:
+        """Refuses a session that used the object before its latest renewal.
+
+        Raises:
+          AbortedError: which lets a monitored session make a new session.
+        """
+        if self.are_outdated and session in self._outdated:
+            raise outdated_error(name)
+
+
+def outdated_error(name: str) -> errors.OpError:
+    """The error of a session that used an object before its latest renewal."""
+    return errors.AbortedError.of(
+        f"'{name}' was emptied: the chief has initialised or restored the model since this session began, so its"
+        " gradients belong to a model that is gone. Make a new session; a MonitoredSession does so by itself."
+    )

@@ -1,5 +1,5 @@
 """Where ops run: device setters, plans, colocation, the placer, the partitioner. Pure; only `plan` reads a file."""
 
-from tfmini.placement.plans import plan
+from tfmini.placement.device_setter import plan
 
 __all__ = ["plan"]

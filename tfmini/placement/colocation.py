@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from tfmini import dtypes
 from tfmini.devices import ParsedDevice, intersects, parse
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import INPUT_TYPES, input_dtypes
+from tfmini.graph.node import INPUT_TYPES, Node, Nodes, input_dtypes
 from tfmini.graph.op_types import OPS
 from tfmini.placement import decision
 from tfmini.placement.decision import Reason

@@ -17,8 +17,7 @@ from typing import Any
 from tfmini.devices import Place
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.node_types import FEED, FETCH, MADE_BY_PASSES, RECEIVE, SEND, by_name, check_edges
+from tfmini.graph.node import FEED, FETCH, MADE_BY_PASSES, RECEIVE, SEND, Endpoint, Node, Nodes, by_name, check_edges
 from tfmini.graph.prune import ClientValue, StepGraph, in_topological_order
 
 INNER = -1

@@ -25,11 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tfmini.graph.frames import FramePath, frame_paths, has_flow
-from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import MADE_BY_PASSES, RECEIVE
-from tfmini.graph.op_types import may_wait
-from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, NEXT_OPS
+from tfmini.graph.liveness import FramePath, frame_paths, has_flow
+from tfmini.graph.node import MADE_BY_PASSES, RECEIVE, Node, Nodes
+from tfmini.graph.op_types import ENTER_OPS, EXIT_OPS, NEXT_OPS, may_wait
 from tfmini.placement.task_graph import Pair
 
 Wave = int

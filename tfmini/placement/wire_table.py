@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini import dtypes
-from tfmini.graph.node import Endpoint, Node
-from tfmini.graph.node_types import SEND
-from tfmini.graph.op_types import OPS
+from tfmini.graph.node import SEND, Endpoint, Node
+from tfmini.graph.op_types import OPS, VARIABLE_OPS, ops_with
 from tfmini.graph.prune import endpoint_name
-from tfmini.graph.traits import VARIABLE_OPS, ops_with
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import Pair, Route
 from tfmini.shapes import RawShape

@@ -3,14 +3,14 @@ from tfmini.graph.scoping import (
     get_seed as get_seed,
     set_random_seed as set_random_seed,
 )
-from tfmini.ops.nn.candidate_sampling import (
+from tfmini.ops.nn.sampling import (
     all_candidate_sampler as all_candidate_sampler,
     fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
     learned_unigram_candidate_sampler as learned_unigram_candidate_sampler,
     log_uniform_candidate_sampler as log_uniform_candidate_sampler,
     uniform_candidate_sampler as uniform_candidate_sampler,
 )
-from tfmini.ops.random.functions import (
+from tfmini.ops.random_functions import (
     categorical as categorical,
     multinomial as multinomial,
     random_gamma as gamma,
@@ -18,14 +18,12 @@ from tfmini.ops.random.functions import (
     random_poisson as poisson,
     random_shuffle as shuffle,
     random_uniform as uniform,
-    truncated_normal as truncated_normal,
-)
-from tfmini.ops.random.stateless import (
     stateless_categorical as stateless_categorical,
     stateless_multinomial as stateless_multinomial,
     stateless_normal as stateless_normal,
     stateless_truncated_normal as stateless_truncated_normal,
     stateless_uniform as stateless_uniform,
+    truncated_normal as truncated_normal,
 )
 
 __all__ = [

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tfmini import errors
-from tfmini.rpc.connection_messages import Cancel, Status
-from tfmini.rpc.messages import error_of, status_of
+from tfmini.rpc.messages import Cancel, Status, error_of, status_of
 from tfmini.rpc.records import Message, Retry
-from tfmini.rpc.timers import Timer
-from tfmini.rpc.waiter import Clock
+from tfmini.rpc.waiter import Clock, Timer
 
 T = TypeVar("T")
 Outcome: TypeAlias = T | errors.OpError
@@ -184,3 +182,101 @@ class Responder:
             except IndexError:  # the other thread has taken the last one
                 return
             callback()
+
+
+# ---- Bounds of the requests that a server has not answered yet: their number and the bytes that they hold ----------
+
+CONNECTION_LIMIT, SERVER_LIMIT = 20_000, 200_000  # requests; checked at ticks
+CONNECTION_BYTES, SERVER_BYTES = 4 << 30, 16 << 30  # of fed values and other large parts
+FAIR_SHARE = 64 << 20  # bytes that every connection may hold
+
+
+class BusyEndpoint(Protocol):
+    """The endpoint that has not answered yet."""
+
+    def links(self) -> Sequence[BusyLink]: ...
+
+
+class BusyLink(Protocol):
+    """A link with requests that have no answer yet."""
+
+    active: dict[int, Responder]
+
+    @property
+    def endpoint(self) -> BusyEndpoint: ...
+    @property
+    def peer(self) -> object: ...
+
+
+def refuse_excess(links: Iterable[BusyLink]) -> None:
+    """Refuses the latest requests of peers that have too many without an answer.
+
+    A client that connects with ever new identities has no more than others: where the server has too many
+    requests, each connection keeps an equal share.
+    """
+    busy = [link for link in links if link.active]
+    limit = CONNECTION_LIMIT
+    if sum(len(link.active) for link in busy) > SERVER_LIMIT:
+        limit = min(limit, SERVER_LIMIT // len(busy))
+    for link in busy:
+        if len(link.active) <= limit:
+            continue
+        text = (
+            f"{link.endpoint} has not answered {len(link.active)} requests of {link.peer} yet, more than the {limit} "
+            "that one connection may have. Wait for steps to end before you start others."
+        )
+        for responder in list(link.active.values())[limit:]:
+            responder.refuse(errors.ResourceExhaustedError.of(text))
+
+
+def count_bytes(link: BusyLink, responder: Responder, parts: Sequence[Any]) -> None:
+    """Counts the bytes of a request that has not been answered at once, and refuses it if they are too many."""
+    size, held = sum(map(len, parts)), _pending_bytes(link)
+    responder.nbytes = size
+    if held <= FAIR_SHARE:
+        return
+    whose, limit = str(link.peer), CONNECTION_BYTES
+    if held + size <= limit:
+        others = [_pending_bytes(other) for other in link.endpoint.links() if other is not link]
+        held += sum(nbytes for nbytes in others if nbytes > FAIR_SHARE)
+        whose, limit = "all peers", SERVER_BYTES
+        if held + size <= limit:
+            return
+    text = (
+        f"Requests of {whose} that {link.endpoint} has not answered yet hold {held} bytes; another {size} would exceed "
+        f"the limit of {limit}. Wait for steps to end before you feed others."
+    )
+    responder.refuse(errors.ResourceExhaustedError.of(text))
+
+
+def _pending_bytes(link: BusyLink) -> int:
+    return sum(responder.nbytes for responder in list(link.active.values()))
+
+
+# ---- report limit ----------------------------------------
+# `ReportLimit`: how many errors of its peers an endpoint logs. A peer could otherwise fill the disk with them.
+
+LINES, PERIOD_S = 200, 10.0
+
+
+class ReportLimit:
+    """Lets `LINES` lines pass in each `PERIOD_S` seconds. Its callers may race: then a line more or less passes."""
+
+    __slots__ = ("_begun", "_passed", "_left_out")
+
+    def __init__(self) -> None:
+        self._begun = float("-inf")
+        self._passed = self._left_out = 0
+
+    def passes(self, now: float) -> str | None:
+        """What to say behind the line, "" mostly; None: the line is left out."""
+        text = ""
+        if now - self._begun >= PERIOD_S:
+            if self._left_out:
+                text = f" ({self._left_out} more such errors were not logged before)"
+            self._begun, self._passed, self._left_out = now, 0, 0
+        if self._passed >= LINES:
+            self._left_out += 1
+            return None
+        self._passed += 1
+        return text

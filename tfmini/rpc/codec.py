@@ -21,9 +21,9 @@ import msgpack
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.collector import collector_at_rest
 from tfmini.dtypes import DType
-from tfmini.rpc.connection_messages import HANDSHAKE
+from tfmini.processes import collector_at_rest
+from tfmini.rpc.messages import HANDSHAKE
 from tfmini.rpc.records import (
     PROTOCOL_VERSION,
     REGISTRY,

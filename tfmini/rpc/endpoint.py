@@ -25,24 +25,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmini import errors
-from tfmini.rpc.address_book import AddressBook
-from tfmini.rpc.addresses import parse_address
-from tfmini.rpc.admission_watch import AdmissionWatch
-from tfmini.rpc.calls import Responder
-from tfmini.rpc.connection_messages import Hello
-from tfmini.rpc.descriptors import DescriptorWatch, raise_limit
-from tfmini.rpc.keys import KEYS_ENV, Keys, own_keys
+from tfmini.rpc.addresses import AddressBook, parse_address
+from tfmini.rpc.calls import ReportLimit, Responder, refuse_excess
+from tfmini.rpc.forks import DescriptorWatch, raise_limit
+from tfmini.rpc.handshake import TICK_S, RecentIds
+from tfmini.rpc.keys import KEYS_ENV, AdmissionWatch, Keys, own_keys
 from tfmini.rpc.lane_listener import host_id
 from tfmini.rpc.lanes import Lanes
 from tfmini.rpc.link import Link
-from tfmini.rpc.membership import TICK_S, RecentIds
-from tfmini.rpc.peer import Peer, State
+from tfmini.rpc.messages import Hello
+from tfmini.rpc.peer import PastTraffic, Peer, State
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.records import Message
-from tfmini.rpc.report_limit import ReportLimit
-from tfmini.rpc.request_budget import refuse_excess
 from tfmini.rpc.stream_lane import streams_wanted
-from tfmini.rpc.traffic import PastTraffic
 from tfmini.rpc.transport import Connection, Listener, Transport
 from tfmini.rpc.waiter import Clock, Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport

@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import zmq
 import zmq.auth
+from zmq.utils import z85
 
 from tfmini import errors
-from tfmini.printable import printable
+from tfmini.rpc.forks import PerProcess
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.zmq_pump import get_context
+from tfmini.text import printable
 from tfmini.trusted_files import make_folder, open_trusted, problem_of
 
 _log = logging.getLogger("tfmini.rpc")
@@ -289,3 +295,82 @@ def own_keys(insecure: bool | None = None) -> Keys | None:
     if insecure is None:
         insecure = os.environ.get(INSECURE_ENV, "") == "1"
     return None if insecure else user_keys()
+
+
+# ---- Notices that the list of admitted keys has changed, so that a server ends the links of revoked keys -----------
+# It has a thread of its own: the file may be on a network file system that does not answer, and the server's heartbeats
+# must not wait for it.
+
+PERIOD_S = 0.5
+
+
+class AdmissionWatch:
+    """Calls ``on_change``, in its thread, after each change of the list. Its thread starts at once."""
+
+    def __init__(self, admitted: AdmittedKeys, on_change: Callable[[], object]) -> None:
+        self._admitted = admitted
+        self._on_change = on_change
+        self._version = admitted.version()  # before the first connection is accepted
+        self._end = threading.Event()
+        threading.Thread(target=self._run, name="tfmini-admissions", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._end.wait(PERIOD_S):
+            version = self._admitted.version()
+            if version != self._version:
+                self._version = version
+                self._on_change()
+
+    def close(self) -> None:
+        """Ends the thread, without waiting for it: it may be inside a call that does not return."""
+        self._end.set()
+
+
+# ---- zap ----------------------------------------
+# Authentication of encrypted connections: a handler of ZeroMQ's ZAP protocol (RFC 27) checks the peer's key.
+
+
+class ZapHandler:
+    """Authenticates the clients of all listeners of this process; each listener has its own ZAP domain."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Keys] = {}
+        self._serial = itertools.count(1)
+        self._sock: Any = get_context().socket(zmq.REP)
+        self._sock.linger = 0
+        self._sock.bind("inproc://zeromq.zap.01")
+        reactor = get_reactor()
+        self._source = reactor.source(self._sock.getsockopt(zmq.FD), self._on_ready)
+        reactor.watch(self._source)
+        reactor.relief.add(self._source.look)
+
+    def secure(self, sock: zmq.Socket[Any], keys: Keys) -> str:
+        """Makes ``sock`` an encrypted server for holders of admitted keys; returns its domain."""
+        domain = f"tfmini-{next(self._serial)}"
+        self._keys[domain] = keys
+        sock.zap_domain = domain.encode()
+        sock.curve_publickey, sock.curve_secretkey = keys.public, keys.secret
+        sock.curve_server = True
+        return domain
+
+    def remove(self, domain: str) -> None:
+        """Removes a domain: all later connections to it are refused."""
+        self._keys.pop(domain, None)
+
+    def _on_ready(self) -> None:
+        while self._sock.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            request = self._sock.recv_multipart(zmq.NOBLOCK)
+            version, request_id, domain, _, _, mechanism, *credentials = request
+            keys = self._keys.get(domain.decode(errors="replace"))
+            public = z85.encode(credentials[0]) if mechanism == b"CURVE" else b""
+            admitted = bool(public) and keys is not None and keys.admits(public)
+            code, text = (b"200", b"OK") if admitted else (b"400", b"key not admitted")
+            self._sock.send_multipart([version, request_id, code, text, public, b""], zmq.NOBLOCK)
+
+
+_handler = PerProcess(ZapHandler)
+
+
+def get_zap_handler() -> ZapHandler:
+    """Returns the handler of this process: a ZeroMQ context can have one."""
+    return _handler.get()

@@ -11,12 +11,12 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from tfmini.rpc.descriptors import AT_LIMIT, has_room
+from tfmini.rpc.forks import AT_LIMIT, has_room
 from tfmini.rpc.lane_connection import LaneConnection, peer_credentials
-from tfmini.rpc.pending import PendingConnections
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.source import EventSource
 from tfmini.rpc.transport import Listener
+from tfmini.rpc.waiter import EventSource
+from tfmini.rpc.zmq_router import PendingConnections
 
 TOKEN_BYTES = 32
 _TURN = 64  # lanes accepted before the reactor serves other sources

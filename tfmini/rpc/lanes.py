@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from tfmini.rpc.descriptors import AT_LIMIT
+from tfmini.rpc.forks import AT_LIMIT
 from tfmini.rpc.lane_listener import LaneListener, TokenListener, connect_lane
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.stream_lane import SCHEME, StreamListener, StreamOpening

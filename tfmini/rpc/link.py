@@ -36,30 +36,210 @@ lock guards what is seldom: the change of a phase, and of the connection on whic
 
 from __future__ import annotations
 
+import collections
 import enum
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.printable import printable
-from tfmini.rpc.calls import Responder
+from tfmini.rpc.calls import CallHandle, Responder, count_bytes
 from tfmini.rpc.codec import decode, encode
-from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
-from tfmini.rpc.handshake import addresses_conflict, describe_conflict, host_proof, is_same_host
-from tfmini.rpc.link_watch import LinkWatch
-from tfmini.rpc.membership import LOST_AFTER_S
-from tfmini.rpc.messages import status_of
+from tfmini.rpc.handshake import (
+    BEAT_AFTER_S,
+    LOST_AFTER_ENV,
+    LOST_AFTER_S,
+    WEDGED_AFTER_ENV,
+    WEDGED_AFTER_S,
+    Attention,
+    PeerLiveness,
+    Verdict,
+    addresses_conflict,
+    describe_conflict,
+    host_proof,
+    is_same_host,
+)
+from tfmini.rpc.messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch, status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
-from tfmini.rpc.request_budget import count_bytes
 from tfmini.rpc.stream_lane import SCHEME
-from tfmini.rpc.timers import Timer
-from tfmini.rpc.transport import Connection, MakeError
+from tfmini.rpc.transport import BACKLOG_LIMIT, SMALL_BYTES, Connection, MakeError
+from tfmini.rpc.waiter import Timer
+from tfmini.text import printable
 
 if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
     from tfmini.rpc.lane_listener import TokenListener
     from tfmini.rpc.peer import Peer
+
+
+# ---- The messages to a peer that wait for the connection to it -----------------------------------------------------
+
+OnDropped = Callable[[errors.OpError], Any]
+_Handle = CallHandle | OnDropped | None  # the call, or the callback for a dropped message
+_COUNT_LIMIT = 100_000
+
+
+class WaitingMessages:
+    """Encoded messages in order, bounded in bytes and number. The caller of each method holds the peer's lock."""
+
+    def __init__(self) -> None:
+        self._queue: collections.deque[tuple[Any, _Handle]] = collections.deque()
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[tuple[Any, _Handle]]:
+        return iter(tuple(self._queue))
+
+    def append(self, parts: Any, handle: _Handle, must: bool = False) -> None:
+        """Adds a message.
+
+        Args:
+          must: whether it has been accepted before, so that its bytes are no reason to refuse it.
+
+        Raises:
+          errors.ResourceExhaustedError: too many messages or bytes wait already.
+        """
+        size = sum(map(len, parts))
+        is_full = (size > SMALL_BYTES and self._bytes > BACKLOG_LIMIT) or len(self._queue) >= _COUNT_LIMIT
+        if is_full and not must:
+            raise errors.ResourceExhaustedError.of(
+                f"{len(self._queue)} messages of {self._bytes} bytes wait for the connection already. Another one of "
+                f"{size} bytes is refused. Wait until the task can be reached before you start more steps."
+            )
+        self._bytes += size
+        self._queue.append((parts, handle))
+
+    def drain(self) -> Iterator[tuple[Any, _Handle]]:
+        """Removes and yields all messages."""
+        while self._queue:
+            parts, handle = self._queue.popleft()
+            self._bytes -= sum(map(len, parts))
+            yield parts, handle
+
+
+# ---- Asks the operating system about a process on this host that sends nothing -------------------------------------
+
+_IDLE_LOOKS = 4
+_STOPPED = frozenset("TtZXx")
+
+
+class ProcessWatch:
+    """Tells a process that computes from one that is stopped, dead or idle.
+
+    A kernel that holds the interpreter keeps every thread of its process from sending heartbeats. Such a process is not
+    lost: it uses the processor. One that was stopped (SIGSTOP), has died or waits for something does not.
+
+    Args:
+      pid: of the process; 0: unknown. `computes` is called once per tick.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._used = -1
+        self._idle_looks = 0
+
+    def computes(self) -> bool:
+        """Whether the process has used the processor within the last few calls and is not stopped now."""
+        used = _processor_time(self.pid) if self.pid else -1
+        self._idle_looks = self._idle_looks + 1 if used == self._used else 0
+        self._used = used
+        return used >= 0 and self._idle_looks < _IDLE_LOOKS
+
+
+def _processor_time(pid: int) -> int:
+    """The time that all threads of a process have used, in clock ticks; -1 if it is stopped or dead."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return -1 if fields[0].decode() in _STOPPED else int(fields[11]) + int(fields[12])
+    except (OSError, ValueError, IndexError):
+        return -1
+
+
+# ---- The signs of life on one link: the heartbeats of this side and of the peer ------------------------------------
+
+DescribeWork = Callable[[Sequence[int]], str]
+_describe_work: list[DescribeWork] = []
+
+
+def register_work(describe: DescribeWork) -> None:
+    """Registers a function that says what threads (by ident) compute for a step; "" if they compute nothing."""
+    _describe_work.append(describe)
+
+
+class LinkWatch:
+    """Sends the heartbeats of one side of a link, and ends a link whose peer is lost or wedged.
+
+    Attributes:
+      doing: what the peer does instead of handling messages, as its latest heartbeat says; usually "".
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._liveness = PeerLiveness(self._peer_computes)
+        self._attention = Attention()
+        self._process: ProcessWatch | None = None
+        self.doing = ""
+
+    def _peer_computes(self) -> bool:
+        pid = self._link.peer_pid
+        if self._process is None or self._process.pid != pid:
+            self._process = ProcessWatch(pid)
+        return self._process.computes()
+
+    def heard(self, beat: Heartbeat) -> None:
+        """The peer has sent a heartbeat."""
+        self.doing = beat.doing
+        self._attention.heard(beat.handled, beat.doing)
+
+    def tick(self, elapsed_s: float, in_handshake: bool) -> None:
+        """Looks at the counters of the link, ``elapsed_s`` seconds after the last look."""
+        link, arrived = self._link, self._link.arrived
+        lost = self._liveness.tick(elapsed_s, link.received + arrived, link.sent)
+        wedged = self._attention.tick(elapsed_s, link.received, arrived)
+        if in_handshake or not link.endpoint.expects_heartbeats:
+            return
+        if lost is Verdict.LOST:
+            silence_s = self._liveness.silence_s
+            self._tell(f"sent nothing for {silence_s:.0f} s")
+            link.end(
+                f"silent: it sent nothing for {silence_s:.0f} s, and should send a heartbeat "
+                f"every {BEAT_AFTER_S:g} s; it is stopped, stuck or unreachable "
+                f"(if it is only busy for so long, set {LOST_AFTER_ENV} to more than {LOST_AFTER_S:g} seconds)"
+            )
+        elif wedged is Verdict.WEDGED:
+            self._tell(f"handled no message for {WEDGED_AFTER_S:g} s")
+            link.end(self._describe_wedged())
+        elif (doing := self._own_work()) or Verdict.BEAT in (lost, wedged):
+            self._attention.reported()
+            link.post(Heartbeat(link.received, doing))
+
+    def _tell(self, what: str) -> None:
+        """Tells a peer that counts as lost the reason: if it lives, its errors name it."""
+        peer = self._link.peer
+        who = peer.task if peer is not None and peer.task else "this process"
+        self._link.post(Goodbye(f"{who} {what}, since it was stopped, stuck or unreachable"))
+
+    def _own_work(self) -> str:
+        """What keeps this side from handling the next message; "" if nothing does, or the reason is unknown."""
+        if self._attention.held_s < BEAT_AFTER_S:
+            return ""
+        if self._attention.is_bulk:
+            return "receives a large message"
+        threads = self._link.endpoint.loop_threads()
+        return next((text for describe in _describe_work if (text := describe(threads))), "")
+
+    def _describe_wedged(self) -> str:
+        peer = self._link.peer
+        kinds = sorted({call.request.__name__ for call in list(peer.calls.values())}) if peer is not None else []
+        unanswered = f"; {', '.join(kinds)} unanswered" if kinds else ""
+        return (
+            f"wedged: it sends heartbeats, but has handled no message of {self._link.endpoint} for "
+            f"{WEDGED_AFTER_S:g} s and computes nothing{unanswered}. A handler in it is stuck: look where (py-spy dump "
+            f"--pid PID) and restart it (if it is only slow, set {WEDGED_AFTER_ENV} to more seconds)"
+        )
+
+
+# ---- link ------------------------------------------------------------
 
 _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
@@ -479,12 +659,12 @@ class Link:
             self.peer.link_ended(self, reason, permanent)
 
 
-_Handle = Callable[[Link, Any, int], None]
-_OF_HANDSHAKE: dict[LinkPhase, dict[type[Message], _Handle]] = {
+_link_Handle = Callable[[Link, Any, int], None]
+_OF_HANDSHAKE: dict[LinkPhase, dict[type[Message], _link_Handle]] = {
     LinkPhase.AWAITS_HELLO: {Hello: Link._on_hello, Goodbye: Link._on_refused},
     LinkPhase.AWAITS_REPLY: {HelloReply: Link._on_hello_reply, Goodbye: Link._on_refused},
 }
-_OF_CONNECTION: dict[type[Message], _Handle] = {
+_OF_CONNECTION: dict[type[Message], _link_Handle] = {
     Heartbeat: Link._on_heartbeat,
     Cancel: Link._on_cancel,
     Goodbye: Link._on_goodbye,

@@ -12,9 +12,107 @@ agents. Within a service requests are even and the reply of a request is the nex
 from __future__ import annotations
 
 from tfmini import errors
-from tfmini.printable import printable
-from tfmini.rpc.connection_messages import Acknowledged, Status
 from tfmini.rpc.records import Message, Retry, Structure, Tensors, message
+from tfmini.text import printable
+
+# ---- The message kinds of the connection itself: handshake, failure, cancellation, heartbeat and lane switch -------
+
+CONNECTION = "any"
+
+
+@message(kind=2, direction=CONNECTION, is_reply=True)
+class HelloReply(Message):
+    """The listener's answer to `Hello`, with the same fields for its identity, and the address of a lane to it.
+
+    ``lane_address`` is ``lane://name`` for a local lane, ``stream://port`` for a stream lane on the
+    same host, or empty.
+    """
+
+    version: int
+    task: str
+    incarnation: int
+    task_address: str
+    host_proof: bytes
+    lane_address: str
+    lane_token: bytes
+
+
+@message(kind=1, direction=CONNECTION, reply=HelloReply, retry=Retry.SAFE)
+class Hello(Message):
+    """The first message of the connecting side.
+
+    ``task`` is its name ("": a client), ``task_address`` the address of that task in its own ClusterSpec.
+    ``host_proof`` is a salted hash of its host id, or empty if it does not want a local lane.
+    ``wants_stream`` says whether it accepts a stream lane. ``expected_task`` is the task that it wants to
+    reach ("": any). ``dialer`` is a secret number of the object that connects: it uses one connection at a
+    time, so a new one of the same number replaces the old one. 0: any number of them. ``started`` is the time
+    at which this incarnation began, in ns, so that the latest of several is known. 0: not told.
+    """
+
+    version: int
+    task: str
+    incarnation: int
+    task_address: str
+    host_proof: bytes
+    wants_stream: bool
+    expected_task: str
+    dialer: int
+    started: int
+
+
+@message(kind=3, direction=CONNECTION, is_reply=True)
+class Status(Message):
+    """A failure, in place of a reply. ``code`` is one of `tfmini.errors`' codes."""
+
+    code: int
+    message: str
+    node: str
+    device: str
+    task: str
+    derived: bool
+
+
+@message(kind=8, direction=CONNECTION, is_reply=True)
+class Acknowledged(Message):
+    """The answer to a request that asks for no value: it has been carried out."""
+
+
+@message(kind=4, direction=CONNECTION)
+class Cancel(Message):
+    """The caller has cancelled the request."""
+
+    request_id: int
+
+
+@message(kind=5, direction=CONNECTION)
+class Heartbeat(Message):
+    """Sent on a connection that has sent nothing for a second, and every 10 s on others.
+
+    ``handled``: how many messages of this connection its sender has begun to handle. ``doing``: if it has not handled
+    the next one for a second, what it computes or receives meanwhile; empty if there is no such reason.
+    """
+
+    handled: int
+    doing: str
+
+
+@message(kind=6, direction=CONNECTION)
+class Goodbye(Message):
+    """The last message on a connection: its sender closes it for this reason."""
+
+    reason: str
+
+
+@message(kind=7, direction=CONNECTION)
+class LaneSwitch(Message):
+    """The sender's last message on the old connection: later ones arrive on the lane."""
+
+
+HANDSHAKE = frozenset({Hello, HelloReply, Goodbye})
+"""The kinds that an unauthenticated peer may send."""
+
+
+# ---- messages ------------------------------------------------------------
 
 MASTER, WORKER, PEER = "client->master", "master->worker", "worker->worker"
 
@@ -384,3 +482,142 @@ def error_of(status: Status | CollectiveFailure) -> errors.OpError:
     names = {"device": status.device, "task": status.task, "node_name": status.node}
     where = {kind: printable(name) for kind, name in names.items()}
     return errors.from_code(status.code, status.message, derived=status.derived, **where)
+
+
+# ---- The message kinds by which anybody whom a cluster admits asks a task what it does -----------------------------
+# They have a way of their own through a busy task: see `relief`.
+
+
+@message(kind=39, direction=MASTER, is_reply=True)
+class GetTaskStatusReply(Message):
+    """``tasks``: full task name -> address, of the whole cluster. ``status``: see `tfmini.runtime.snapshot`."""
+
+    tasks: Structure
+    status: Structure
+
+
+@message(kind=38, direction=MASTER, reply=GetTaskStatusReply, retry=Retry.SAFE)
+class GetTaskStatus(Message):
+    """Asks for a snapshot of the task. ``stacks``: with the Python stacks of its threads."""
+
+    stacks: bool
+
+
+@message(kind=41, direction=MASTER, is_reply=True)
+class TraceStepReply(Message):
+    """``stats``: a serialized StepStats of all tasks of the step, in the time of the master's task."""
+
+    stats: bytes
+
+
+@message(kind=40, direction=MASTER, reply=TraceStepReply, retry=Retry.NEVER)
+class TraceStep(Message):
+    """Asks to trace the next training step that a session of the task's master begins."""
+
+    timeout_ms: int
+
+
+# ---- The message kinds between the launcher of a run and the agents of its tasks (`tfmini.engines`) ----------------
+# Both come from the same version of tfmini. Their connection is admitted by a key of the run.
+
+AGENT, LAUNCHER = "launcher->agent", "agent->launcher"
+
+
+@message(kind=117, direction=LAUNCHER, is_reply=True)
+class TaskOrder(Message):
+    """What the task of an agent runs: the fields of `TaskCommand`, with the content of its key file.
+
+    ``grace_s``: seconds between a request to end and SIGKILL.
+    """
+
+    arguments: tuple[str, ...]
+    defaults: Structure
+    role: Structure
+    key: bytes
+    serves: bool
+    grace_s: float
+
+
+@message(kind=116, direction=LAUNCHER, reply=TaskOrder, retry=Retry.NEVER)
+class EnterRun(Message):
+    """An agent asks for its task, which it gets when all tasks of the run have a place.
+
+    ``number`` is its own one. The task will listen at ``host`` and ``port``, on a machine of that name where it may use
+    ``cpus`` cores.
+    """
+
+    number: int
+    host: str
+    port: int
+    cpus: int
+    machine: str
+
+
+@message(kind=118, direction=AGENT)
+class TaskAddresses(Message):
+    """Says where all tasks are: task -> ``host:port``."""
+
+    tasks: Structure
+
+
+@message(kind=119, direction=AGENT)
+class SignalTask(Message):
+    """Sends the task a signal."""
+
+    signum: int
+
+
+@message(kind=120, direction=AGENT)
+class HoldOutput(Message):
+    """Lets the task wait as soon as it writes more, or ends that."""
+
+    is_held: bool
+
+
+@message(kind=121, direction=AGENT)
+class LeaveRun(Message):
+    """The run needs this agent no longer, which ends with this exit code."""
+
+    exit_code: int
+
+
+@message(kind=122, direction=LAUNCHER)
+class TaskOutput(Message):
+    """The task has written to its standard output or error."""
+
+    data: bytes
+
+
+@message(kind=123, direction=LAUNCHER)
+class TaskJoined(Message):
+    """The task has entered or left `Server.join`."""
+
+    joined: bool
+
+
+@message(kind=124, direction=LAUNCHER)
+class TaskProgress(Message):
+    """The task tells about long work."""
+
+    words: str
+
+
+@message(kind=125, direction=LAUNCHER)
+class TaskEnded(Message):
+    """The task has ended, with an exit code or minus the number of a signal."""
+
+    returncode: int
+
+
+@message(kind=126, direction=LAUNCHER)
+class TaskFailed(Message):
+    """The task could not be started."""
+
+    reason: str
+
+
+@message(kind=127, direction=LAUNCHER)
+class AgentSignalled(Message):
+    """The scheduler has sent the agent a signal."""
+
+    signum: int

@@ -22,25 +22,150 @@ from __future__ import annotations
 
 import collections
 import errno
+import ipaddress
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 import zmq
 
-from tfmini import errors, listen_fd
-from tfmini.rpc.addresses import Address, ipc_is_alive, parse_address, port_busy
-from tfmini.rpc.failed_handshakes import FailedHandshakes
+from tfmini import errors, processes
+from tfmini.rpc.addresses import Address, interface_of, ipc_is_alive, parse_address, port_busy
 from tfmini.rpc.forks import zmq_not_for_children
-from tfmini.rpc.interfaces import interface_of
-from tfmini.rpc.keys import Keys
-from tfmini.rpc.pending import PendingConnections
-from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.relief import is_urgent
+from tfmini.rpc.keys import Keys, get_zap_handler
+from tfmini.rpc.reactor import Reactor, is_urgent
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
-from tfmini.rpc.zap import get_zap_handler
+from tfmini.rpc.waiter import Clock
 from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, payload
+
+# ---- Pending connections: a listener has accepted them, and their peers have not been admitted yet -----------------
+# Whoever reaches a port can connect to it and say nothing, so a listener bounds the number of these connections
+# and their time. The oldest one is ended first: a client, which needs some round trips only, is admitted even if
+# somebody else opens connections all the time.
+
+PENDING_LIMIT = 256  # connections of a listener
+ADMISSION_S = 8.0  # from the accepted connection to the end of the handshake; clients give up earlier
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class PendingConnections(Generic[K, T]):
+    """The pending connections of one listener: an item for each key. Thread-safe.
+
+    Args:
+      end: ends a connection that was pending for too long, or was the oldest of too many; gets its key and item.
+    """
+
+    def __init__(self, clock: Clock, end: Callable[[K, T], None]) -> None:
+        self._clock = clock
+        self._end = end
+        self._lock = threading.Lock()
+        self._table: dict[K, tuple[T, float]] = {}  # the item, and when its time is over; the oldest comes first
+        self._timer_runs = False
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._table
+
+    def add(self, key: K, item: T) -> None:
+        """Adds a connection; ends the oldest one if there are too many."""
+        with self._lock:
+            self._table.pop(key, None)
+            self._table[key] = item, self._clock.now() + ADMISSION_S
+            starts, self._timer_runs = not self._timer_runs, True
+        if starts:
+            self._clock.call_later(ADMISSION_S, self._check)
+        self._end_while(lambda until: len(self._table) > PENDING_LIMIT)
+
+    def pop(self, key: K) -> T | None:
+        """Removes a connection, because it is admitted or has ended; returns its item, None if it is not pending."""
+        with self._lock:
+            item, _ = self._table.pop(key, (None, 0.0))
+        return item
+
+    def _check(self) -> None:
+        """Ends the connections that are pending for too long."""
+        now = self._clock.now()
+        next_at = self._end_while(lambda until: until <= now, by_timer=True)
+        if next_at is not None:
+            self._clock.call_later(next_at - now, self._check)
+
+    def close(self) -> None:
+        """Ends all connections."""
+        self._end_while(lambda until: True)
+
+    def _end_while(self, must_end: Callable[[float], bool], by_timer: bool = False) -> float | None:
+        """Ends the oldest connections, as long as their time says so; returns when that of the next one is over."""
+        ended: list[tuple[K, T]] = []
+        with self._lock:
+            while (oldest := next(iter(self._table.items()), None)) is not None and must_end(oldest[1][1]):
+                del self._table[oldest[0]]
+                ended.append((oldest[0], oldest[1][0]))
+            if by_timer:
+                self._timer_runs = oldest is not None
+        for connection in ended:
+            self._end(*connection)
+        return oldest[1][1] if oldest is not None else None
+
+
+# ---- Limits how many handshakes may fail per address and second ----------------------------------------------------
+# A handshake costs the server an operation with its key, also if it fails. An address from which many fail has to wait:
+# its new connections are ended before their handshake. Addresses of this host are exempt: its users share the processor
+# anyway, and one of them could keep the others out.
+
+BURST, PER_SECOND = 200, 10.0  # failures of an address: at once, and for as long as it likes
+_ADDRESSES = 10_000  # that are remembered
+
+
+class FailedHandshakes:
+    """A bucket of failures per address. Times are in seconds."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # failures and when counted; latest last
+
+    def failed(self, host: str, now: float) -> None:
+        """A connection from an address has ended before it was admitted."""
+        key = _network(host)
+        if not key:
+            return
+        count = self._count(key, now) + 1
+        self._buckets.pop(key, None)  # so that it is the latest; `admitted` may take it out meanwhile
+        self._buckets[key] = count, now
+        if len(self._buckets) > _ADDRESSES:
+            self._buckets.popitem(last=False)
+
+    def admitted(self, host: str) -> None:
+        """A connection from an address has been admitted: a holder of a key is there."""
+        self._buckets.pop(_network(host), None)
+
+    def must_wait(self, host: str, now: float) -> bool:
+        """Whether a new connection from an address is to be ended."""
+        return bool(self._buckets) and self._count(_network(host), now) >= BURST
+
+    def _count(self, key: str, now: float) -> float:
+        count, since = self._buckets.get(key, (0.0, now))
+        return max(0.0, count - PER_SECOND * (now - since))
+
+
+def _network(host: str) -> str:
+    """What counts as one address: a /64 of IPv6; "" for this host."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:  # no TCP address
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return "" if address.is_loopback else str(int(address) >> 64)
+        address = address.ipv4_mapped
+    return "" if address.is_loopback else str(address)
+
+
+# ---- zmq router ------------------------------------------------------------
 
 _log = logging.getLogger("tfmini.rpc")
 
@@ -226,7 +351,7 @@ class RouterListener(Listener):
     @staticmethod
     def _bind(sock: zmq.Socket[Any], address: Address) -> None:
         if address.scheme == "tcp":
-            fd = listen_fd.claim(address.port)
+            fd = processes.claim(address.port)
             if fd is not None:
                 sock.setsockopt(zmq.USE_FD, fd)
             sock.bind(str(Address("tcp", interface_of(address.host), address.port)))

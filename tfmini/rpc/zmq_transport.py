@@ -24,12 +24,18 @@ from typing import Any
 import zmq
 
 from tfmini import errors
-from tfmini.rpc.addresses import Address, parse_address
-from tfmini.rpc.descriptors import at_limit, has_room
-from tfmini.rpc.forks import zmq_not_for_children
-from tfmini.rpc.interfaces import is_numeric
+from tfmini.rpc.addresses import (
+    REFUSED,
+    Address,
+    UnreachableError,
+    choose,
+    explain_failure,
+    is_numeric,
+    parse_address,
+    silent,
+)
+from tfmini.rpc.forks import at_limit, has_room, zmq_not_for_children
 from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, Keys
-from tfmini.rpc.reach import REFUSED, UnreachableError, choose, explain_failure, silent
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.transport import (
     Connection,

@@ -11,6 +11,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from tfmini import errors
 from tfmini.locks import lock
+from tfmini.rpc.messages import GetStatus
+from tfmini.rpc.peer import Peer, State
+from tfmini.rpc.waiter import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str]
@@ -135,3 +138,198 @@ def _forget(resources: Iterable[Any]) -> None:
         forget = getattr(resource, "clear", None)
         if forget is not None:
             forget()
+
+
+# ---- The process that opened each session of a task; the sessions end when that process ends -----------------------
+# A session belongs to the process that asked for it: a client, or the master that opened it on a worker. That
+# process sends its incarnation in every Hello; where connections are encrypted, its public key counts, too. When its
+# last connection breaks, it tries to connect again (`hold`), and its sessions continue. They are dropped if it has
+# not reconnected within `GRACE_S`, or if its task returns with another incarnation. Variables belong to the task and
+# stay; compiled graphs and the queues and state of the session go.
+#
+# Only the process that opened a session may use it: `SessionOwners.check` refuses the others.
+
+GRACE_S = 60.0
+SESSIONS_OF_CLIENT, SESSIONS_OF_TASK = 1000, 20_000  # a task has those of all its clients
+SESSIONS_OF_SERVER = 50_000  # all together: a client that connects anew counts as another one
+
+Drop = Callable[[str], Any]
+_Owner = tuple[str, int, bytes]  # task ("" for a client), incarnation, public key; `Peer.identity`
+
+
+def hold(peer: Peer) -> Callable[[], None]:
+    """Connects anew, for `GRACE_S`, when the connection with a peer breaks; returns a function that ends that."""
+
+    def lost(peer: Peer, why: str) -> None:
+        peer.call(GetStatus(), lambda answer: None, timeout_s=GRACE_S, wait_for_ready=True)
+
+    forget = peer.on_lost(lost)
+    if peer.state is State.LOST:  # possibly since before it was watched
+        lost(peer, peer.why)
+    return forget
+
+
+class SessionOwners:
+    """See the module. Methods may be called from any thread.
+
+    Args:
+      task: the task whose sessions these are. Others of that name belong to other clusters, and none replaces another.
+    """
+
+    def __init__(self, clock: Clock, task: str = "") -> None:
+        self._clock = clock
+        self._task = task
+        self._lock = lock("owners")
+        self._sessions: dict[_Owner, dict[str, Drop]] = {}
+        self._owners: dict[str, _Owner] = {}  # of each session
+        self._links: dict[_Owner, dict[Peer, Callable[[], None]]] = {}  # those that are up, and how to unwatch them
+        self._timers: dict[_Owner, Any] = {}
+        self._latest: dict[tuple[str, Any], _Owner] = {}  # the incarnation of each task that has connected last
+        self._closed = False
+
+    def check_room(self, peer: Peer, here: str) -> None:
+        """Raises ResourceExhaustedError if this peer's process, or all together, have as many sessions as they may.
+
+        Args:
+          here: the task that would open another one.
+        """
+        limit = SESSIONS_OF_TASK if peer.identity[0] else SESSIONS_OF_CLIENT
+        if len(self._sessions.get(peer.identity, ())) >= limit:
+            raise errors.ResourceExhaustedError.of(
+                f"{peer} has {limit} open sessions at {here} and may have no more. Close sessions that are not needed"
+                " (`with tf.Session(...)` does), or use one session for many steps."
+            )
+        if len(self._owners) >= SESSIONS_OF_SERVER:
+            raise errors.ResourceExhaustedError.of(
+                f"{here} has {SESSIONS_OF_SERVER} open sessions of all its clients and opens no more. Close sessions"
+                f" that are not needed; those of a client that is gone end after {GRACE_S:g} s."
+            )
+
+    def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
+        """A peer has opened a session; ``drop(why)`` closes it when the peer is gone for good."""
+        owner = peer.identity
+        with self._lock:
+            self._owners[handle] = owner
+            self._sessions.setdefault(owner, {})[handle] = drop
+        self._watch(peer)
+
+    def check(self, handle: str, peer: Peer) -> None:
+        """Raises PermissionDeniedError unless the process at this peer opened the session.
+
+        A session without an owner here belongs to a client in the process of this task.
+        """
+        owner = self._owners.get(handle)
+        if owner == peer.identity:
+            return
+        # The owner's incarnation stays unsaid: a peer that knew it could claim to be the owner.
+        name = "a client in the process of this task" if owner is None else owner[0] or "another client"
+        raise errors.PermissionDeniedError.of(
+            f"This session was opened by {name}, not by {peer}: only the process that opened a session may use it."
+            " Open a session of your own; sessions of one cluster share its variables."
+        )
+
+    def owner_of(self, handle: str) -> str:
+        """Who opened a session: a task, or ``client at HOST``; "": a client in the process of this task."""
+        owner = self._owners.get(handle)
+        if owner is None:
+            return ""
+        host = next((peer.host for peer in list(self._links.get(owner, ()))), "")
+        return owner[0] or f"client at {host or 'this host'}"
+
+    def peers_of(self, handle: str) -> list[Peer]:
+        """The connections of the process that opened a session; none for a client in the process of this task."""
+        owner = self._owners.get(handle)
+        return [] if owner is None else list(self._links.get(owner, ()))
+
+    def release(self, handle: str) -> None:
+        """A session has been closed."""
+        with self._lock:
+            owner = self._owners.pop(handle, None)
+            if owner is None:
+                return
+            del self._sessions[owner][handle]
+            unwatch = [] if self._sessions[owner] else self._forget(owner)
+        for end in unwatch:
+            end()
+
+    def peer_ready(self, peer: Peer) -> None:
+        """A connection has been made; for `Endpoint.on_peer_ready`."""
+        owner = peer.identity
+        task, _, key = owner
+        with self._lock:
+            known = owner in self._sessions
+            if task and task != self._task:
+                self._latest[task, key] = owner
+            replaced = [other for other in self._timers if self._is_replaced(other)]
+        for other in replaced:
+            self._drop(other, f"{other[0]} was restarted.")
+        if known:
+            self._watch(peer)
+
+    def close(self) -> None:
+        """Drops nothing any more."""
+        with self._lock:
+            self._closed = True
+            unwatch = [end for owner in list(self._sessions) for end in self._forget(owner)]
+        for end in unwatch:
+            end()
+
+    def _watch(self, peer: Peer) -> None:
+        owner = peer.identity
+        unwatch = peer.on_lost(self._lost)
+        with self._lock:
+            links = self._links.setdefault(owner, {})
+            is_new = owner in self._sessions and peer not in links
+            if is_new and peer.state is State.READY:
+                links[peer] = unwatch
+                self._stop_timer(owner)
+                return
+            if is_new and not links:
+                self._start_timer(owner, peer.why)
+        unwatch()
+
+    def _lost(self, peer: Peer, why: str) -> None:
+        owner = peer.identity
+        with self._lock:
+            links = self._links.get(owner, {})
+            unwatch = links.pop(peer, None)
+            if not links and owner in self._sessions:
+                self._start_timer(owner, why)
+            is_replaced = self._is_replaced(owner)
+        if unwatch is not None:
+            unwatch()
+        if is_replaced:
+            self._drop(owner, f"{owner[0]} was restarted.")
+
+    def _is_replaced(self, owner: _Owner) -> bool:
+        """Whether another incarnation of a task has connected later, which may be before the loss of this one."""
+        task, _, key = owner
+        return self._latest.get((task, key), owner) != owner
+
+    def _start_timer(self, owner: _Owner, why: str) -> None:
+        if owner not in self._timers and not self._closed:
+            who = owner[0] or "the client"
+            text = f"{who} that opened it was lost {GRACE_S:g} s ago and has not come back: {why}"
+            self._timers[owner] = self._clock.call_later(GRACE_S, self._drop, owner, text)
+
+    def _stop_timer(self, owner: _Owner) -> None:
+        timer = self._timers.pop(owner, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _forget(self, owner: _Owner) -> list[Callable[[], None]]:
+        self._stop_timer(owner)
+        for handle in self._sessions.pop(owner, {}):
+            self._owners.pop(handle, None)
+        return list(self._links.pop(owner, {}).values())
+
+    def _drop(self, owner: _Owner, why: str) -> None:
+        with self._lock:
+            if owner not in self._timers:  # it has come back
+                return
+            sessions = dict(self._sessions.get(owner, {}))
+            unwatch = self._forget(owner)
+        for end in unwatch:
+            end()
+        for drop in sessions.values():
+            drop(why)

@@ -13,27 +13,25 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfmini import errors, launch_report
+from tfmini import errors, library_log
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
-from tfmini.collector import call_imports_old
 from tfmini.devices import device_name
 from tfmini.export import export
 from tfmini.locks import Once, lock
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.processes import call_imports_old
 from tfmini.rpc.waiter import Waiter
-from tfmini.runtime import targets
-from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
+from tfmini.runtime import process as targets
+from tfmini.runtime.collectives.exchange import CollectiveTraffic
 from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
-from tfmini.runtime.collectives.traffic import CollectiveTraffic
 from tfmini.runtime.executor.dispatch import Terminated
-from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers
 from tfmini.runtime.master.trace_request import trace_handlers
+from tfmini.runtime.options import check_own, configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.process import current_process
-from tfmini.runtime.session_owners import SessionOwners
-from tfmini.runtime.status.status_service import status_handlers
-from tfmini.runtime.status.task_status import TaskStatus
+from tfmini.runtime.resources import SessionOwners
+from tfmini.runtime.task_status import TaskStatus, status_handlers
 from tfmini.runtime.worker.task_state import LossReports
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import worker_handlers
@@ -193,7 +191,7 @@ class Server:
                 return
             self._handle_early()
         _log.info("Started server with target: %s", self.target)
-        launch_report.send_progress(self._job, self._index, "serves")
+        library_log.send_progress(self._job, self._index, "serves")
 
     def _handle_early(self) -> None:
         """Handles the requests that came before the start; those that come meanwhile wait behind them."""
@@ -228,7 +226,7 @@ class Server:
         try:
             for signum in previous:  # from the first one on a signal may come at any point
                 signal.signal(signum, self._terminate)
-            launch_report.send_report(self._job, self._index, joined=True)
+            library_log.send_report(self._job, self._index, joined=True)
             while not self._ended.done:
                 self._reactor.drive(self._ended)
         except Terminated:
@@ -239,7 +237,7 @@ class Server:
         self.stop()
         if self._terminated:
             raise SystemExit(0)
-        launch_report.send_report(self._job, self._index, joined=False)
+        library_log.send_report(self._job, self._index, joined=False)
 
     def _terminate(self, signum: int, frame: Any) -> None:
         """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
@@ -272,8 +270,8 @@ class Server:
     def _met(self, elastic: bool) -> None:
         """Tells the launcher that this task is a rank, which is of no use without others."""
         if self._process.is_real:
-            words = launch_report.MEETS_ELASTIC if elastic else launch_report.MEETS
-            launch_report.send_progress(self._job, self._index, words)
+            words = library_log.MEETS_ELASTIC if elastic else library_log.MEETS
+            library_log.send_progress(self._job, self._index, words)
 
     def _part(self, why: str, is_final: bool) -> None:
         """Tells the other ranks of its collectives that it has ended, unless it was told to leave and may come back."""

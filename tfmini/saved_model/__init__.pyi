@@ -9,11 +9,7 @@ from tfmini.saved_model import (
     tag_constants as tag_constants,
     utils as utils,
 )
-from tfmini.train.checkpointing.saved_model.builder import (
-    SavedModelBuilder as Builder,
-    simple_save as simple_save,
-)
-from tfmini.train.checkpointing.saved_model.constants import (
+from tfmini.train.checkpointing.saved_model import (
     ASSETS_DIRECTORY as ASSETS_DIRECTORY,
     ASSETS_KEY as ASSETS_KEY,
     CLASSIFY_INPUTS as CLASSIFY_INPUTS,
@@ -34,25 +30,23 @@ from tfmini.train.checkpointing.saved_model.constants import (
     SAVED_MODEL_FILENAME_PBTXT as SAVED_MODEL_FILENAME_PBTXT,
     SAVED_MODEL_SCHEMA_VERSION as SAVED_MODEL_SCHEMA_VERSION,
     SERVING as SERVING,
+    SavedModelBuilder as Builder,
     TPU as TPU,
     TRAINING as TRAINING,
     VARIABLES_DIRECTORY as VARIABLES_DIRECTORY,
     VARIABLES_FILENAME as VARIABLES_FILENAME,
-)
-from tfmini.train.checkpointing.saved_model.loader import (
-    load as load,
-    main_op_with_restore as main_op_with_restore,
-    maybe_saved_model_directory as contains_saved_model,
-    maybe_saved_model_directory as maybe_saved_model_directory,
-)
-from tfmini.train.checkpointing.saved_model.signatures import (
     build_signature_def as build_signature_def,
     build_tensor_info as build_tensor_info,
     classification_signature_def as classification_signature_def,
     get_tensor_from_tensor_info as get_tensor_from_tensor_info,
     is_valid_signature as is_valid_signature,
+    load as load,
+    main_op_with_restore as main_op_with_restore,
+    maybe_saved_model_directory as contains_saved_model,
+    maybe_saved_model_directory as maybe_saved_model_directory,
     predict_signature_def as predict_signature_def,
     regression_signature_def as regression_signature_def,
+    simple_save as simple_save,
 )
 
 __all__ = [

@@ -6,28 +6,30 @@ To add one, write a click command in a module of this package and give it a row 
 from __future__ import annotations
 
 import importlib
+import platform
+from importlib import metadata
 
 import click
 
-from tfmini.tools.usage import no_such
+from tfmini.command_line import Command, no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
-    "calibrate": ("tfmini.tools.calibrate:calibrate", "Measure this machine, for predictions."),
+    "calibrate": ("tfmini.tools.simulate:calibrate", "Measure this machine, for predictions."),
     "dashboard": ("tfmini.tools.dashboard:dashboard", "Serve a live page of a running cluster."),
-    "horovodrun": ("tfmini.tools.horovodrun:horovodrun", "Run a Horovod script as N ranks, with Horovod's options."),
+    "horovodrun": ("tfmini.tools.launch:horovodrun", "Run a Horovod script as N ranks, with Horovod's options."),
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
     "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),
-    "manifest": ("tfmini.engines.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
+    "manifest": ("tfmini.launch.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
     "place": ("tfmini.tools.place:place", "Propose which variable goes to which ps, by predicted steps."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
-    "scale": ("tfmini.tools.scale:scale", "Let workers join a running job, or leave it."),
+    "scale": ("tfmini.tools.launch:scale", "Let workers join a running job, or leave it."),
     "simulate": ("tfmini.tools.simulate:simulate", "Predict the step times of a script on a cluster."),
-    "stacks": ("tfmini.tools.stacks:stacks", "Explain why the steps of a running cluster wait."),
+    "stacks": ("tfmini.tools.status:stacks", "Explain why the steps of a running cluster wait."),
     "status": ("tfmini.tools.status:status", "Show what a running cluster does."),
-    "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),
-    "version": ("tfmini.tools.version:version", "Show the versions of tfmini and of its dependencies."),
+    "trace": ("tfmini.tools.inspect:trace", "Run a script and write the timeline of one of its steps."),
+    "version": ("tfmini.tools.cli:version", "Show the versions of tfmini and of its dependencies."),
 }
 
 
@@ -71,3 +73,24 @@ def _no_such_command(name: str) -> str:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """tfmini: TensorFlow 1.x's cluster model in Python."""
+
+
+# ---- `tfmini version`: shows the installed versions ----------------------------------------------------------------
+
+_DEPENDENCIES = ("numpy", "ml_dtypes", "pyzmq", "msgpack", "networkx", "protobuf")
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@click.command(cls=Command)
+def version() -> None:
+    """Show the versions of tfmini and of its dependencies."""
+    click.echo(f"tfmini {_installed('tfmini')}")
+    click.echo(f"Python {platform.python_version()} on {platform.platform(terse=True)}")
+    for distribution in _DEPENDENCIES:
+        click.echo(f"{distribution} {_installed(distribution)}")

@@ -10,13 +10,13 @@ import click
 
 from tfmini import errors
 from tfmini.cluster import tf_config_cluster, tf_config_object
+from tfmini.command_line import no_such
 from tfmini.rpc.keys import Keys, load_keys
 from tfmini.tools.jobs import Job, addresses_by_task, running_jobs
-from tfmini.tools.usage import no_such
 
 
 class ClusterTarget(NamedTuple):
-    """What `tfmini.status.gather.Gatherer` needs.
+    """What `tfmini.show.status.gather.Gatherer` needs.
 
     Attributes:
       target: for people, and the address that is asked first.

@@ -6,21 +6,28 @@ import errno
 import os
 import secrets
 import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from tfmini import errors
+from tfmini.cluster import ClusterSpec
+from tfmini.command_line import Command, OptionalArgument
+from tfmini.compat.roles import tf_config
+from tfmini.launch.engine import TOKEN_ENV
+from tfmini.rpc.keys import KEYS_ENV
 from tfmini.tools.cluster_target import ClusterTarget, cluster_of_tf_config, find_cluster
-from tfmini.tools.usage import Command, OptionalArgument
 
 if TYPE_CHECKING:
-    from tfmini.dashboard.server import PageServer
+    from tfmini.show.dashboard.server import PageServer
 
-TOKEN_ENV = "TFMINI_DASHBOARD_TOKEN"
+
 LOOPBACK = "127.0.0.1"
 _ANSWER_S = 2.0  # a task that does not answer for as long is shown as silent
 _MISSING = "The page needs two more packages: pip install 'tfmini[dashboard]'."
@@ -85,9 +92,9 @@ def address_of(listener: socket.socket, token: str) -> str:
 
 
 def _serve(listener: socket.socket, where: ClusterTarget, token: str, interval: float, *, has_launcher: bool) -> None:
-    from tfmini.dashboard.server import ClusterReader, Dashboard, PageServer
-    from tfmini.status.gather import Gatherer
-    from tfmini.status.metrics import to_prometheus
+    from tfmini.show.dashboard.server import ClusterReader, Dashboard, PageServer
+    from tfmini.show.status.explanation import to_prometheus
+    from tfmini.show.status.gather import Gatherer
 
     try:
         with Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
@@ -106,3 +113,72 @@ def _stop_at_eof(server: PageServer) -> None:
     while sys.stdin.buffer.read(4096):
         pass
     server.stop()
+
+
+# ---- dashboard process ----------------------------------------
+# The page of a launched cluster, as a process beside its tasks. It ends with the launcher, however that ends.
+
+_END_S = 10.0
+"""Seconds that the page has to end before it is killed."""
+
+
+class LaunchedPage:
+    """The page of one run; `begin` starts it, and leaving the context ends it.
+
+    Args:
+      port: of the page; 0: a free one; None: no page.
+      key_file: the key of the run; "": clients have the right one without it.
+      say: tells the user its address.
+
+    Raises:
+      ClickException: the extra ``dashboard`` is not installed.
+    """
+
+    def __init__(self, port: int | None, key_file: str, say: Callable[[str], None]) -> None:
+        self._port = port
+        self._key_file = key_file
+        self._say = say
+        self._process: subprocess.Popen[bytes] | None = None
+        if port is not None:
+            check_installed()
+
+    def begin(self, cluster: ClusterSpec) -> None:
+        """The addresses of the tasks are known. Later calls change nothing: the page asks the first task for others.
+
+        Raises:
+          ClickException: the port is taken.
+        """
+        if self._port is None or self._process is not None:
+            return
+        token = os.environ.get(TOKEN_ENV) or secrets.token_urlsafe(24)
+        first = next(iter(cluster.tasks()))
+        role = {TOKEN_ENV: token, "TF_CONFIG": tf_config(first.job, first.task, cluster)}
+        key = {KEYS_ENV: self._key_file} if self._key_file else {}
+        with listen(LOOPBACK, self._port) as listener:
+            fd = listener.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tfmini", "dashboard", "--listen-fd", str(fd)],
+                env={**os.environ, **role, **key},
+                stdin=subprocess.PIPE,  # the page ends when its other end is closed, as the end of this process does
+                stdout=subprocess.DEVNULL,
+                pass_fds=[fd],
+                start_new_session=True,  # so that Ctrl-C in the terminal does not end it before the tasks
+            )
+            self._say(f"the page of the cluster is at {address_of(listener, token)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        page = self._process
+        if page is None:
+            return
+        assert page.stdin is not None
+        page.stdin.close()
+        try:
+            page.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            page.kill()
+            page.wait()

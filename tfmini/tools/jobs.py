@@ -33,7 +33,7 @@ class Job:
       began_s: seconds since 1970.
       tasks: full task name -> address.
       key_file: the key of the run; "": the user's own.
-      control: the socket at which it takes orders (`tfmini.tools.control`); "": there is none.
+      control: the socket at which it takes orders (`tfmini.launch.control`); "": there is none.
     """
 
     name: str

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from tfmini import errors
+from tfmini.command_line import Command
 from tfmini.rpc.keys import KEYS_ENV, admit, admitted_file, generate_keys, load_keys
-from tfmini.tools.usage import Command
 
 
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,29 +14,72 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from tfmini.cluster import ClusterSpec
-from tfmini.compat.role_flags import role_flags_of
-from tfmini.compat.roles import role_arguments, tf_config
-from tfmini.compat.script_text import script_text
-from tfmini.json_log import LOG_JSON_ENV
-from tfmini.printable import printable, printable_lines
-from tfmini.tools.batch_script import batch_script, command_again
-from tfmini.tools.cluster_run import ClusterRun, RunLimits
-from tfmini.tools.control import Control
-from tfmini.tools.dashboard_process import LaunchedPage
-from tfmini.tools.engine import Engine, EngineError, TaskCommand, engine_class
+from tfmini.command_line import Command
+from tfmini.compat.roles import role_arguments, role_flags_of, script_text, tf_config
+from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits, key_of_run, launch_options
+from tfmini.launch.control import Control, ask
+from tfmini.launch.engine import Engine, EngineError, NamedRole, TaskCommand, engine_class, member_of
+from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
+from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
+from tfmini.launch.supervision import SERVICE_JOBS, RunOver, ScaleError, Supervision, TaskId
+from tfmini.library_log import LOG_JSON_ENV
+from tfmini.text import printable, printable_lines
+from tfmini.tools.cluster_target import find_job
+from tfmini.tools.dashboard import LaunchedPage
 from tfmini.tools.jobs import RunningJob
-from tfmini.tools.launch_options import LaunchOptions, launch_options
-from tfmini.tools.output import JsonConsole, TaskPrefixes
-from tfmini.tools.progress_bars import Bars, is_terminal
-from tfmini.tools.progress_reports import LaunchProgress
-from tfmini.tools.run_key import key_of_run
-from tfmini.tools.sink import Sink, SinkStream, standard_sinks
-from tfmini.tools.step_times import STEP_TIMES_ENV, read_times
-from tfmini.tools.supervision import SERVICE_JOBS, RunOver, Supervision, TaskId
-from tfmini.tools.usage import Command
+from tfmini.tools.run import STEP_TIMES_ENV, read_times, run_script
+
+# ---- `tfmini launch --on slurm --sbatch FILE`: a batch script that does the same when Slurm runs it ----------------
+
+_NOTICE_S = 60  # before the time limit; time to save
+
+
+def batch_script(options: LaunchOptions, command: Sequence[str], name: str) -> str:
+    """The text of a script for sbatch.
+
+    When one of its nodes fails, Slurm starts the job again. All tasks get SIGTERM a minute before the time limit.
+
+    Args:
+      command: what the job runs.
+      name: of the job.
+    """
+    requests = options.requests()
+    cpus = max(request.resources.cpus or 1 for request in requests)
+    # A directive is a line of a shell script, which the name of a file must not end.
+    label = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+    lines = [f"--job-name={label}", f"--ntasks={len(requests)}", f"--cpus-per-task={cpus}"]
+    if options.worker_memory is not None:
+        lines.append(f"--mem-per-cpu={-(-options.worker_memory // (options.worker_cpus or 1))}M")
+    if options.worker_gpus:
+        lines.append(f"--gpus={options.worker_gpus * (options.workers + options.chief)}")
+    if options.pack is False:
+        lines.append("--spread-job")
+    if options.restarts:
+        lines.append("--no-kill")  # the launcher starts lost tasks again; if its own node fails, the job starts again
+    lines += ["--requeue", "--open-mode=append", f"--signal=TERM@{_NOTICE_S}"]
+    directives = [f"#SBATCH {line}" for line in lines]
+    return "\n".join(["#!/bin/bash", *directives, "", f"exec {shlex.join(command)}", ""])
+
+
+def command_again(context: click.Context, left_out: Sequence[str]) -> list[str]:
+    """The command line of a click command as the user gave it, without some of its options."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        name, value = parameter.name or "", context.params.get(parameter.name or "")
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(parameter, click.Option) and given and name not in left_out:
+            if not parameter.is_flag:
+                words += [parameter.opts[0], shlex.join(value) if isinstance(value, tuple) else str(value)]
+            else:
+                words.append(parameter.opts[0] if value else (parameter.secondary_opts or parameter.opts)[0])
+    return words
+
+
+# ---- launch ------------------------------------------------------------
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end
@@ -99,7 +143,7 @@ def _predicted(options: LaunchOptions, script: str, args: Sequence[str], folder:
     measured = read_times(folder)
     if measured is None:
         return "no task ran a training step often enough to compare it with the prediction"
-    from tfmini.tools.predicted import compare, log_in_trace  # the simulator is not for every start
+    from tfmini.tools.simulate import compare, log_in_trace  # the simulator is not for every start
 
     try:
         found = compare(script, args, options.ps, options.workers, options.profile, measured)
@@ -256,3 +300,137 @@ def _report(console: Console, finish: RunOver, run: ClusterRun) -> None:
     _say(console, f"{finish.summary}. Its last lines:")
     for line in lines or ["(no output)"]:
         console.print(f"  | {printable(_COLOURS.sub('', line))}", markup=False, emoji=False, highlight=False)
+
+
+# ---- horovodrun ----------------------------------------
+# `tfmini horovodrun`: Horovod's command line for a run on this machine, as `tfmini launch --ps 0 --workers N`.
+
+_THIS_MACHINE = ("localhost", "127.0.0.1", os.uname().nodename)
+_TUNING = ("--fusion-threshold-mb", "--cycle-time-ms", "--cache-capacity", "--network-interfaces", "--num-nccl-streams",
+           "--thread-affinity", "--mpi-args", "--log-level", "--ssh-port")  # fmt: skip
+_SWITCHES = ("--gloo", "--mpi", "--verbose", "--disable-cache", "--hierarchical-allreduce", "--autotune")
+
+
+def _tuning(function: Any) -> Any:
+    """Gives a command those of horovodrun's options that have nothing to tune here."""
+    for name in reversed(_TUNING):
+        function = click.option(name, expose_value=False, hidden=True)(function)
+    for name in reversed(_SWITCHES):
+        function = click.option(name, is_flag=True, expose_value=False, hidden=True)(function)
+    return function
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.option("-np", "--num-proc", "count", type=click.IntRange(1), required=True, metavar="N", help="Number of ranks.")
+@click.option("-H", "--hosts", metavar="HOST:SLOTS,...", help="Only this machine: localhost:4.")
+@click.option("--hostfile", "-hostfile", type=click.Path(exists=True, dir_okay=False), help="Likewise, in a file.")
+@click.option("--start-timeout", type=click.FloatRange(0, min_open=True), metavar="S", default=300.0, show_default=True,
+              help="Fail if the ranks have not started after S seconds.")  # fmt: skip
+@_tuning
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def horovodrun(
+    count: int, hosts: str | None, hostfile: str | None, start_timeout: float, command: tuple[str, ...]
+) -> None:
+    """Run a Horovod script as N ranks on this machine: horovodrun -np 4 python train.py.
+
+    Options of horovodrun that tune its own transport are accepted and have no effect.
+    """
+    for host in _hosts(hosts, hostfile):
+        if host not in _THIS_MACHINE:
+            raise click.UsageError(
+                f"horovodrun of tfmini starts ranks on this machine only, and {host} is another. Use `tfmini launch"
+                f" --ps 0 --workers {count} --on slurm` (or mpi, ray) for several machines."
+            )
+    script, *args = _script(command)
+    if not Path(script).is_file():
+        raise click.UsageError(f"There is no file {script!r}.")
+    options = LaunchOptions(ps=0, workers=count, start_within=start_timeout)
+    options.check()
+    try:
+        engine = engine_class(options.on)(options.engine_options(script, args))
+    except EngineError as error:
+        raise click.ClickException(str(error)) from None
+    sys.exit(run_cluster(engine, options, script, args, console_for(options)))
+
+
+def _hosts(hosts: str | None, hostfile: str | None) -> list[str]:
+    """The names of hosts, from ``host:slots,…`` and from a file with a line ``host slots=n`` for each."""
+    names = [part.partition(":")[0].strip() for part in (hosts or "").split(",")]
+    try:
+        lines = Path(hostfile).read_text().splitlines() if hostfile else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"The hostfile {hostfile} cannot be read: {error}") from None
+    names += [words[0].partition(":")[0] for line in lines if (words := line.partition("#")[0].split())]
+    return [name for name in names if name]
+
+
+def _script(command: Sequence[str]) -> list[str]:
+    """The script and its arguments, from a command that may begin with an interpreter.
+
+    Raises:
+      click.UsageError: the command runs no script.
+    """
+    words = list(command)
+    if Path(words[0]).name.startswith("python"):
+        words = words[1:]
+        while words and words[0] in ("-u", "-O", "-B"):
+            words = words[1:]
+    if not words or words[0].startswith("-"):
+        raise click.UsageError(f"{' '.join(command)!r} names no script; write horovodrun -np N python SCRIPT ARGS...")
+    return words
+
+
+# ---- `tfmini scale`: lets workers join a running job, and leave it -------------------------------------------------
+
+
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--workers", type=click.IntRange(1), required=True, metavar="N", help="Number of workers from now on.")
+@click.argument("job", required=False)
+def scale(job: str | None, workers: int) -> None:
+    """Give a running JOB of `tfmini launch` N workers: more of them join it, or the last ones leave.
+
+    JOB is the name of the job, its script or its launcher's process id; without it, the only job that runs. Workers
+    that join need asynchronous or elastic training. One that leaves gets SIGTERM, as a preempted one does: it finishes
+    its step.
+    """
+    found = find_job(job)
+    if not found.control:
+        raise click.ClickException(f"{found.name} takes no orders: its launcher could not make a socket for them.")
+    try:
+        click.echo(f"{found.name}: {ask(found.control, workers)}")
+    except ScaleError as error:
+        raise click.ClickException(f"{found.name} cannot have {workers} workers: {error}") from None
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{found.name} does not answer: {error}") from None
+
+
+# ---- `tfmini run --cluster NAME`: this process is one task of a cluster, and a scheduler has started it ------------
+
+
+def run_member(cluster: str, script: str, args: Sequence[str], values: dict[str, Any]) -> int:
+    """Does this process's part of a run; returns its exit code.
+
+    Raises:
+      click.ClickException: no scheduler has started this process, or the processes do not fit the cluster.
+    """
+    try:
+        member = member_of(cluster)
+    except (EngineError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    if isinstance(member, NamedRole):
+        return _run_as(member, script, args)
+    workers = member.workers(values["ps"] + values["chief"], values.pop("workers"))
+    options = LaunchOptions(on=cluster, workers=workers, **values)
+    say = console_for(options)
+    code: int = member.run(
+        lambda engine: run_cluster(engine, options, script, args, say),
+        options.engine_options(script, args),
+        options.start_within,
+    )
+    return code
+
+
+def _run_as(role: NamedRole, script: str, args: Sequence[str]) -> int:
+    """Runs the script in this process. The engine ends the ps tasks, and it alone knows how the run has ended."""
+    os.environ["TF_CONFIG"] = tf_config(role.job, role.index, role.cluster)
+    return run_script(script, role_arguments(role.job, role.index, role.cluster, role_flags_of(script), args))

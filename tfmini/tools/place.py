@@ -11,16 +11,14 @@ from typing import Any
 import click
 from rich.console import Group
 
-from tfmini.inspection.clusters import read_cluster
-from tfmini.planning.models import Models
-from tfmini.planning.problem import size_text
-from tfmini.planning.proposal import Proposal, propose
-from tfmini.planning.stand_ins import Script
-from tfmini.simulation.links import Topology
-from tfmini.simulation.profile import read_profile
-from tfmini.terminal import Rows, console, plain
-from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
+from tfmini.command_line import OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
+from tfmini.launch.progress import shown
+from tfmini.show.inspection.clusters import read_cluster
+from tfmini.show.planning.models import Models, Script, size_text
+from tfmini.show.planning.search import Proposal, propose
+from tfmini.show.simulation.prediction import Topology
+from tfmini.show.simulation.profile import read_profile
+from tfmini.text import Rows, console, plain
 
 _SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}

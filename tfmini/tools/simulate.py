@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
+import os
+import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from tfmini.inspection.api import inspect
-from tfmini.inspection.clusters import short
-from tfmini.inspection.findings import Inspection
-from tfmini.printable import printable
-from tfmini.simulation.prediction import Event, Prediction
-from tfmini.simulation.profile import read_profile
-from tfmini.simulation.sweep import MOST_STEPS, Point, knee, mode_of, steps_each, sweep, worker_counts
-from tfmini.terminal import Rows, console
-from tfmini.tools.progress_bars import shown
-from tfmini.tools.usage import Command, ProfileFile, one_line_errors
+from tfmini.command_line import Command, OutputFile, ProfileFile, one_line_errors, write_text
+from tfmini.launch.progress import shown
+from tfmini.show.inspection.api import inspect
+from tfmini.show.inspection.clusters import short
+from tfmini.show.inspection.findings import Inspection
+from tfmini.show.simulation.prediction import Event, Prediction, Topology
+from tfmini.show.simulation.predictor import (
+    MOST_STEPS,
+    Point,
+    StepModel,
+    knee,
+    mode_of,
+    steps_each,
+    sweep,
+    tasks_of,
+    worker_counts,
+)
+from tfmini.show.simulation.profile import read_profile
+from tfmini.text import Rows, console, printable
+from tfmini.tools.run import TRACE_ENV, StepTimes, TraceOptions
 
 _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
@@ -139,3 +155,82 @@ def _print_sweep(answer: Console, points: Sequence[Point]) -> None:
 
 def _ms(seconds: float) -> Any:
     return f"{1e3 * seconds:.3f} ms"
+
+
+# ---- predicted ----------------------------------------
+# What `tfmini launch --predict` prints: the step time that a profile predicts, beside the one that was measured.
+
+_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A predicted and a measured step, in seconds."""
+
+    predicted_s: float
+    measured: StepTimes
+
+    @property
+    def error(self) -> float:
+        """Of the prediction: -0.1 is a tenth too short."""
+        return self.predicted_s / self.measured.step_s - 1
+
+    def __str__(self) -> str:
+        measured_s, steps = self.measured.step_s, self.measured.steps
+        return (
+            f"a step was predicted to take {1e3 * self.predicted_s:.3f} ms, and took {1e3 * measured_s:.3f} ms"
+            f" (median of {steps}): the prediction is off by {self.error:+.0%}"
+        )
+
+
+def compare(script: str, args: Sequence[str], ps: int, workers: int, profile: str, measured: StepTimes) -> Comparison:
+    """Predicts the steps of a script whose tasks share this machine.
+
+    Raises:
+      click.ClickException: the prediction is impossible; the text says why.
+    """
+    with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
+        costs = read_profile(profile)
+        found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
+        cluster = Topology.on_one_machine(tasks_of(found), costs)
+        return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured)
+
+
+def log_in_trace(found: Comparison) -> None:
+    """Writes the comparison below ``otherData`` of the timeline that this run was asked for; without one, nothing."""
+    request = os.environ.get(TRACE_ENV)
+    path = Path(TraceOptions(**json.loads(request)).path) if request else None
+    if path is None or not path.exists():
+        return
+    timeline = json.loads(path.read_text())
+    timeline["otherData"]["prediction"] = {
+        "predicted_ms": 1e3 * found.predicted_s, "measured_ms": 1e3 * found.measured.step_s, "error": found.error,
+    }  # fmt: skip
+    path.write_text(json.dumps(timeline))
+
+
+# ---- `tfmini calibrate`: measures this machine and writes its profile ----------------------------------------------
+
+
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-o", "--output", type=OutputFile(), default="profile.toml",
+              show_default=True, help="File for the profile.")  # fmt: skip
+@click.option("--name", default="here", show_default=True, help="Name of the machine in the profile.")
+def calibrate(output: str, name: str) -> None:
+    """Measure what kernels, steps and messages cost on this machine, for `tfmini simulate` and `tfmini place`.
+
+    It takes about seven minutes. The machine should do nothing else meanwhile.
+    """
+    import tfmini as tf
+    from tfmini.show.simulation import calibration
+    from tfmini.show.simulation.profile import format_profile
+
+    with shown():
+        try:
+            profile = calibration.calibrate(tf, name)
+        except RuntimeError as error:
+            raise click.ClickException(str(error)) from None
+    today = datetime.datetime.now(datetime.UTC).date()
+    comment = f"Measured by tfmini calibrate on {platform.node()}, {today}.\n[links.tcp]: rate and latency are assumed."
+    write_text(output, format_profile(profile, comment))
+    console(piped_width=None).print(f"the profile is in {output}: tfmini simulate --profile {output} SCRIPT")

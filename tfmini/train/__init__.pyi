@@ -31,46 +31,34 @@ from tfmini.train import (
     experimental as experimental,
     queue_runner as queue_runner,
 )
+from tfmini.train.checkpointing.assign import (
+    VocabInfo as VocabInfo,
+    init_from_checkpoint as init_from_checkpoint,
+    warm_start as warm_start,
+)
 from tfmini.train.checkpointing.checkpoint import (
     Checkpoint as Checkpoint,
-)
-from tfmini.train.checkpointing.checkpoint_manager import (
     CheckpointManager as CheckpointManager,
 )
 from tfmini.train.checkpointing.graph_files import (
-    export_meta_graph as export_meta_graph,
-    write_graph as write_graph,
-)
-from tfmini.train.checkpointing.import_meta_graph import (
-    import_meta_graph as import_meta_graph,
-)
-from tfmini.train.checkpointing.init_from_checkpoint import (
-    init_from_checkpoint as init_from_checkpoint,
-)
-from tfmini.train.checkpointing.polling import (
-    checkpoints_iterator as checkpoints_iterator,
-)
-from tfmini.train.checkpointing.reader import (
     NewCheckpointReader as NewCheckpointReader,
-    list_variables as list_variables,
-    load_checkpoint as load_checkpoint,
-    load_variable as load_variable,
-)
-from tfmini.train.checkpointing.saver import (
-    Saver as Saver,
-)
-from tfmini.train.checkpointing.state_file import (
     checkpoint_exists as checkpoint_exists,
+    checkpoints_iterator as checkpoints_iterator,
+    export_meta_graph as export_meta_graph,
     generate_checkpoint_state_proto as generate_checkpoint_state_proto,
     get_checkpoint_mtimes as get_checkpoint_mtimes,
     get_checkpoint_state as get_checkpoint_state,
     latest_checkpoint as latest_checkpoint,
+    list_variables as list_variables,
+    load_checkpoint as load_checkpoint,
+    load_variable as load_variable,
     remove_checkpoint as remove_checkpoint,
     update_checkpoint_state as update_checkpoint_state,
+    write_graph as write_graph,
 )
-from tfmini.train.checkpointing.warm_starting import (
-    VocabInfo as VocabInfo,
-    warm_start as warm_start,
+from tfmini.train.checkpointing.saver import (
+    Saver as Saver,
+    import_meta_graph as import_meta_graph,
 )
 from tfmini.train.coordinator import (
     Coordinator as Coordinator,
@@ -83,58 +71,27 @@ from tfmini.train.global_steps import (
     get_or_create_global_step as get_or_create_global_step,
     global_step as global_step,
 )
-from tfmini.train.hooks.checkpoint_hook import (
-    CheckpointSaverHook as CheckpointSaverHook,
-    CheckpointSaverListener as CheckpointSaverListener,
-)
-from tfmini.train.hooks.final_hooks import (
+from tfmini.train.hooks import (
     FeedFnHook as FeedFnHook,
     FinalOpsHook as FinalOpsHook,
-)
-from tfmini.train.hooks.logging_hooks import (
-    LoggingTensorHook as LoggingTensorHook,
-    StepCounterHook as StepCounterHook,
-)
-from tfmini.train.hooks.session_run_hook import (
-    SessionRunArgs as SessionRunArgs,
-    SessionRunContext as SessionRunContext,
-    SessionRunHook as SessionRunHook,
-    SessionRunValues as SessionRunValues,
-)
-from tfmini.train.hooks.stopping_hooks import (
     GlobalStepWaiterHook as GlobalStepWaiterHook,
+    LoggingTensorHook as LoggingTensorHook,
     NanLossDuringTrainingError as NanLossDuringTrainingError,
     NanTensorHook as NanTensorHook,
+    StepCounterHook as StepCounterHook,
     StopAtStepHook as StopAtStepHook,
 )
-from tfmini.train.hooks.summary_hooks import (
-    ProfilerHook as ProfilerHook,
-    SummarySaverHook as SummarySaverHook,
-)
-from tfmini.train.hooks.timers import (
-    SecondOrStepTimer as SecondOrStepTimer,
-)
-from tfmini.train.inputs.batching import (
+from tfmini.train.input_batches import (
     batch as batch,
     batch_join as batch_join,
+    limit_epochs as limit_epochs,
+    match_filenames_once as match_filenames_once,
     maybe_batch as maybe_batch,
     maybe_batch_join as maybe_batch_join,
     maybe_shuffle_batch as maybe_shuffle_batch,
     maybe_shuffle_batch_join as maybe_shuffle_batch_join,
     shuffle_batch as shuffle_batch,
     shuffle_batch_join as shuffle_batch_join,
-)
-from tfmini.train.inputs.input_producers import (
-    limit_epochs as limit_epochs,
-    match_filenames_once as match_filenames_once,
-)
-from tfmini.train.inputs.queue_runners import (
-    QueueRunner as QueueRunner,
-    add_queue_runner as add_queue_runner,
-    start_queue_runners as start_queue_runners,
-)
-from tfmini.train.loops.slim_learning import (
-    basic_train_loop as basic_train_loop,
 )
 from tfmini.train.optimizers.fused_optimizer import (
     AdadeltaOptimizer as AdadeltaOptimizer,
@@ -166,26 +123,40 @@ from tfmini.train.optimizers.moving_averages import (
 from tfmini.train.optimizers.optimizer import (
     Optimizer as Optimizer,
 )
+from tfmini.train.queue_runners import (
+    QueueRunner as QueueRunner,
+    add_queue_runner as add_queue_runner,
+    start_queue_runners as start_queue_runners,
+)
 from tfmini.train.replicas.all_reduce import (
     AllReduceOptimizer as AllReduceOptimizer,
 )
 from tfmini.train.replicas.sync_replicas import (
     SyncReplicasOptimizer as SyncReplicasOptimizer,
 )
-from tfmini.train.sessions.monitored_session import (
-    MonitoredSession as MonitoredSession,
-    SingularMonitoredSession as SingularMonitoredSession,
+from tfmini.train.saving_hooks import (
+    CheckpointSaverHook as CheckpointSaverHook,
+    CheckpointSaverListener as CheckpointSaverListener,
+    ProfilerHook as ProfilerHook,
+    SummarySaverHook as SummarySaverHook,
 )
-from tfmini.train.sessions.monitored_training import (
+from tfmini.train.session_run_hook import (
+    SecondOrStepTimer as SecondOrStepTimer,
+    SessionRunArgs as SessionRunArgs,
+    SessionRunContext as SessionRunContext,
+    SessionRunHook as SessionRunHook,
+    SessionRunValues as SessionRunValues,
+)
+from tfmini.train.sessions.monitored_session import (
+    ChiefSessionCreator as ChiefSessionCreator,
+    MonitoredSession as MonitoredSession,
     MonitoredTrainingSession as MonitoredTrainingSession,
+    SessionCreator as SessionCreator,
+    SingularMonitoredSession as SingularMonitoredSession,
+    WorkerSessionCreator as WorkerSessionCreator,
 )
 from tfmini.train.sessions.scaffold import (
     Scaffold as Scaffold,
-)
-from tfmini.train.sessions.session_creators import (
-    ChiefSessionCreator as ChiefSessionCreator,
-    SessionCreator as SessionCreator,
-    WorkerSessionCreator as WorkerSessionCreator,
 )
 from tfmini.train.sessions.session_manager import (
     SessionManager as SessionManager,
@@ -193,7 +164,10 @@ from tfmini.train.sessions.session_manager import (
 from tfmini.train.sessions.supervisor import (
     Supervisor as Supervisor,
 )
-from tfmini.train.summaries.event_file_reader import (
+from tfmini.train.slim_learning import (
+    basic_train_loop as basic_train_loop,
+)
+from tfmini.train.summary_writer import (
     summary_iterator as summary_iterator,
 )
 from typing import (

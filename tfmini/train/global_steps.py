@@ -11,7 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import zeros_initializer

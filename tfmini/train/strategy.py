@@ -23,7 +23,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import device as device_scope
 from tfmini.ops import control
-from tfmini.ops.math import reduce_functions
+from tfmini.ops.math import reductions
 
 
 @export("tf.distribute.ReduceOp")
@@ -121,7 +121,7 @@ class Strategy:
         if axis is None:
             return value
         mean = str(getattr(reduce_op, "value", reduce_op)) == ReduceOp.MEAN
-        reduction = reduce_functions.reduce_mean if mean else reduce_functions.reduce_sum
+        reduction = reductions.reduce_mean if mean else reductions.reduce_sum
         return reduction(convert_to_tensor(value), axis=axis)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:

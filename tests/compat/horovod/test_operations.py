@@ -12,8 +12,8 @@ import tfmini as tf
 from tfmini.compat import horovod
 from tfmini.compat.horovod import world
 from tfmini.compat.horovod.world import World
-from tfmini.runtime import targets
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.runtime import process
+from tfmini.train.replicas.elastic import Ranks
 
 
 def test_collectives_have_horovods_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.Monkey
     ranks = Ranks(2, 0)
     with tf.Session() as used, tf.Session() as unused:
         used.run(tf.constant(1))
-        monkeypatch.setattr(targets, "_default_target", [server.target])
+        monkeypatch.setattr(process, "_default_target", [server.target])
         unused.run(tf.constant(1))
         assert "/job:local/" in unused.list_devices()[0].name and "/job:localhost/" in used.list_devices()[0].name
         reduced = ranks.all_reduce(tf.ones([2]), "x")
@@ -165,7 +165,7 @@ def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.Monkey
 
 def test_sessions_without_a_target_have_variables_and_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with tf.train.Server.create_local_server() as server, tf.Graph().as_default():
-        monkeypatch.setattr(targets, "_default_target", [server.target])
+        monkeypatch.setattr(process, "_default_target", [server.target])
         ref = tf.get_variable("w", initializer=1.0)
         resource = tf.get_variable("r", initializer=1.0, use_resource=True)
         queue = tf.FIFOQueue(3, tf.float32, shared_name="q")

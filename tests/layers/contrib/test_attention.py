@@ -103,9 +103,7 @@ def test_a_cell_attends_to_its_memory() -> None:
 def test_several_mechanisms_join_their_contexts() -> None:
     both = [seq2seq.LuongAttention(5, MEMORY), seq2seq.BahdanauAttention(4, MEMORY)]
     start = tf.ones([2, 5])
-    cell = seq2seq.AttentionWrapper(
-        tf.nn.rnn_cell.GRUCell(5), both, output_attention=False, initial_cell_state=start
-    )
+    cell = seq2seq.AttentionWrapper(tf.nn.rnn_cell.GRUCell(5), both, output_attention=False, initial_cell_state=start)
     state = cell.zero_state(2, tf.float32)
     output, state = cell(tf.ones([2, 2]), state)
     found, contexts = values(output, state.attention)

@@ -42,8 +42,7 @@ CONDS: dict[str, Refusal] = {
     ),
     "branch structures": (
         ValueError,
-        "Incompatible return values of true_fn and false_fn: The two structures don't have"
-        " the same nested structure",
+        "Incompatible return values of true_fn and false_fn: The two structures don't have the same nested structure",
         lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: x),
     ),
     "branch sequences": (

@@ -4,9 +4,7 @@ NAMES = "from tests.ops.io.parsing_cases import messages; E, S = messages(tf)"
 
 VALUES = {
     "dense": 'tf.parse_example(E, {"i": tf.FixedLenFeature([2], tf.int64, [0, 0])})["i"]',
-    "padded": (
-        'tf.parse_example(E, {"f": tf.FixedLenSequenceFeature([], tf.float32, True, 9.0)})["f"]'
-    ),
+    "padded": ('tf.parse_example(E, {"f": tf.FixedLenSequenceFeature([], tf.float32, True, 9.0)})["f"]'),
     "sparse_values": 'tf.parse_example(E, {"s": tf.VarLenFeature(tf.string)})["s"].values',
     "sparse_indices": 'tf.parse_example(E, {"f": tf.VarLenFeature(tf.float32)})["f"].indices',
     "sparse_shape": 'tf.parse_example(E, {"f": tf.VarLenFeature(tf.float32)})["f"].dense_shape',
@@ -17,9 +15,7 @@ VALUES = {
     "single_rows": 'tf.parse_single_example(E[0], {"f": tf.FixedLenSequenceFeature([], tf.float32, True)})["f"]',
     "single_sparse": 'tf.parse_single_example(E[1], {"s": tf.VarLenFeature(tf.string)})["s"].values',
     "context": 'tf.parse_single_sequence_example(S[0], {"c": tf.FixedLenFeature([], tf.int64)})[0]["c"]',
-    "steps": (
-        'tf.parse_single_sequence_example(S[0], None, {"l": tf.FixedLenSequenceFeature([2], tf.int64)})[1]["l"]'
-    ),
+    "steps": ('tf.parse_single_sequence_example(S[0], None, {"l": tf.FixedLenSequenceFeature([2], tf.int64)})[1]["l"]'),
     "steps_sparse": 'tf.parse_single_sequence_example(S[0], None, {"v": tf.VarLenFeature(tf.float32)})[1]["v"].indices',
     "batched_steps": (
         'tf.io.parse_sequence_example(S, None, {"l": tf.FixedLenSequenceFeature([2], tf.int64)})[1]["l"]'
@@ -33,7 +29,7 @@ VALUES = {
     "csv_float": 'tf.decode_csv(["1,\\"a,\\"\\"b\\",", ",x,3"], [[7], [""], [0.5]])[2]',
     "csv_columns": 'tf.decode_csv("1,2,3", [[0]], select_cols=[2])[0]',
     "csv_na": 'tf.decode_csv("NA;2", [[4], [0]], field_delim=";", na_value="NA")[0]',
-    "tensor": 'tf.parse_tensor(tf.serialize_tensor(tf.constant([[1.5, 2], [3, 4]])), tf.float32)',
+    "tensor": "tf.parse_tensor(tf.serialize_tensor(tf.constant([[1.5, 2], [3, 4]])), tf.float32)",
     "serialized": "tf.serialize_tensor(tf.constant([1, 2, 3]))",
     "serialized_text": 'tf.serialize_tensor(tf.constant(["a", "bc"]))',
     "json": (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.ops.io.reader_kinds import TextLineReaderState
+from tfmini.ops.io.reader_state import TextLineReaderState
 
 
 def read_all(reader: Any, names: list[str]) -> list[tuple[bytes, bytes]]:

@@ -17,8 +17,8 @@ import tfmini as tf
 from tests.ops.io import record_exchange as exchange
 from tests.oracle import Oracle
 from tfmini import errors
+from tfmini.ops.io.files import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
 from tfmini.ops.io.record_files import InflatedFile, RecordReader, RecordWriter, frame, masked_crc32c, read_records
-from tfmini.ops.io.tf_record import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
 
 
 def test_the_masked_checksum_of_known_bytes_is_known() -> None:

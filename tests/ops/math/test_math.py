@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-import tfmini.ops.math.operators  # noqa: F401 - both act by being imported
+import tfmini.ops.session_tensors  # noqa: F401 - both act by being imported
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate
 from tfmini.graph.op_types import GRADIENTS

@@ -39,8 +39,7 @@ def _conv_cases() -> dict[str, str]:
         "with_gradients(tf, lambda x, w: tf.nn.conv2d(x, w, 1, 'SAME'), data(3, 8, 8, 16), data(5, 5, 16, 8))"
     )
     cases["transpose"] = (
-        "with_gradients(tf, lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 14, 12, 5], 2), "
-        f"{_X}, data(3, 3, 5, 3))"
+        f"with_gradients(tf, lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 14, 12, 5], 2), {_X}, data(3, 3, 5, 3))"
     )
     cases["conv1d"] = "with_gradients(tf, lambda x, w: tf.nn.conv1d(x, w, 2, 'SAME'), data(2, 7, 3), data(3, 3, 4))"
     cases["separable"] = (

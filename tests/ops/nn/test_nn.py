@@ -120,17 +120,21 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Conv2DBackpropFilter": ({"input": IMAGE, "filter_sizes": [3, 3, 2, 5], "out_backprop": (1, 4, 4, 5)}, FLAT),
     "DepthwiseConv2dNative": ({"input": IMAGE, "filter": (3, 3, 2, 2)}, FLAT),
     "DepthwiseConv2dNativeBackpropInput": (
-        {"input_sizes": [*IMAGE], "filter": (3, 3, 2, 2), "out_backprop": (1, 4, 4, 4)}, FLAT
+        {"input_sizes": [*IMAGE], "filter": (3, 3, 2, 2), "out_backprop": (1, 4, 4, 4)},
+        FLAT,
     ),
     "DepthwiseConv2dNativeBackpropFilter": (
-        {"input": IMAGE, "filter_sizes": [3, 3, 2, 2], "out_backprop": (1, 4, 4, 4)}, FLAT
+        {"input": IMAGE, "filter_sizes": [3, 3, 2, 2], "out_backprop": (1, 4, 4, 4)},
+        FLAT,
     ),
     "Conv3D": ({"input": VOLUME, "filter": (1, 3, 3, 2, 5)}, DEEP),
     "Conv3DBackpropInputV2": (
-        {"input_sizes": [*VOLUME], "filter": (1, 3, 3, 2, 5), "out_backprop": (1, 2, 4, 4, 5)}, DEEP
+        {"input_sizes": [*VOLUME], "filter": (1, 3, 3, 2, 5), "out_backprop": (1, 2, 4, 4, 5)},
+        DEEP,
     ),
     "Conv3DBackpropFilterV2": (
-        {"input": VOLUME, "filter_sizes": [1, 3, 3, 2, 5], "out_backprop": (1, 2, 4, 4, 5)}, DEEP
+        {"input": VOLUME, "filter_sizes": [1, 3, 3, 2, 5], "out_backprop": (1, 2, 4, 4, 5)},
+        DEEP,
     ),
     "MaxPoolGrad": ({"orig_input": IMAGE, "orig_output": IMAGE, "grad": IMAGE}, POOL),
     "MaxPoolGradGrad": ({"orig_input": IMAGE, "orig_output": IMAGE, "grad": IMAGE}, POOL),
@@ -143,7 +147,8 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Dilation2DBackpropInput": ({"input": IMAGE, "filter": (2, 2, 2), "out_backprop": IMAGE}, MORPH),
     "Dilation2DBackpropFilter": ({"input": IMAGE, "filter": (2, 2, 2), "out_backprop": IMAGE}, MORPH),
     "FusedBatchNorm": (
-        {"x": IMAGE, "scale": (2,), "offset": (2,), "mean": (2,), "variance": (2,)}, {"is_training": False}
+        {"x": IMAGE, "scale": (2,), "offset": (2,), "mean": (2,), "variance": (2,)},
+        {"is_training": False},
     ),
     "FusedBatchNormGrad": ({**BACK, **BATCH}, {}),
     "LRNGrad": ({"input_grads": IMAGE, "input_image": IMAGE, "output_image": IMAGE}, {}),

@@ -15,7 +15,7 @@ import pytest
 import tfmini as tf
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 _CLIENT = """
 import sys

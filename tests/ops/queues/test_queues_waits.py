@@ -11,10 +11,9 @@ import pytest
 from tests.ops.fake_wait import PENDING, FakeWait
 from tests.ops.queues.queue_calls import KINDS, full, put, queue_of, take
 from tfmini import dtypes, errors
-from tfmini.ops.io.reader_kinds import IdentityReaderState
+from tfmini.ops.io.reader_state import IdentityReaderState
 from tfmini.ops.queues.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
-from tfmini.ops.queues.barrier import BarrierState
-from tfmini.ops.queues.mutex import MutexState
+from tfmini.ops.queues.barrier import BarrierState, MutexState
 from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.queues.staging_state import MapStageState, StageState
 
@@ -106,9 +105,7 @@ CASES: dict[str, Case] = {f"{k.kind}.{name}": case for k in KINDS for name, case
     "barrier.take_many": Case(
         lambda: (b := BarrierState("b", [dtypes.int64], [()]), lambda w: b.take_many(w, 1, False)), _complete
     ),
-    "stage.put": Case(
-        lambda: (s := _stage_full(), lambda w: s.put(w, [np.int64(2)])), lambda s: s.get(FakeWait(), 1)
-    ),
+    "stage.put": Case(lambda: (s := _stage_full(), lambda w: s.put(w, [np.int64(2)])), lambda s: s.get(FakeWait(), 1)),
     "stage.get": Case(
         lambda: (s := StageState("s", 0, 0), lambda w: s.get(w, 1)), lambda s: s.put(FakeWait(), [np.int64(1)])
     ),

@@ -70,8 +70,11 @@ SAMPLES = (
         ("InterleaveDataset", f"{_RANGE}.interleave(tf.data.Dataset.range, cycle_length=2, block_length=2)"),
         ("ScanDataset", f"{_RANGE}.apply({_X}.scan(np.int64(0), lambda s, x: (s + x, s * 10)))"),
         ("GroupByWindowDataset", f"{_RANGE}.apply({_X}.group_by_window(lambda x: x % 2, lambda _, d: d.batch(3), 3))"),
-        ("GroupByReducerDataset", f"{_RANGE}.apply({_X}.group_by_reducer(lambda x: x % 2, {_X}.Reducer(lambda _: "
-         "np.int64(0), lambda s, x: s + x, lambda s: s * 10)))"),
+        (
+            "GroupByReducerDataset",
+            f"{_RANGE}.apply({_X}.group_by_reducer(lambda x: x % 2, {_X}.Reducer(lambda _: "
+            "np.int64(0), lambda s, x: s + x, lambda s: s * 10)))",
+        ),
         ("TakeWhileDataset", f"{_RANGE}.apply({_X}.take_while(lambda x: x < 4))"),
         ("WindowDataset", f"{_RANGE}.window(3, shift=2, drop_remainder=True).flat_map(lambda w: w.batch(3))"),
     )

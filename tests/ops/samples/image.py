@@ -6,8 +6,7 @@ from typing import Any
 from tests.ops.samples.notation import each
 
 GIF = (
-    b"GIF87a\x03\0\x02\0\x81\0\0\xff\0\0\0\xff\0\0\0\xff\t\t\t"
-    b",\0\0\0\0\x03\0\x02\0\0\x08\t\0\x01\x04\x100@@\x80\x80\0;"
+    b"GIF87a\x03\0\x02\0\x81\0\0\xff\0\0\0\xff\0\0\0\xff\t\t\t,\0\0\0\0\x03\0\x02\0\0\x08\t\0\x01\x04\x100@@\x80\x80\0;"
 )
 
 

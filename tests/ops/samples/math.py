@@ -1,6 +1,5 @@
 """Samples of the ops in tfmini/ops/math."""
 
-
 from tests.ops.samples.notation import each
 
 _DIVISIONS = (

@@ -29,9 +29,7 @@ def exchange(tf: Any, op: Any, values: Any) -> list[Any]:
             keys = {"group_size": 2, "group_key": 1}
             found += [
                 op.CollectiveBcastAlike(input=values[device], instance_key=1, is_source=not device, **keys),
-                op.CollectiveReduceScatter(
-                    input=values[device], instance_key=2, merge_op="Add", final_op="Id", **keys
-                ),
+                op.CollectiveReduceScatter(input=values[device], instance_key=2, merge_op="Add", final_op="Id", **keys),
                 *op.CollectiveAllToAll(input=values[device], splits=[1, 1], instance_key=3, **keys),
             ]
     return found

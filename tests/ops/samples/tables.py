@@ -49,7 +49,11 @@ t = MutableHashTableV2(key_dtype=string, value_dtype=int64);
     LookupTableExportV2(table_handle=t, Tkeys=string, Tvalues=int64)
 """
 
-SAMPLES = _TABLES + _TABLES.replace("V2(", "(") + _DENSE + r"""
+SAMPLES = (
+    _TABLES
+    + _TABLES.replace("V2(", "(")
+    + _DENSE
+    + r"""
 GenerateVocabRemapping(new_vocab_file=written(tmp, 'new', 'b\nx\na\n'), old_vocab_file=written(tmp, 'old', 'a\nb\nc\n'),
     new_vocab_offset=0, num_new_vocab=3)
 GenerateVocabRemapping(new_vocab_file=written(tmp, 'new', 'b\nx\na\n'), old_vocab_file=written(tmp, 'old', 'a\nb\nc\n'),
@@ -60,6 +64,7 @@ path, save = checkpoint(tmp, op, f32(3, 2)); save; LoadAndRemapMatrix(ckpt_path=
     row_remapping=i64([1]), col_remapping=i64([]), initializing_values=f32(0), num_rows=1, num_cols=2,
     max_rows_in_memory=1)
 """
+)
 
 OURS = r"""
 # TensorFlow has no kernel for its reference.

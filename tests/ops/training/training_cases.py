@@ -80,7 +80,7 @@ def gradients(index: int, sparse: bool, dtype: Any) -> list[Any]:
 
 
 def outcomes(tf: Any) -> dict[str, list[Any]]:
-    """"dtype/label" -> the variable and its slots after the last step."""
+    """ "dtype/label" -> the variable and its slots after the last step."""
     kinds = [(dtype, *variant) for dtype in ("float32", "float64") for variant in variants()]
     return {f"{dtype}/{label}": run(tf, op_type, index, dtype) for dtype, label, op_type, index in kinds}
 

@@ -16,9 +16,9 @@ from tfmini import dtypes
 from tfmini.graph import conversion, scoping
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
+from tfmini.ops.variables import base as variable_kind
 from tfmini.ops.variables import functions as variables
 from tfmini.ops.variables import initializers
-from tfmini.ops.variables import kind as variable_kind
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 from tfmini.rpc import messages as m
-from tfmini.runtime.client import master_clients, wait_reports
+from tfmini.runtime.client import answer as wait_reports
+from tfmini.runtime.client import master_clients
 from tfmini.runtime.client.master_clients import RemoteMaster
 from tfmini.runtime.options import SessionOptions
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
+from tfmini.testing import ProcessCluster
 
 
 class Meeting:

@@ -17,7 +17,7 @@ from tests.polling import poll
 from tfmini.runtime.client import master_clients
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.worker.worker import Worker
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 PLACES = ["local", "this process", "another process"]
 MESSAGE = "explicit call to `Session::Close"
@@ -31,7 +31,7 @@ def server() -> Iterator[Any]:
 
 def session_at(place: str, server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     if place == "another process":
-        monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
+        monkeypatch.setattr("tfmini.runtime.process.server_at", lambda address: None)
     return tf.Session("" if place == "local" else server.target)
 
 
@@ -198,7 +198,7 @@ def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
 _EXIT = """
 import sys
 import tfmini as tf
-import tfmini.runtime.targets as targets
+import tfmini.runtime.process as targets
 server = tf.train.Server.create_local_server()
 if sys.argv[1] == "another process":
     targets.server_at = lambda address: None

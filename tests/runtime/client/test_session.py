@@ -305,7 +305,7 @@ def test_nested_fetches_are_analysed_once() -> None:
 def test_seeding_python_does_not_repeat_step_ids() -> None:
     import random
 
-    from tfmini.runtime.step_ids import new_step_id
+    from tfmini.runtime.options import new_step_id
 
     random.seed(7)
     first = new_step_id()

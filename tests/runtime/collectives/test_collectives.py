@@ -11,7 +11,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.ops import collectives as collective_ops
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.train.replicas.elastic import Ranks
 
 
 def local_config(devices: int) -> tf.ConfigProto:
@@ -67,8 +67,8 @@ def test_group_size_below_two_is_refused() -> None:
 
 
 def servers(count: int) -> list[tf.train.Server]:
-    from tfmini.tools.ports import reserve_cluster
-    from tfmini.tools.supervision import TaskId
+    from tfmini.launch.local import reserve_cluster
+    from tfmini.launch.supervision import TaskId
 
     reserved = reserve_cluster([TaskId("worker", i) for i in range(count)])
     spec = reserved.spec

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
 
 _WORKER = """
 import json, logging, os, sys
 import tfmini as tf
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.train.replicas.elastic import Ranks
 cluster, index, scenario, fifo = json.loads(sys.argv[1]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 
 class Show(logging.Handler):

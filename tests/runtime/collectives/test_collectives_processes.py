@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -14,7 +14,7 @@ _WORKER = """
 import hashlib, json, sys
 import numpy as np
 import tfmini as tf
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.train.replicas.elastic import Ranks
 cluster, index = json.loads(sys.argv[1]), int(sys.argv[3])
 count = len(cluster["worker"])
 server = tf.train.Server(cluster, job_name="worker", task_index=index)
@@ -69,7 +69,7 @@ def test_processes_get_the_same_bits(lane: str, monkeypatch: pytest.MonkeyPatch)
 _RESTARTED = """
 import json, sys
 import tfmini as tf
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.train.replicas.elastic import Ranks
 cluster, index = json.loads(sys.argv[1]), int(sys.argv[3])
 server = tf.train.Server(cluster, job_name="worker", task_index=index)
 total = Ranks(2, index).all_reduce(tf.ones([3]) * (index + 1), "t")

@@ -14,9 +14,8 @@ from tfmini import errors
 from tfmini.collectives import schedules
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import calls
-from tfmini.runtime.collectives.calls import BEGINS, LEAST
+from tfmini.runtime.collectives.calls import BEGINS, LEAST, UNTOLD_MS
 from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
-from tfmini.runtime.collectives.groups import UNTOLD_MS
 from tfmini.runtime.collectives.past_lives import RETURN_S
 from tfmini.runtime.process import current_process
 
@@ -238,7 +237,7 @@ def test_a_name_that_is_in_use_on_a_rank_is_refused_and_the_first_call_goes_on()
     first = step(executor, 0, 2, instance=5, name="loss")
     again = step(executor, 0, 3, instance=5, name="loss")
     assert isinstance(again.error, errors.InvalidArgumentError)
-    assert 'Duplicate name: rank 0 (' in again.error.message and 'of "loss"' in again.error.message
+    assert "Duplicate name: rank 0 (" in again.error.message and 'of "loss"' in again.error.message
     other = step(executor, 1, 2, instance=5, name="loss")
     assert first.value.tolist() == other.value.tolist() == [2.0, 2.0]
     executor.close()

@@ -68,15 +68,11 @@ class Tasks:
             who = (request.group_key, request.group_size, request.device, request.place)
             leader = self.all[task].leader
             leader.join(*who, answered)
-            return types.SimpleNamespace(
-                withdraw=lambda: leader.withdraw(request.group_key, request.device, answered)
-            )
+            return types.SimpleNamespace(withdraw=lambda: leader.withdraw(request.group_key, request.device, answered))
 
         return types.SimpleNamespace(call=call, send=lambda message, dropped=None: self.posted.append((task, message)))
 
-    def begin(
-        self, rank: int, value: Any, instance: int = 1, step_id: int = 1, op: str = "CollectiveReduce"
-    ) -> Answer:
+    def begin(self, rank: int, value: Any, instance: int = 1, step_id: int = 1, op: str = "CollectiveReduce") -> Answer:
         answer = Answer(step_id)
         attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": len(self.all),
                  "instance_key": instance}  # fmt: skip

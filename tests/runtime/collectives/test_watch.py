@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfmini import errors
-from tfmini.collectives.fingerprints import Fingerprint
+from tfmini.collectives.schedules import Fingerprint
 from tfmini.locks import Guarded
 from tfmini.runtime.collectives.exchange import Exchange, GroupMember, GroupTable
 from tfmini.runtime.collectives.watch import Watch

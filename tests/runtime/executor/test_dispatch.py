@@ -76,7 +76,9 @@ class _Activation:
     def __init__(self, *functions: Callable[[], Any]) -> None:
         self._functions = functions
         self.run = SimpleNamespace(
-            home=None, step_id=7, abort=self._abort,
+            home=None,
+            step_id=7,
+            abort=self._abort,
             owner=SimpleNamespace(
                 threads=SimpleNamespace(schedule=lambda activation, segment: False), task="/job:ps/replica:0/task:0"
             ),

@@ -11,13 +11,13 @@ import pytest
 
 import tfmini as tf
 from tfmini import protos
-from tfmini.inspection.step_trace import OP, StepTrace
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 from tfmini.ops import collectives
-from tfmini.runtime.executor.blocking_run import BlockingRun
 from tfmini.runtime.executor.dataflow_run import DataflowRun
+from tfmini.runtime.executor.dispatch import BlockingRun
 from tfmini.runtime.executor.partition_run import FunctionRun
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
+from tfmini.show.inspection.trace import OP, StepTrace
 
 FULL = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE)
 
@@ -91,7 +91,7 @@ def test_a_part_of_a_plan_of_several_tasks_never_blocks(two_workers: list[tf.tra
 
 def test_a_client_of_another_process_gets_no_blocking_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if the server were in another process: the session speaks to it by messages.
-    monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
+    monkeypatch.setattr("tfmini.runtime.process.server_at", lambda address: None)
     with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
         assert session.run(tf.placeholder_with_default(1.0, []) + 1.0) == 2.0
         assert driver_of(server) is DataflowRun

@@ -11,14 +11,13 @@ import pytest
 
 import tfmini as tf
 from tfmini.devices import Place
-from tfmini.graph.node import Node
-from tfmini.graph.node_types import RECEIVE
+from tfmini.graph.node import RECEIVE, Node
 from tfmini.graph.operation import node_of
 from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.session import _local_master
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
-from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.master.master import open_session
 from tfmini.runtime.options import SessionOptions
 
 

@@ -12,8 +12,8 @@ import pytest
 import tfmini as tf
 from tests.rpc.task_processes import until
 from tfmini.rpc.lane_connection import LaneConnection
-from tfmini.rpc.part_memory import PartMemory
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.rpc.lane_memory import PartMemory
+from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
 SIDE = 600  # numbers; a matrix has 1.4 MB

@@ -6,7 +6,7 @@ from typing import Any
 
 import tfmini as tf
 from tfmini.runtime.process import current_process
-from tfmini.testing.simulated import Drop, FaultPlan, Sever, SimulatedNetwork
+from tfmini.testing import Drop, FaultPlan, Sever, SimulatedNetwork
 
 CLUSTER = {"ps": ["ps0:1"], "worker": ["w0:1"]}
 

@@ -7,10 +7,10 @@ import threading
 import pytest
 
 import tfmini as tf
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import State
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
 
 WORKER = "/job:worker/replica:0/task:0/device:CPU:0"
 PS = "/job:ps/replica:0/task:0/device:CPU:0"
@@ -20,7 +20,7 @@ PS = "/job:ps/replica:0/task:0/device:CPU:0"
 def spec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tf.train.ClusterSpec:
     """A cluster of a ps and a worker; the session's master is in this process, or reached by messages."""
     if request.param == "remote":
-        monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
+        monkeypatch.setattr("tfmini.runtime.process.server_at", lambda address: None)
     reserved = reserve_cluster([TaskId("ps", 0), TaskId("worker", 0)])
     for listener in reserved.listeners.values():
         listener.close()

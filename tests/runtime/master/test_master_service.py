@@ -13,7 +13,7 @@ from tfmini.runtime.client.session import _local_master
 from tfmini.runtime.master import master_service
 from tfmini.runtime.master.master_service import master_handlers
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.session_owners import SessionOwners
+from tfmini.runtime.resources import SessionOwners
 
 CLIENT: Any = types.SimpleNamespace(task="", identity=("", 7, b""), backlog=0)
 

@@ -6,7 +6,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.runtime.master.master_session import late_plan
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 
 def test_the_deadline_names_what_is_missing() -> None:

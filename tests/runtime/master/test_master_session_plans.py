@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tests.runtime.test_session_owners import free_cluster, until
+from tests.runtime.test_resources_session_owners import free_cluster, until
 from tfmini.runtime.client import session as session_module
 from tfmini.runtime.master import master_session
 

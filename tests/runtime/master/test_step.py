@@ -9,8 +9,8 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 
 MINUTES = tf.RunOptions(timeout_in_ms=300_000)
 

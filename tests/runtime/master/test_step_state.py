@@ -6,7 +6,7 @@ from tfmini import errors
 from tfmini.graph.prune import StepGraph
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.master.plan import Part, Plan
+from tfmini.runtime.master.registration import Part, Plan
 from tfmini.runtime.master.step import Abort, Finish, StepState
 
 

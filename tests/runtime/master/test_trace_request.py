@@ -13,10 +13,10 @@ import tfmini as tf
 from tests.polling import poll
 from tfmini import errors, protos
 from tfmini.graph.node import Node
-from tfmini.inspection.step_trace import OP, StepTrace
 from tfmini.runtime.master.trace_request import TraceRequest, trains
-from tfmini.status.gather import Gatherer
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.show.inspection.trace import OP, StepTrace
+from tfmini.show.status.gather import Gatherer
+from tfmini.testing import ProcessCluster
 
 TASK = "/job:local/replica:0/task:0"
 

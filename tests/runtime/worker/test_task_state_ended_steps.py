@@ -9,7 +9,7 @@ import pytest
 import tfmini as tf
 from tfmini.runtime.process import current_process
 from tfmini.runtime.worker.task_state import STEP_LIMIT, EndedSteps
-from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork
+from tfmini.testing import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork
 
 CLUSTER = {"ps": ["ps0:2222", "ps1:2222"], "worker": ["w0:2222"]}
 

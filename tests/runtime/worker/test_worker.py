@@ -10,7 +10,7 @@ import tfmini as tf
 
 
 def test_a_step_runs_also_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)  # the step begins in a handler
+    monkeypatch.setattr("tfmini.runtime.process.server_at", lambda address: None)  # the step begins in a handler
     queue = tf.FIFOQueue(1, [tf.int32], shapes=[[]])
 
     def turn(i: Any, total: Any) -> Any:

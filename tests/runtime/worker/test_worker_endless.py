@@ -14,7 +14,7 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
 TRANSPORTS = {

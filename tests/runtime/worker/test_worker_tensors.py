@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 from tfmini.runtime.worker import worker as worker_module
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
 
 Servers = tuple[tf.train.Server, tf.train.Server]
 

@@ -13,8 +13,8 @@ import pytest
 import tfmini as tf
 from tests.oracle import Oracle, sent
 from tests.train.checkpointing import checkpoint_exchange as exchange
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.train.checkpointing import checkpoint_manager
+from tfmini.testing import ProcessCluster
+from tfmini.train.checkpointing import checkpoint as checkpoint_manager
 from tfmini.train.checkpointing.object_graph import object_graph_of
 
 # ---- the other side -------------------------------------------------------------------------

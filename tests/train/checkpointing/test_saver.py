@@ -12,8 +12,8 @@ import pytest
 
 import tfmini as tf
 from tests.train.checkpointing.saved_variables import values, variables
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.train.checkpointing.saveables import SaveableObject, SaveSpec
+from tfmini.testing import ProcessCluster
+from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 
 
 @pytest.mark.parametrize("options", [{}, {"sharded": True}, {"reshape": True}, {"write_version": 1},

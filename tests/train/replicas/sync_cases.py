@@ -41,7 +41,7 @@ def describe(graph: Any) -> dict[str, list[Any]]:
 
 
 def outcomes(tf: Any) -> dict[str, Any]:
-    """"options-sparse" -> names and ops of the graph."""
+    """ "options-sparse" -> names and ops of the graph."""
     results = {}
     for options in OPTIONS:
         for sparse in (False, True):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.tools.ports import reserve_cluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.local import reserve_cluster
+from tfmini.launch.supervision import TaskId
 from tfmini.train.replicas.all_reduce import buckets
 
 WORKERS, STEPS = 2, 5

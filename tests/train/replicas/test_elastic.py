@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
-from tfmini.runtime.collectives import groups
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.supervision import TaskId
+from tfmini.runtime.collectives import calls
+from tfmini.testing import ProcessCluster
 
 _RANK = """
 import sys
@@ -72,7 +72,7 @@ class Group:
 
     def __init__(self) -> None:
         self.timers: list[tuple[float, object, tuple[object, ...]]] = []
-        self.leader = groups.GroupLeader({}, lambda bits: 4, "/job:worker/task:0", self._later)
+        self.leader = calls.GroupLeader({}, lambda bits: 4, "/job:worker/task:0", self._later)
         self.answers: dict[int, object] = {}
 
     def _later(self, seconds: float, call: object, *args: object) -> Group:
@@ -89,7 +89,7 @@ class Group:
     def pass_time(self) -> None:
         timers, self.timers = self.timers, []
         for seconds, call, args in timers:
-            assert seconds == groups.SETTLE_S
+            assert seconds == calls.SETTLE_S
             call(*args)  # type: ignore[operator]
 
 

@@ -14,9 +14,9 @@ import pytest
 import tfmini as tf
 from tests.oracle import Oracle
 from tests.train.replicas import sync_cases as cases
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.train.replicas import sync_replicas_hook
-from tfmini.train.replicas.sync_ledger import SyncLedger
+from tfmini.testing import ProcessCluster
+from tfmini.train.replicas import sync_replicas
+from tfmini.train.replicas.sync_state import SyncLedger
 
 STEPS, BATCH = 5, 8
 
@@ -172,9 +172,7 @@ class Worker:
         self.ledger: SyncLedger | None = None
 
     def run(self, inner: str, train: Callable[[Worker, Any], None]) -> None:
-        setter = tf.train.replica_device_setter(
-            cluster=self.cluster, worker_device=f"/job:worker/task:{self.task}"
-        )
+        setter = tf.train.replica_device_setter(cluster=self.cluster, worker_device=f"/job:worker/task:{self.task}")
         with tf.Graph().as_default(), tf.device(setter):
             self.model = Model()
             self.opt = tf.train.SyncReplicasOptimizer(INNER[inner](), *self.arguments)
@@ -328,7 +326,7 @@ def test_unequal_data_ends_the_run_for_all(lengths: tuple[int, int]) -> None:
 def test_worker_that_comes_after_the_end_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sync_replicas_hook, "_REOPEN_WAIT_S", 0.2)
+    monkeypatch.setattr(sync_replicas, "_REOPEN_WAIT_S", 0.2)
     x, y = shards(2)
 
     def train(worker: Worker, session: Any) -> None:

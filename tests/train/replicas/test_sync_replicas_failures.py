@@ -12,7 +12,7 @@ import pytest
 
 import tfmini as tf
 from tests.train.replicas.test_sync_replicas import servers
-from tfmini.runtime.client import wait_reports
+from tfmini.runtime.client import answer
 
 LIMIT_S = 120
 Step = Callable[[Any, int], Any]
@@ -298,7 +298,7 @@ def test_who_waits_for_a_token_is_told_the_chief(monkeypatch: pytest.MonkeyPatch
                 told.set()
 
     handler = Lines()
-    monkeypatch.setattr(wait_reports, "FIRST_S", 0.05)
+    monkeypatch.setattr(answer, "FIRST_S", 0.05)
     logging.getLogger("tfmini").addHandler(handler)
     with servers(1) as (_, targets), tf.device("/job:worker/task:0"), tf.Graph().as_default():
         optimizer, train, _ = Team(2).build(0)

@@ -13,9 +13,9 @@ import pytest
 import tfmini as tf
 from tests.train.replicas import recovery_task, supervised_task
 from tests.train.sessions.training_runs import Run
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
-from tfmini.train.sessions.run_state import RUN_HAS_ENDED
+from tfmini.launch.supervision import TaskId
+from tfmini.testing import ProcessCluster
+from tfmini.train.sessions.wrapped_session import RUN_HAS_ENDED
 
 LAST, EVERY = 150, 10
 PROGRAM = Path(recovery_task.__file__).read_text()

@@ -88,8 +88,9 @@ def test_feeding_a_tensor_twice_is_refused() -> None:
     x = tf.placeholder(tf.float32, [])
     one, two = (Recorder(n, [], fetches=None, feed_dict={x: 1.0}) for n in "ab")
     for hooks, feeds, whose in (([one, two], None, "two hooks."), ([one], {x: 2.0}, "a SessionRunHook and user.")):
-        with tf.train.MonitoredSession(hooks=hooks) as session, pytest.raises(
-            RuntimeError, match=f"Same tensor is fed by {whose}"
+        with (
+            tf.train.MonitoredSession(hooks=hooks) as session,
+            pytest.raises(RuntimeError, match=f"Same tensor is fed by {whose}"),
         ):
             session.run(x, feeds)
 

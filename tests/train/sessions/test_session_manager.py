@@ -13,7 +13,7 @@ import pytest
 
 import tfmini as tf
 from tests.train.sessions.readiness import said_after_a_wait
-from tfmini.ops.variables.resource_collections import register_resource, report_uninitialized_resources
+from tfmini.ops.variables.functions import register_resource, report_uninitialized_resources
 from tfmini.train.sessions.readiness import with_places
 
 

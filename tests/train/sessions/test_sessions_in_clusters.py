@@ -9,8 +9,8 @@ import pytest
 import tfmini as tf
 from tests.train.sessions.readiness import said_after_a_wait
 from tests.train.sessions.training_runs import EVERY, LAST, Run, training_cluster
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.supervision import TaskId
+from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
 

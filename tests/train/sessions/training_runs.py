@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
+from tfmini.launch.supervision import TaskId
+from tfmini.testing import ProcessCluster
 
 PROGRAM = Path(__file__).with_name("training_task.py").read_text()
 LAST, EVERY = 300, 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.ops.array import casting
+from tfmini.ops.array import identity
 
 
 class Compressor:
@@ -27,12 +27,12 @@ class FP16Compressor(Compressor):
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
         """Casts floating-point tensors to float16."""
-        return (casting.cast(tensor, "float16") if tensor.dtype.is_floating else tensor), tensor.dtype
+        return (identity.cast(tensor, "float16") if tensor.dtype.is_floating else tensor), tensor.dtype
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
         """Casts back to the original dtype."""
-        return casting.cast(tensor, ctx)
+        return identity.cast(tensor, ctx)
 
 
 class Compression:

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from tfmini.compat.horovod.operations import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
     allgather,
     alltoall,
     broadcast,
     broadcast_,
     grouped_allgather,
 )  # fmt: skip
-from tfmini.compat.horovod.place_ops import (
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
-    size_op,
-)  # fmt: skip
-from tfmini.compat.horovod.process_sets import (
+from tfmini.compat.horovod.world import (  # fmt: skip
     ProcessSet,
     add_process_set,
-    global_process_set,
-    init,
-    remove_process_set,
-    shutdown,
-)  # fmt: skip
-from tfmini.compat.horovod.reduce_ops import Adasum, Average, Max, Min, Product, Sum
-from tfmini.compat.horovod.world import (
     cross_rank,
     cross_size,
+    global_process_set,
+    init,
     is_homogeneous,
     is_initialized,
     local_rank,
+    local_rank_op,
     local_size,
+    local_size_op,
+    process_set_included_op,
     rank,
+    rank_op,
+    remove_process_set,
+    shutdown,
     size,
+    size_op,
     world,
 )  # fmt: skip
 

@@ -10,21 +10,77 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.compat.horovod.compression import Compression
-from tfmini.compat.horovod.place_ops import refused
-from tfmini.compat.horovod.process_sets import ProcessSet, global_process_set
-from tfmini.compat.horovod.reduce_ops import Average, ReduceOp, chosen, scaled
-from tfmini.compat.horovod.world import world
+from tfmini.compat.horovod.world import ProcessSet, global_process_set, refused, world
 from tfmini.core_types import TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
 from tfmini.ops import control
-from tfmini.ops.array.casting import cast
-from tfmini.ops.array.identity import identity
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.variables.assignment import assign
-from tfmini.train.replicas import collective_gradients
-from tfmini.train.replicas.ranks import Ranks
+from tfmini.train.replicas import all_reduce
+from tfmini.train.replicas.elastic import Ranks
+
+# ---- The reductions over the ranks (``hvd.Sum`` and others), and the factors around them ---------------------------
+
+_HALVES = frozenset({"float16", "bfloat16"})
+
+
+class ReduceOp:
+    """A reduction over the ranks.
+
+    Attributes:
+      merge: the merge op of the collective; ``mean``: whether the result is divided by the number of ranks.
+    """
+
+    def __init__(self, name: str, merge: str, mean: bool = False) -> None:
+        self.name, self.merge, self.mean = name, merge, mean
+
+    def __repr__(self) -> str:
+        return f"hvd.{self.name}"
+
+
+Average, Sum = ReduceOp("Average", "Add", mean=True), ReduceOp("Sum", "Add")
+Min, Max, Product = ReduceOp("Min", "Min"), ReduceOp("Max", "Max"), ReduceOp("Product", "Mul")
+Adasum = ReduceOp("Adasum", "")
+
+
+def chosen(op: Any, average: bool | None = None) -> ReduceOp:
+    """Selects the reduction from ``op`` and the older ``average``.
+
+    Raises:
+      ValueError: when both are given, or ``op`` is no reduction.
+      NotImplementedError: for `Adasum`.
+    """
+    if op is not None and average is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+    if op is None:
+        return Sum if average is False else Average
+    if not isinstance(op, ReduceOp):
+        raise ValueError(f"op must be hvd.Average, Sum, Min, Max or Product, got {op!r}.")
+    if op is Adasum:
+        raise NotImplementedError("hvd.Adasum is not supported; use hvd.Average.")
+    return op
+
+
+def scaled(tensor: Tensor, factor: float) -> Tensor:
+    """The product, of the tensor's dtype: computed in float32 for halves, in float64 for integers, and truncated."""
+    if factor == 1.0:
+        return tensor
+    wide = None
+    if tensor.dtype.name in _HALVES:
+        wide = dtypes.float32
+    elif not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+        wide = dtypes.float64
+    if wide is None:
+        return tensor * factor
+    product: Tensor = cast(cast(tensor, wide) * factor, tensor.dtype)
+    return product
+
+
+# ---- operations ------------------------------------------------------------
 
 
 def allreduce(
@@ -69,9 +125,7 @@ def allreduce(
         return _outside(value, "allreduce", name, process_set)
     called = _called("Allreduce", value, name, ignore_name_scope)
     small, context = compression.compress(value)
-    total = collective_gradients.all_reduce(
-        ranks, scaled(small, prescale_factor), called, reduction.merge, reduction.mean
-    )
+    total = all_reduce.all_reduce(ranks, scaled(small, prescale_factor), called, reduction.merge, reduction.mean)
     return compression.decompress(scaled(total, postscale_factor), context)
 
 
@@ -146,7 +200,7 @@ def grouped_allreduce(
         first = results[together[0]]
         called = _called("GroupedAllreduce", first, name and f"{name}/{first.dtype.name}", ignore_name_scope)
         values = [scaled(small[i][0], prescale_factor) for i in together]
-        totals = collective_gradients.all_reduce_packed(ranks, values, called, reduction.merge, reduction.mean)
+        totals = all_reduce.all_reduce_packed(ranks, values, called, reduction.merge, reduction.mean)
         for i, total in zip(together, totals):
             results[i] = compression.decompress(scaled(total, postscale_factor), small[i][1])
     return results
@@ -188,9 +242,7 @@ def reducescatter(
         return _outside(value, "reducescatter", name, process_set)
     small, context = compression.compress(value)
     called = _called("Reducescatter", value, name, ignore_name_scope)
-    part = collective_gradients.reduce_scatter(
-        ranks, scaled(small, prescale_factor), called, reduction.merge, reduction.mean
-    )
+    part = all_reduce.reduce_scatter(ranks, scaled(small, prescale_factor), called, reduction.merge, reduction.mean)
     part = compression.decompress(scaled(part, postscale_factor), context)
     return part  # type: ignore[no-any-return]
 
@@ -226,7 +278,7 @@ def allgather(
       tensor: of at least one dimension.
       others: as in `allreduce`.
     """
-    return _collective(tensor, "allgather", name, ignore_name_scope, process_set, collective_gradients.all_gather)
+    return _collective(tensor, "allgather", name, ignore_name_scope, process_set, all_reduce.all_gather)
 
 
 def _collective(
@@ -271,7 +323,7 @@ def broadcast(
     """
 
     def send(ranks: Ranks, value: Tensor, called: str) -> Tensor:
-        return collective_gradients.broadcast(ranks, value, position(root_rank, process_set), called)
+        return all_reduce.broadcast(ranks, value, position(root_rank, process_set), called)
 
     return _collective(tensor, "broadcast", name, ignore_name_scope, process_set, send)
 
@@ -339,5 +391,5 @@ def alltoall(
         outside = _outside(value, "alltoall", name, process_set)
         return outside if splits is None else (outside, convert_to_tensor(splits))
     called = _called("Alltoall", value, name, ignore_name_scope)
-    rows, received = collective_gradients.all_to_all(ranks, value, splits, called)
+    rows, received = all_reduce.all_to_all(ranks, value, splits, called)
     return rows if splits is None else (rows, received)

@@ -2,16 +2,13 @@
 from tfmini.contrib.framework import (
     nest as nest,
 )
-from tfmini.layers.contrib.arg_scope import (
+from tfmini.layers.contrib.model_variables import (
     add_arg_scope as add_arg_scope,
+    add_model_variable as add_model_variable,
     arg_scope as arg_scope,
     arg_scope_func_key as arg_scope_func_key,
     arg_scoped_arguments as arg_scoped_arguments,
     current_arg_scope as current_arg_scope,
-    has_arg_scope as has_arg_scope,
-)
-from tfmini.layers.contrib.model_variables import (
-    add_model_variable as add_model_variable,
     filter_variables as filter_variables,
     get_local_variables as get_local_variables,
     get_model_variables as get_model_variables,
@@ -23,30 +20,29 @@ from tfmini.layers.contrib.model_variables import (
     get_variables_by_suffix as get_variables_by_suffix,
     get_variables_to_restore as get_variables_to_restore,
     global_variable as global_variable,
+    has_arg_scope as has_arg_scope,
     local_variable as local_variable,
     model_variable as model_variable,
     variable as variable,
+)
+from tfmini.ops.composites import (
+    TensorSpec as TensorSpec,
 )
 from tfmini.ops.flow.cond import (
     smart_cond as smart_cond,
     smart_constant_value as smart_constant_value,
 )
-from tfmini.ops.type_specs import (
-    TensorSpec as TensorSpec,
-)
-from tfmini.placement.variable_device_chooser import (
+from tfmini.placement.device_setter import (
     VariableDeviceChooser as VariableDeviceChooser,
 )
-from tfmini.train.checkpointing.assign_from_checkpoint import (
+from tfmini.train.checkpointing.assign import (
     assign_from_checkpoint as assign_from_checkpoint,
     assign_from_checkpoint_fn as assign_from_checkpoint_fn,
     assign_from_values as assign_from_values,
     assign_from_values_fn as assign_from_values_fn,
-)
-from tfmini.train.checkpointing.init_from_checkpoint import (
     init_from_checkpoint as init_from_checkpoint,
 )
-from tfmini.train.checkpointing.reader import (
+from tfmini.train.checkpointing.graph_files import (
     list_variables as list_variables,
     load_checkpoint as load_checkpoint,
     load_variable as load_variable,

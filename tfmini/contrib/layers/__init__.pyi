@@ -7,53 +7,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.contrib.batch_norm import (
-    batch_norm as batch_norm,
-)
-from tfmini.layers.contrib.embeddings import (
-    bow_encoder as bow_encoder,
-    dense_to_sparse as dense_to_sparse,
-    embed_sequence as embed_sequence,
-    embedding_lookup_unique as embedding_lookup_unique,
-    maxout as maxout,
-    scale_gradient as scale_gradient,
-)
-from tfmini.layers.contrib.layers import (
-    bias_add as bias_add,
-    conv1d as conv1d,
-    conv3d as conv3d,
-    convolution1d as convolution1d,
-    convolution3d as convolution3d,
-    elu as elu,
-    layer_norm as layer_norm,
-    linear as linear,
-    relu6 as relu6,
-)
-from tfmini.layers.contrib.normalization import (
-    group_norm as group_norm,
-    instance_norm as instance_norm,
-)
-from tfmini.layers.contrib.regularizers import (
-    apply_regularization as apply_regularization,
-    l1_l2_regularizer as l1_l2_regularizer,
-    l1_regularizer as l1_regularizer,
-    l2_regularizer as l2_regularizer,
-    sum_regularizer as sum_regularizer,
-    variance_scaling_initializer as variance_scaling_initializer,
-    xavier_initializer as xavier_initializer,
-    xavier_initializer_conv2d as xavier_initializer_conv2d,
-)
-from tfmini.layers.contrib.summaries import (
-    summarize_activation as summarize_activation,
-    summarize_activations as summarize_activations,
-    summarize_biases as summarize_biases,
-    summarize_collection as summarize_collection,
-    summarize_tensor as summarize_tensor,
-    summarize_tensors as summarize_tensors,
-    summarize_variables as summarize_variables,
-    summarize_weights as summarize_weights,
-)
-from tfmini.layers.contrib.weightless_layers import (
+from tfmini.layers.contrib.convolutions import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
     dropout as dropout,
@@ -67,10 +21,48 @@ from tfmini.layers.contrib.weightless_layers import (
     stack as stack,
     unit_norm as unit_norm,
 )
+from tfmini.layers.contrib.layers import (
+    batch_norm as batch_norm,
+    bias_add as bias_add,
+    conv1d as conv1d,
+    conv3d as conv3d,
+    convolution1d as convolution1d,
+    convolution3d as convolution3d,
+    elu as elu,
+    group_norm as group_norm,
+    instance_norm as instance_norm,
+    layer_norm as layer_norm,
+    linear as linear,
+    relu6 as relu6,
+)
+from tfmini.layers.contrib.regularizers import (
+    apply_regularization as apply_regularization,
+    bow_encoder as bow_encoder,
+    dense_to_sparse as dense_to_sparse,
+    embed_sequence as embed_sequence,
+    embedding_lookup_unique as embedding_lookup_unique,
+    l1_l2_regularizer as l1_l2_regularizer,
+    l1_regularizer as l1_regularizer,
+    l2_regularizer as l2_regularizer,
+    maxout as maxout,
+    scale_gradient as scale_gradient,
+    sum_regularizer as sum_regularizer,
+    summarize_activation as summarize_activation,
+    summarize_activations as summarize_activations,
+    summarize_biases as summarize_biases,
+    summarize_collection as summarize_collection,
+    summarize_tensor as summarize_tensor,
+    summarize_tensors as summarize_tensors,
+    summarize_variables as summarize_variables,
+    summarize_weights as summarize_weights,
+    variance_scaling_initializer as variance_scaling_initializer,
+    xavier_initializer as xavier_initializer,
+    xavier_initializer_conv2d as xavier_initializer_conv2d,
+)
 from tfmini.ops.nn.embedding import (
     safe_embedding_lookup_sparse as safe_embedding_lookup_sparse,
 )
-from tfmini.train.loops.optimize_loss import (
+from tfmini.train.train_ops import (
     OPTIMIZER_CLS_NAMES as OPTIMIZER_CLS_NAMES,
     OPTIMIZER_SUMMARIES as OPTIMIZER_SUMMARIES,
     optimize_loss as optimize_loss,

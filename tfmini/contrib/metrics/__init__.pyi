@@ -3,7 +3,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.contrib.metrics import (
+from tfmini.layers.contrib.losses import (
     accuracy as accuracy,
     aggregate_metric_map as aggregate_metric_map,
     aggregate_metrics as aggregate_metrics,

@@ -4,33 +4,29 @@ from tfmini.compat.layers_names import (
     best_effort_input_batch_size as best_effort_input_batch_size,
     transpose_batch_time as transpose_batch_time,
 )
-from tfmini.layers.contrib.nas_cell import (
-    NASCell as NASCell,
-)
 from tfmini.layers.contrib.rnn import (
     EmbeddingWrapper as EmbeddingWrapper,
     GRUBlockCellV2 as GRUBlockCellV2,
     InputProjectionWrapper as InputProjectionWrapper,
     LSTMBlockCell as LSTMBlockCell,
     LayerNormBasicLSTMCell as LayerNormBasicLSTMCell,
+    NASCell as NASCell,
     OutputProjectionWrapper as OutputProjectionWrapper,
     stack_bidirectional_dynamic_rnn as stack_bidirectional_dynamic_rnn,
 )
-from tfmini.layers.rnn.cell_wrappers import (
-    DeviceWrapper as DeviceWrapper,
-    DropoutWrapper as DropoutWrapper,
-    ResidualWrapper as ResidualWrapper,
-)
-from tfmini.layers.rnn.cells import (
+from tfmini.layers.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
+    DeviceWrapper as DeviceWrapper,
+    DropoutWrapper as DropoutWrapper,
     GRUCell as GRUCell,
     LSTMCell as LSTMCell,
     LSTMStateTuple as LSTMStateTuple,
     MultiRNNCell as MultiRNNCell,
     RNNCell as RNNCell,
+    ResidualWrapper as ResidualWrapper,
 )
-from tfmini.layers.rnn.unrolling import (
+from tfmini.layers.rnn_unrolling import (
     static_bidirectional_rnn as static_bidirectional_rnn,
     static_rnn as static_rnn,
 )

@@ -11,11 +11,8 @@ from tfmini.layers.contrib.attention import (
 from tfmini.layers.contrib.decoders import (
     BasicDecoder as BasicDecoder,
     BasicDecoderOutput as BasicDecoderOutput,
-    Decoder as Decoder,
-    dynamic_decode as dynamic_decode,
-)
-from tfmini.layers.contrib.decoding_helpers import (
     CustomHelper as CustomHelper,
+    Decoder as Decoder,
     GreedyEmbeddingHelper as GreedyEmbeddingHelper,
     Helper as Helper,
     InferenceHelper as InferenceHelper,
@@ -23,8 +20,9 @@ from tfmini.layers.contrib.decoding_helpers import (
     ScheduledEmbeddingTrainingHelper as ScheduledEmbeddingTrainingHelper,
     ScheduledOutputTrainingHelper as ScheduledOutputTrainingHelper,
     TrainingHelper as TrainingHelper,
+    dynamic_decode as dynamic_decode,
 )
-from tfmini.layers.contrib.sequence_losses import (
+from tfmini.layers.contrib.losses import (
     sequence_loss as sequence_loss,
 )
 

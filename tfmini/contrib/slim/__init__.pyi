@@ -15,60 +15,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.contrib.arg_scope import (
-    add_arg_scope as add_arg_scope,
-    arg_scope as arg_scope,
-    arg_scope_func_key as arg_scope_func_key,
-    arg_scoped_arguments as arg_scoped_arguments,
-    current_arg_scope as current_arg_scope,
-    has_arg_scope as has_arg_scope,
-)
-from tfmini.layers.contrib.batch_norm import (
-    batch_norm as batch_norm,
-)
-from tfmini.layers.contrib.embeddings import (
-    maxout as maxout,
-    scale_gradient as scale_gradient,
-)
-from tfmini.layers.contrib.layers import (
-    bias_add as bias_add,
-    conv1d as conv1d,
-    conv3d as conv3d,
-    convolution1d as convolution1d,
-    convolution3d as convolution3d,
-    layer_norm as layer_norm,
-    linear as linear,
-)
-from tfmini.layers.contrib.model_variables import (
-    add_model_variable as add_model_variable,
-    filter_variables as filter_variables,
-    get_local_variables as get_local_variables,
-    get_model_variables as get_model_variables,
-    get_trainable_variables as get_trainable_variables,
-    get_unique_variable as get_unique_variable,
-    get_variable_full_name as get_variable_full_name,
-    get_variables as get_variables,
-    get_variables_by_name as get_variables_by_name,
-    get_variables_by_suffix as get_variables_by_suffix,
-    get_variables_to_restore as get_variables_to_restore,
-    global_variable as global_variable,
-    local_variable as local_variable,
-    model_variable as model_variable,
-    variable as variable,
-)
-from tfmini.layers.contrib.normalization import (
-    group_norm as group_norm,
-    instance_norm as instance_norm,
-)
-from tfmini.layers.contrib.regularizers import (
-    apply_regularization as apply_regularization,
-    l1_l2_regularizer as l1_l2_regularizer,
-    l1_regularizer as l1_regularizer,
-    l2_regularizer as l2_regularizer,
-    variance_scaling_initializer as variance_scaling_initializer,
-    xavier_initializer as xavier_initializer,
-)
-from tfmini.layers.contrib.weightless_layers import (
+from tfmini.layers.contrib.convolutions import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
     dropout as dropout,
@@ -82,7 +29,52 @@ from tfmini.layers.contrib.weightless_layers import (
     stack as stack,
     unit_norm as unit_norm,
 )
-from tfmini.train.checkpointing.assign_from_checkpoint import (
+from tfmini.layers.contrib.layers import (
+    batch_norm as batch_norm,
+    bias_add as bias_add,
+    conv1d as conv1d,
+    conv3d as conv3d,
+    convolution1d as convolution1d,
+    convolution3d as convolution3d,
+    group_norm as group_norm,
+    instance_norm as instance_norm,
+    layer_norm as layer_norm,
+    linear as linear,
+)
+from tfmini.layers.contrib.model_variables import (
+    add_arg_scope as add_arg_scope,
+    add_model_variable as add_model_variable,
+    arg_scope as arg_scope,
+    arg_scope_func_key as arg_scope_func_key,
+    arg_scoped_arguments as arg_scoped_arguments,
+    current_arg_scope as current_arg_scope,
+    filter_variables as filter_variables,
+    get_local_variables as get_local_variables,
+    get_model_variables as get_model_variables,
+    get_trainable_variables as get_trainable_variables,
+    get_unique_variable as get_unique_variable,
+    get_variable_full_name as get_variable_full_name,
+    get_variables as get_variables,
+    get_variables_by_name as get_variables_by_name,
+    get_variables_by_suffix as get_variables_by_suffix,
+    get_variables_to_restore as get_variables_to_restore,
+    global_variable as global_variable,
+    has_arg_scope as has_arg_scope,
+    local_variable as local_variable,
+    model_variable as model_variable,
+    variable as variable,
+)
+from tfmini.layers.contrib.regularizers import (
+    apply_regularization as apply_regularization,
+    l1_l2_regularizer as l1_l2_regularizer,
+    l1_regularizer as l1_regularizer,
+    l2_regularizer as l2_regularizer,
+    maxout as maxout,
+    scale_gradient as scale_gradient,
+    variance_scaling_initializer as variance_scaling_initializer,
+    xavier_initializer as xavier_initializer,
+)
+from tfmini.train.checkpointing.assign import (
     assign_from_checkpoint as assign_from_checkpoint,
     assign_from_checkpoint_fn as assign_from_checkpoint_fn,
     assign_from_values as assign_from_values,

@@ -12,19 +12,19 @@ from tfmini.placement.device_setter import (
     RandomStrategy as RandomStrategy,
     byte_size_load_fn as byte_size_load_fn,
 )
-from tfmini.train.checkpointing.polling import (
+from tfmini.train.checkpointing.graph_files import (
     checkpoints_iterator as checkpoints_iterator,
     wait_for_new_checkpoint as wait_for_new_checkpoint,
 )
-from tfmini.train.loops.evaluation import (
+from tfmini.train.evaluation import (
     StopAfterNEvalsHook as StopAfterNEvalsHook,
     SummaryAtEndHook as SummaryAtEndHook,
     get_or_create_eval_step as get_or_create_eval_step,
 )
-from tfmini.train.loops.slim_learning import (
+from tfmini.train.slim_learning import (
     train_with_hooks as train,
 )
-from tfmini.train.loops.train_ops import (
+from tfmini.train.train_ops import (
     add_gradients_summaries as add_gradients_summaries,
     clip_gradient_norms as clip_gradient_norms,
     clip_gradient_norms_fn as clip_gradient_norms_fn,

@@ -3,11 +3,9 @@ from tfmini.train.cluster_resolver import (
     ClusterResolver as ClusterResolver,
     KubernetesClusterResolver as KubernetesClusterResolver,
     SimpleClusterResolver as SimpleClusterResolver,
+    SlurmClusterResolver as SlurmClusterResolver,
     TFConfigClusterResolver as TFConfigClusterResolver,
     UnionClusterResolver as UnionResolver,
-)
-from tfmini.train.slurm_cluster_resolver import (
-    SlurmClusterResolver as SlurmClusterResolver,
 )
 
 __all__ = [

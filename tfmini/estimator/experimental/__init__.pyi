@@ -6,7 +6,7 @@ from tfmini.estimator.early_stopping import (
     stop_if_no_decrease_hook as stop_if_no_decrease_hook,
     stop_if_no_increase_hook as stop_if_no_increase_hook,
 )
-from tfmini.estimator.serving_inputs import (
+from tfmini.estimator.model_export import (
     build_raw_supervised_input_receiver_fn as build_raw_supervised_input_receiver_fn,
 )
 

@@ -13,19 +13,17 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.core import Dense
-from tfmini.layers.rnn.cells import RNNCell
-from tfmini.ops.array.casting import cast
+from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.filling import fill, zeros
-from tfmini.ops.array.identity import identity
-from tfmini.ops.array.index_sets import one_hot
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.layout import tile
-from tfmini.ops.array.masking import sequence_mask, where
+from tfmini.ops.array.partition import one_hot, sequence_mask, where
 from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.math.reduce_functions import argmax, reduce_sum
+from tfmini.ops.math.reductions import argmax, reduce_sum
 from tfmini.ops.math.unary import rsqrt, square, tanh
 from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.variables.initializers import Constant, Zeros

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
@@ -11,17 +12,22 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.scoping import name_scope
-from tfmini.layers.rnn.unrolling import _batch_major, check_cell
+from tfmini.layers.rnn_unrolling import _batch_major, check_cell
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import fill, zeros, zeros_like
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.masking import where
+from tfmini.ops.array.partition import where
+from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.shape import size as size_of
+from tfmini.ops.flow.cond import cond
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
-from tfmini.ops.math.comparison import greater_equal, logical_not, logical_or
+from tfmini.ops.math.comparison import equal, greater_equal, less, logical_not, logical_or
 from tfmini.ops.math.elementwise import add
-from tfmini.ops.math.reduce_functions import reduce_all
+from tfmini.ops.math.reductions import argmax, reduce_all
+from tfmini.ops.nn.embedding import embedding_lookup
+from tfmini.ops.random_functions import multinomial, random_uniform
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
@@ -197,3 +203,296 @@ def _kept(finished: Any, old: Any, new: Any) -> Any:
         return new
     new.set_shape(old.shape)
     return where(finished, old, new)
+
+
+# ---- Helpers of ``tf.contrib.seq2seq``: they sample a decoder's outputs and choose its next inputs -----------------
+
+
+@export("tf.contrib.seq2seq.Helper")
+class Helper:
+    """What a `BasicDecoder` asks of a helper (``tf.contrib.seq2seq.Helper``)."""
+
+    sample_ids_shape: Any = TensorShape([])
+    sample_ids_dtype: Any = dtypes.int32
+
+    @property
+    def batch_size(self) -> Any:
+        """The number of sequences, a scalar tensor."""
+        raise NotImplementedError
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        """(which sequences are finished, the first inputs)."""
+        raise NotImplementedError
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """Samples of the outputs of a step."""
+        raise NotImplementedError
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        """(which sequences are finished, the next inputs, the next state)."""
+        raise NotImplementedError
+
+
+@export("tf.contrib.seq2seq.CustomHelper")
+class CustomHelper(Helper):
+    """A helper of three functions (``tf.contrib.seq2seq.CustomHelper``)."""
+
+    def __init__(
+        self, initialize_fn: Callable[..., Any], sample_fn: Callable[..., Any], next_inputs_fn: Callable[..., Any],
+        sample_ids_shape: Any = None, sample_ids_dtype: Any = None,
+    ) -> None:  # fmt: skip
+        self._initialize_fn, self._sample_fn, self._next_inputs_fn = initialize_fn, sample_fn, next_inputs_fn
+        self._batch_size: Any = None
+        self.sample_ids_shape = TensorShape(sample_ids_shape or [])
+        self.sample_ids_dtype = sample_ids_dtype or dtypes.int32
+
+    @property
+    def batch_size(self) -> Any:
+        if self._batch_size is None:
+            raise ValueError("batch_size accessed before initialize was called")
+        return self._batch_size
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        finished, inputs = self._initialize_fn()
+        if self._batch_size is None:
+            self._batch_size = size_of(finished)
+        return finished, inputs
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        return self._sample_fn(time=time, outputs=outputs, state=state)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        return self._next_inputs_fn(  # type: ignore[no-any-return]
+            time=time, outputs=outputs, state=state, sample_ids=sample_ids
+        )
+
+
+@export("tf.contrib.seq2seq.TrainingHelper")
+class TrainingHelper(Helper):
+    """Reads the next inputs from a batch of sequences (``tf.contrib.seq2seq.TrainingHelper``).
+
+    Args:
+      inputs: ``[batch, steps, …]``, or ``[steps, batch, …]`` with ``time_major``; may be a structure.
+      sequence_length: int32 ``[batch]``.
+
+    Raises:
+      ValueError: ``sequence_length`` is no vector.
+    """
+
+    def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False, name: str | None = None) -> None:
+        with name_scope(name, "TrainingHelper", [sequence_length]):
+            inputs = nest.map_structure(convert_to_tensor, inputs)
+            if not time_major:
+                inputs = nest.map_structure(_batch_major, inputs)
+            self._sources = nest.map_structure(_unstacked, inputs)
+            self._sequence_length = convert_to_tensor(sequence_length, name="sequence_length")
+            if self._sequence_length.shape.ndims not in (1, None):
+                raise ValueError(
+                    f"Expected sequence_length to be a vector, but received shape: {self._sequence_length.shape}"
+                )
+            self._zero_inputs = nest.map_structure(lambda whole: zeros_like(whole[0, :]), inputs)
+            self._batch_size = size_of(self._sequence_length)
+
+    @property
+    def batch_size(self) -> Any:
+        return self._batch_size
+
+    @property
+    def sequence_length(self) -> Any:
+        """The lengths of the sequences."""
+        return self._sequence_length
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        finished = equal(0, self._sequence_length)
+        return finished, self._read(reduce_all(finished), 0)
+
+    def _read(self, all_finished: Any, time: Any) -> Any:
+        return cond(
+            all_finished,
+            lambda: self._zero_inputs,
+            lambda: nest.map_structure(lambda source: source.read(time), self._sources),
+        )
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        return argmax(outputs, axis=-1, output_type=dtypes.int32)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        finished = greater_equal(time + 1, self._sequence_length)
+        return finished, self._read(reduce_all(finished), time + 1), state
+
+
+def _unstacked(whole: Any) -> TensorArray:
+    array = TensorArray(whole.dtype, shape_of(whole)[0], element_shape=whole.shape[1:])
+    return array.unstack(whole)
+
+
+@export("tf.contrib.seq2seq.ScheduledEmbeddingTrainingHelper")
+class ScheduledEmbeddingTrainingHelper(TrainingHelper):
+    """Now and then feeds the embedding of a sample instead of the input (scheduled sampling).
+
+    Args:
+      embedding: a function of ids, or a table of embeddings.
+      sampling_probability: of feeding the sample, a scalar.
+      seed, scheduling_seed: of the samples, and of their choice.
+    """
+
+    def __init__(
+        self, inputs: Any, sequence_length: Any, embedding: Any, sampling_probability: Any, time_major: bool = False,
+        seed: int | None = None, scheduling_seed: int | None = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(inputs, sequence_length, time_major, name)
+        self._embed = _embedder(embedding)
+        self._probability = convert_to_tensor(sampling_probability, name="sampling_probability")
+        self._seed, self._scheduling_seed = seed, scheduling_seed
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """The sampled ids; -1 where the input is fed."""
+        ids = reshape(multinomial(outputs, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
+        chosen = less(random_uniform(shape_of(ids), seed=self._scheduling_seed), self._probability)
+        return where(chosen, ids, fill(shape_of(ids), -1))
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
+        chosen = greater_equal(sample_ids, 0)
+        return finished, where(chosen, self._embed(where(chosen, sample_ids, zeros_like(sample_ids))), inputs), state
+
+
+@export("tf.contrib.seq2seq.ScheduledOutputTrainingHelper")
+class ScheduledOutputTrainingHelper(TrainingHelper):
+    """Now and then feeds the output of the last step instead of the input.
+
+    Args:
+      sampling_probability: of feeding the output, a scalar.
+      next_inputs_fn: from outputs to inputs; default: the outputs themselves.
+
+    Raises:
+      ValueError: ``auxiliary_inputs`` are given; tfmini does not have them.
+    """
+
+    sample_ids_dtype = dtypes.bool
+
+    def __init__(
+        self, inputs: Any, sequence_length: Any, sampling_probability: Any, time_major: bool = False,
+        seed: int | None = None, next_inputs_fn: Any = None, auxiliary_inputs: Any = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        if auxiliary_inputs is not None:
+            raise ValueError("auxiliary_inputs are not supported; concatenate them to the inputs in next_inputs_fn.")
+        super().__init__(inputs, sequence_length, time_major, name)
+        self._probability, self._seed = convert_to_tensor(sampling_probability), seed
+        self._next_inputs_fn = next_inputs_fn or (lambda outputs: outputs)
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """Which sequences are fed their output."""
+        return less(random_uniform([self.batch_size], seed=self._seed), self._probability)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
+        return finished, where(sample_ids, self._next_inputs_fn(outputs), inputs), state
+
+
+@export("tf.contrib.seq2seq.GreedyEmbeddingHelper")
+class GreedyEmbeddingHelper(Helper):
+    """Feeds the embedding of the most likely class (``tf.contrib.seq2seq.GreedyEmbeddingHelper``).
+
+    Args:
+      embedding: a function of ids, or a table of embeddings.
+      start_tokens: int32 ``[batch]``.
+      end_token: int32 scalar; a sequence ends with it.
+
+    Raises:
+      ValueError: ``start_tokens`` is no vector or ``end_token`` no scalar.
+    """
+
+    def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
+        self._embed = _embedder(embedding)
+        self._start_tokens = convert_to_tensor(start_tokens, dtypes.int32, name="start_tokens")
+        self._end_token = convert_to_tensor(end_token, dtypes.int32, name="end_token")
+        if self._start_tokens.shape.ndims != 1:
+            raise ValueError("start_tokens must be a vector")
+        if self._end_token.shape.ndims != 0:
+            raise ValueError("end_token must be a scalar")
+        self._batch_size = size_of(self._start_tokens)
+
+    @property
+    def batch_size(self) -> Any:
+        return self._batch_size
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        return fill([self._batch_size], False), self._embed(self._start_tokens)
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        return argmax(outputs, axis=-1, output_type=dtypes.int32)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        finished = equal(sample_ids, self._end_token)
+        inputs = cond(reduce_all(finished), lambda: self._embed(self._start_tokens), lambda: self._embed(sample_ids))
+        return finished, inputs, state
+
+
+@export("tf.contrib.seq2seq.SampleEmbeddingHelper")
+class SampleEmbeddingHelper(GreedyEmbeddingHelper):
+    """Feeds the embedding of a class drawn by the logits (``tf.contrib.seq2seq.SampleEmbeddingHelper``)."""
+
+    def __init__(
+        self, embedding: Any, start_tokens: Any, end_token: Any, softmax_temperature: Any = None,
+        seed: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(embedding, start_tokens, end_token)
+        self._temperature, self._seed = softmax_temperature, seed
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        logits = outputs if self._temperature is None else outputs / self._temperature
+        return reshape(multinomial(logits, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
+
+
+@export("tf.contrib.seq2seq.InferenceHelper")
+class InferenceHelper(Helper):
+    """A helper of functions for inference (``tf.contrib.seq2seq.InferenceHelper``).
+
+    Args:
+      sample_fn: from outputs to samples; ``end_fn``: from samples to which sequences are finished.
+      sample_shape, sample_dtype: of a sample, without the batch.
+      start_inputs: the first inputs.
+      next_inputs_fn: from samples to inputs; default: the samples themselves.
+    """
+
+    def __init__(
+        self, sample_fn: Callable[..., Any], sample_shape: Any, sample_dtype: Any, start_inputs: Any,
+        end_fn: Callable[..., Any], next_inputs_fn: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._sample_fn, self._end_fn, self._next_inputs_fn = sample_fn, end_fn, next_inputs_fn
+        self.sample_ids_shape, self.sample_ids_dtype = TensorShape(sample_shape), sample_dtype
+        self._start_inputs = convert_to_tensor(start_inputs, name="start_inputs")
+        self._batch_size = shape_of(self._start_inputs)[0]
+
+    @property
+    def batch_size(self) -> Any:
+        return self._batch_size
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        return fill([self._batch_size], False), self._start_inputs
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        return self._sample_fn(outputs)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        inputs = sample_ids if self._next_inputs_fn is None else self._next_inputs_fn(sample_ids)
+        return self._end_fn(sample_ids), inputs, state
+
+
+def _embedder(embedding: Any) -> Callable[[Any], Any]:
+    return embedding if callable(embedding) else lambda ids: embedding_lookup(embedding, ids)

@@ -8,19 +8,28 @@ from typing import Any
 
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.layers.contrib.arg_scope import add_arg_scope
-from tfmini.layers.contrib.model_variables import model_variable
-from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.graph.scoping import add_to_collections, control_dependencies
+from tfmini.layers.contrib.model_variables import (
+    add_arg_scope,
+    add_model_variable,
+    collect_named_outputs,
+    model_variable,
+)
 from tfmini.layers.contrib.regularizers import xavier_initializer
-from tfmini.layers.functional import sharing
-from tfmini.layers.spatial_arguments import around, normalized_tuple
+from tfmini.layers.convolutional import around, normalized_tuple
+from tfmini.layers.core import sharing
+from tfmini.layers.normalization import BatchNormalization
+from tfmini.ops.array.identity import identity
 from tfmini.ops.array.joining import stack as stack_of
+from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.cond import smart_constant_value
 from tfmini.ops.math.contraction import tensordot
 from tfmini.ops.math.matmul import matmul
 from tfmini.ops.nn import activation
-from tfmini.ops.nn.bias import bias_add as add_bias
+from tfmini.ops.nn.batch_norm import bias_add as add_bias
 from tfmini.ops.nn.convolution import conv2d as convolve2d
 from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve
 from tfmini.ops.nn.convolution import depthwise_conv2d, separable_conv2d
@@ -365,3 +374,228 @@ def layer_norm(
 
 export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "conv1d conv2d conv2d_transpose conv3d linear")
 export_names("tf.contrib.layers tf.contrib.slim.layers", "elu relu6")
+
+
+# ---- ``tf.contrib.layers.batch_norm``: `BatchNormalization` as a function for use with `arg_scope` -----------------
+
+
+@export("tf.contrib.layers.batch_norm", "tf.contrib.slim.batch_norm", "tf.contrib.slim.layers.batch_norm")
+@add_arg_scope
+def batch_norm(
+    inputs: Any,
+    decay: float = 0.999,
+    center: bool = True,
+    scale: bool = False,
+    epsilon: float = 0.001,
+    activation_fn: Any = None,
+    param_initializers: Any = None,
+    param_regularizers: Any = None,
+    updates_collections: Any = GraphKeys.UPDATE_OPS,
+    is_training: Any = True,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    batch_weights: Any = None,
+    fused: bool | None = None,
+    data_format: str = "NHWC",
+    zero_debias_moving_mean: bool = False,
+    scope: Any = None,
+    renorm: bool = False,
+    renorm_clipping: Any = None,
+    renorm_decay: float = 0.99,
+    adjustment: Any = None,
+) -> Any:
+    """Batch normalization (``tf.contrib.layers.batch_norm``).
+
+    Args:
+      updates_collections: collections for the updates of the averages; None runs them with the layer.
+      param_initializers, param_regularizers: dictionaries by name: beta, gamma, moving_mean, moving_variance.
+      batch_weights, zero_debias_moving_mean: not supported.
+      The others are those of ``tf.layers.batch_normalization``, which calls ``renorm_decay`` renorm_momentum.
+
+    Raises:
+      NotImplementedError: when an unsupported argument is given.
+    """
+    if batch_weights is not None or zero_debias_moving_mean:
+        raise NotImplementedError(
+            "tfmini's batch_norm does not support `batch_weights` and `zero_debias_moving_mean`; leave them out."
+        )
+    with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as opened:
+        inputs = convert_to_tensor(inputs)
+        layer = BatchNormalization(
+            axis=1 if data_format == "NCHW" else -1, momentum=decay, epsilon=epsilon, center=center, scale=scale,
+            trainable=trainable, renorm=renorm, renorm_clipping=renorm_clipping, renorm_momentum=renorm_decay,
+            adjustment=adjustment, fused=fused, name=opened.name, _scope=opened, _reuse=reuse,
+            **_parameters(param_initializers, param_regularizers),
+        )  # fmt: skip
+        layer.updates_collection = None
+        outputs = layer(inputs, training=is_training)
+        _collect(layer, variables_collections)
+        if smart_constant_value(is_training) is not False:
+            if updates_collections is None:
+                with control_dependencies(layer.updates):
+                    outputs = identity(outputs)
+            else:
+                for update in layer.updates:
+                    add_to_collections(updates_collections, update)
+        return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
+
+
+def _parameters(initializers: Any, regularizers: Any) -> dict[str, Any]:
+    first, second = initializers or {}, regularizers or {}
+    return {
+        "beta_initializer": first.get("beta", Zeros()),
+        "gamma_initializer": first.get("gamma", Ones()),
+        "moving_mean_initializer": first.get("moving_mean", Zeros()),
+        "moving_variance_initializer": first.get("moving_variance", Ones()),
+        "beta_regularizer": second.get("beta"),
+        "gamma_regularizer": second.get("gamma"),
+    }
+
+
+def _collect(layer: BatchNormalization, variables_collections: Any) -> None:
+    for name in ("beta", "gamma", "moving_mean", "moving_variance"):
+        variable = getattr(layer, name)
+        if variable is None:
+            continue
+        add_model_variable(variable)
+        wanted = variables_collections
+        if isinstance(wanted, dict):
+            wanted = wanted.get(name)
+        add_to_collections(wanted or (), variable)
+
+
+# ---- Normalization of each example, per channel or group of channels (``tf.contrib.layers``) -----------------------
+
+
+def _offset_and_scale(
+    inputs: Tensor, channels: int, shape: Any, center: bool, scale: bool, initializers: Any, trainable: bool,
+    collections: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(beta, gamma) of all channels, reshaped to broadcast; None for one that is not wanted."""
+    made: dict[str, Any] = {"beta": None, "gamma": None}
+    for name, wanted, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
+        if wanted:
+            start = (initializers or {}).get(name, default)
+            made[name] = weights_of(name, [channels], inputs.dtype.base_dtype, start, None, trainable, collections)
+            made[name] = made[name] if shape is None else reshape(made[name], shape)
+    return made["beta"], made["gamma"]
+
+
+@export("tf.contrib.layers.instance_norm", "tf.contrib.slim.instance_norm", "tf.contrib.slim.layers.instance_norm")
+@add_arg_scope
+def instance_norm(
+    inputs: Any,
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Any = None,
+    param_initializers: Any = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Any:
+    """Normalizes each channel of each example (``tf.contrib.layers.instance_norm``).
+
+    Args:
+      inputs: a tensor of rank 2 or more; the channels are the last axis, or the second with NCHW.
+      center, scale: whether to add ``beta`` and multiply by ``gamma``.
+      param_initializers: ``{"beta": …, "gamma": …}``.
+
+    Raises:
+      ValueError: when rank or number of channels are unknown, or ``data_format`` is invalid.
+    """
+    inputs = convert_to_tensor(inputs)
+    rank = inputs.shape.ndims
+    if rank is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined rank.")
+    if data_format not in ("NHWC", "NCHW"):
+        raise ValueError("data_format has to be either NCHW or NHWC.")
+    axis = 1 if data_format == "NCHW" else rank - 1
+    channels = inputs.shape.as_list()[axis]
+    if channels is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined channels dimension {inputs.shape[axis : axis + 1]}.")
+    with variable_scope(scope, "InstanceNorm", [inputs], reuse=reuse) as opened:
+        shape = [1, channels, *[1] * (rank - 2)] if axis == 1 else None
+        beta, gamma = _offset_and_scale(
+            inputs, channels, shape, center, scale, param_initializers, trainable, variables_collections
+        )
+        mean, variance = moments(inputs, [i for i in range(1, rank) if i != axis], keep_dims=True)
+        outputs = batch_normalization(inputs, mean, variance, beta, gamma, epsilon, name="instancenorm")
+        return collected(outputs, activation_fn, outputs_collections, opened.name)
+
+
+@export("tf.contrib.layers.group_norm", "tf.contrib.slim.group_norm", "tf.contrib.slim.layers.group_norm")
+@add_arg_scope
+def group_norm(
+    inputs: Any,
+    groups: int = 32,
+    channels_axis: int = -1,
+    reduction_axes: Sequence[int] = (-3, -2),
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Any = None,
+    param_initializers: Any = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    mean_close_to_zero: bool = False,
+) -> Any:
+    """Normalizes groups of channels of each example (``tf.contrib.layers.group_norm``).
+
+    Args:
+      groups: number of groups of channels.
+      channels_axis, reduction_axes: the axes to normalize over; all but the batch must be known statically.
+      center, scale, param_initializers: as in `instance_norm`.
+      mean_close_to_zero: accepted and ignored; the variance is always taken around the mean.
+
+    Raises:
+      ValueError: when axes or groups do not match the inputs.
+    """
+    inputs = convert_to_tensor(inputs)
+    channel, axes = _axes(inputs, groups, channels_axis, reduction_axes)
+    known, sizes = inputs.shape.as_list(), shape_of(inputs)
+    lengths = [sizes[i] if size is None else size for i, size in enumerate(known)]
+    split = [groups, known[channel] // groups]
+    grouped = reshape(inputs, [*lengths[:channel], *split, *lengths[channel + 1 :]])
+    with variable_scope(scope, "GroupNorm", [grouped], reuse=reuse) as opened:
+        shape = [*[1] * channel, *split, *[1] * (len(known) - channel - 1)]
+        beta, gamma = _offset_and_scale(
+            inputs, known[channel], shape, center, scale, param_initializers, trainable, variables_collections
+        )
+        over = [channel + 1, *(a + 1 if a > channel else a for a in axes)]
+        mean, variance = moments(grouped, over, keep_dims=True)
+        outputs = reshape(batch_normalization(grouped, mean, variance, beta, gamma, epsilon), lengths)
+        outputs.set_shape(inputs.shape)
+        return collected(outputs, activation_fn, outputs_collections, opened.name)
+
+
+def _axes(inputs: Tensor, groups: int, channels_axis: int, reduction_axes: Sequence[int]) -> tuple[int, list[int]]:
+    """Checks the arguments of `group_norm`; returns the channel axis and the others, not negative."""
+    rank = inputs.shape.ndims
+    if rank is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined rank.")
+    if max(channels_axis, *reduction_axes) > rank - 1:
+        raise ValueError("Axis is out of bounds.")
+    channel, axes = channels_axis % rank, [axis % rank for axis in reduction_axes]
+    known = inputs.shape.as_list()
+    channels = known[channel]
+    if channels is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined channel dimension: {channel}.")
+    for axis in axes:
+        if known[axis] is None:
+            raise ValueError(f"Inputs {inputs.name} has undefined dimensions {axis}.")
+        if axis == channel:
+            raise ValueError("reduction_axis must be mutually exclusive with channels_axis")
+    if groups > channels:
+        raise ValueError(f"Invalid groups {groups} for {channels} channels.")
+    if channels % groups:
+        raise ValueError(f"{channels} channels is not commensurate with {groups} groups.")
+    return channel, axes

@@ -2,17 +2,117 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Callable, Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from tfmini.export import export
-from tfmini.graph.keys import GraphKeys
-from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.export import export, export_names
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.scoping import add_to_collection, add_to_collections, get_collection, get_collection_ref
 from tfmini.graph.scoping import device as device_scope
-from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.ops.flow.cond import smart_cond, smart_constant_value
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
+from tfmini.shapes import TensorShape
+
+# ---- ``tf.contrib.framework.arg_scope``: default arguments for functions within a block ----------------------------
+
+Defaults = dict[str, dict[str, Any]]
+_ALLOWED: dict[str, tuple[str, ...]] = {}
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.scopes: list[Defaults] = [{}]
+
+
+_stack = _Stack()
+
+
+@export("tf.contrib.framework.arg_scope_func_key", "tf.contrib.slim.arg_scope_func_key")
+def arg_scope_func_key(op: Any) -> str:
+    """The key of a function in an argument scope (``tf.contrib.slim.arg_scope_func_key``)."""
+    return str(getattr(op, "_key_op", op))
+
+
+@export("tf.contrib.framework.current_arg_scope", "tf.contrib.slim.current_arg_scope")
+def current_arg_scope() -> Defaults:
+    """The current defaults: function key -> arguments (``tf.contrib.slim.current_arg_scope``)."""
+    return _stack.scopes[-1]
+
+
+@export("tf.contrib.framework.has_arg_scope", "tf.contrib.slim.has_arg_scope")
+def has_arg_scope(func: Any) -> bool:
+    """Whether `add_arg_scope` has been applied to a function (``tf.contrib.slim.has_arg_scope``)."""
+    return arg_scope_func_key(func) in _ALLOWED
+
+
+@export("tf.contrib.framework.arg_scoped_arguments", "tf.contrib.slim.arg_scoped_arguments")
+def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
+    """The arguments of a function that an argument scope can set: those with a default."""
+    return _ALLOWED[arg_scope_func_key(func)]
+
+
+@export("tf.contrib.framework.arg_scope", "tf.contrib.slim.arg_scope")
+@contextmanager
+def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Defaults]:
+    """Sets default arguments of functions for the block (``tf.contrib.slim.arg_scope``).
+
+    Args:
+      list_ops_or_scope: a list of functions, or the scope that an earlier block yielded.
+      **kwargs: the defaults; each function must have these arguments.
+
+    Raises:
+      TypeError: when ``list_ops_or_scope`` is neither a list nor a scope.
+      ValueError: when a function lacks `add_arg_scope`, or arguments are given together with a scope.
+    """
+    _stack.scopes.append(_entered(list_ops_or_scope, kwargs))
+    try:
+        yield current_arg_scope()
+    finally:
+        _stack.scopes.pop()
+
+
+def _entered(what: Any, kwargs: dict[str, Any]) -> Defaults:
+    if isinstance(what, Mapping):
+        if kwargs:
+            raise ValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")
+        return dict(what)
+    if not isinstance(what, (list, tuple)):
+        raise TypeError("list_ops_or_scope must either be a list/tuple or reused scope (i.e. dict)")
+    scope = dict(current_arg_scope())
+    for function in what:
+        key = arg_scope_func_key(function)
+        if key not in _ALLOWED:
+            name = f"{getattr(function, '__module__', '')}.{getattr(function, '__name__', function)}"
+            raise ValueError(f"{name} is not decorated with @add_arg_scope")
+        scope[key] = {**scope.get(key, {}), **kwargs}
+    return scope
+
+
+@export("tf.contrib.framework.add_arg_scope", "tf.contrib.slim.add_arg_scope")
+def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that lets `arg_scope` set a function's defaults (``tf.contrib.slim.add_arg_scope``)."""
+
+    key = str(func)
+
+    @functools.wraps(func)
+    def func_with_args(*args: Any, **kwargs: Any) -> Any:
+        defaults = current_arg_scope().get(key)
+        return func(*args, **({**defaults, **kwargs} if defaults else kwargs))
+
+    func_with_args._key_op = key  # type: ignore[attr-defined]
+    parameters = inspect.signature(func).parameters.values()
+    _ALLOWED[key] = tuple(p.name for p in parameters if p.default is not p.empty)
+    return func_with_args
+
+
+# ---- model variables ------------------------------------------------------------
 
 
 @export("tf.contrib.framework.variable", "tf.contrib.slim.variable")
@@ -169,3 +269,101 @@ def filter_variables(
 
     kept = [v for v in var_list if include_patterns is None or matches(v, include_patterns)]
     return [v for v in kept if not (exclude_patterns and matches(v, exclude_patterns))]
+
+
+# ---- ``tf.contrib.layers.utils``: aliases of layer results in collections, and checks of layer arguments -----------
+
+__all__ = [
+    "append_tensor_alias", "collect_named_outputs", "constant_value", "convert_collection_to_dict",
+    "first_dimension", "gather_tensors_aliases", "get_tensor_aliases", "last_dimension", "n_positive_integers",
+    "smart_cond", "two_element_tuple",
+]  # fmt: skip
+
+constant_value = smart_constant_value
+
+
+@export("tf.contrib.layers.utils.collect_named_outputs")
+def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
+    """Adds a tensor to collections under an alias; returns it (``tf.contrib.slim.utils.collect_named_outputs``)."""
+    if collections:
+        append_tensor_alias(outputs, alias)
+        add_to_collections(collections, outputs)
+    return outputs
+
+
+@export("tf.contrib.layers.utils.append_tensor_alias")
+def append_tensor_alias(tensor: Any, alias: str) -> Any:
+    """Adds an alias to a tensor and returns it (``tf.contrib.slim.utils.append_tensor_alias``)."""
+    _aliases(tensor).append(alias[:-1] if alias.endswith("/") else alias)
+    return tensor
+
+
+@export("tf.contrib.layers.utils.get_tensor_aliases")
+def get_tensor_aliases(tensor: Any) -> list[str]:
+    """The aliases of a tensor, or its op's name (``tf.contrib.slim.utils.get_tensor_aliases``)."""
+    return list(_aliases(tensor)) or [tensor.op.name]
+
+
+def _aliases(tensor: Any) -> list[str]:
+    by_name: dict[str, list[str]] = tensor.graph.attachments.setdefault("tfmini.layers.aliases", {})
+    return by_name.setdefault(tensor.name, [])
+
+
+@export("tf.contrib.layers.utils.gather_tensors_aliases")
+def gather_tensors_aliases(tensors: Any) -> list[str]:
+    """The aliases of several tensors (``tf.contrib.slim.utils.gather_tensors_aliases``)."""
+    return [alias for tensor in tensors for alias in get_tensor_aliases(tensor)]
+
+
+@export("tf.contrib.layers.utils.convert_collection_to_dict")
+def convert_collection_to_dict(collection: str, clear_collection: bool = False) -> OrderedDict[str, Any]:
+    """alias -> tensor, for the tensors of a collection (``tf.contrib.slim.utils.convert_collection_to_dict``)."""
+    found = OrderedDict((alias, t) for t in get_collection(collection) for alias in get_tensor_aliases(t))
+    if clear_collection:
+        get_collection_ref(collection).clear()
+    return found
+
+
+@export("tf.contrib.layers.utils.first_dimension")
+def first_dimension(shape: Any, min_rank: int = 1) -> int | None:
+    """The length of the first axis; raises ValueError if unknown (``tf.contrib.slim.utils.first_dimension``)."""
+    return _dimension(shape, 0, min_rank)
+
+
+@export("tf.contrib.layers.utils.last_dimension")
+def last_dimension(shape: Any, min_rank: int = 1) -> int | None:
+    """The length of the last axis; raises ValueError if unknown (``tf.contrib.slim.utils.last_dimension``)."""
+    return _dimension(shape, -1, min_rank)
+
+
+def _dimension(shape: Any, position: int, min_rank: int) -> int | None:
+    sizes = TensorShape(shape)
+    if sizes.ndims is None:
+        raise ValueError("dims of shape must be known but is None")
+    if sizes.ndims < min_rank:
+        raise ValueError(f"rank of shape must be at least {min_rank} not: {sizes.ndims}")
+    value = sizes.as_list()[position]
+    if value is None:
+        raise ValueError("dimension of shape must be known but is None")
+    return int(value)
+
+
+@export("tf.contrib.layers.utils.two_element_tuple")
+def two_element_tuple(int_or_tuple: Any) -> tuple[int, int]:
+    """Expands an int to a pair; raises ValueError for more than two (``tf.contrib.slim.utils.two_element_tuple``)."""
+    first, second = n_positive_integers(2, int_or_tuple)
+    return first, second
+
+
+@export("tf.contrib.layers.utils.n_positive_integers")
+def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
+    """Expands an int to ``n`` ints, or checks ``n`` positive ones (``tf.contrib.slim.utils.n_positive_integers``)."""
+    if isinstance(value, TensorShape):
+        value = value.as_list()
+    values = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(values) != n or any(v < 1 for v in values):
+        raise ValueError(f"Must provide {n} positive integers, got {value}")
+    return values
+
+
+export_names("tf.contrib.layers.utils", "constant_value")

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
+from tfmini.layers.contrib.model_variables import add_arg_scope, collect_named_outputs, model_variable
+from tfmini.ops import random_functions as random_values
 from tfmini.ops.array.constant import constant
-from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.array.gather import gather, gather_nd
+from tfmini.ops.array.identity import cast
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.partition import unique as unique_of
+from tfmini.ops.array.partition import where
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.custom_gradient import custom_gradient
+from tfmini.ops.debugging import Print
+from tfmini.ops.math.comparison import greater, less, not_equal
 from tfmini.ops.math.elementwise import multiply
-from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_sum
 from tfmini.ops.math.sums import add_n
-from tfmini.ops.nn.bias import l2_loss
-from tfmini.ops.random import functions as random_values
+from tfmini.ops.math.unary import abs as absolute
+from tfmini.ops.nn.batch_norm import l2_loss
+from tfmini.ops.nn.embedding import embedding_lookup, safe_embedding_lookup_sparse
+from tfmini.ops.nn.normalization import zero_fraction
+from tfmini.ops.summary import histogram, image, scalar
+from tfmini.ops.variables.scope import variable_scope
+from tfmini.shapes import TensorShape
 
 Regularizer = Callable[[Any], Any]
 
@@ -180,3 +200,321 @@ def _fan(shape: Any, mode: str) -> float:
 
 
 export_names("tf.contrib.layers tf.contrib.slim.initializers", "xavier_initializer_conv2d")
+
+
+# ---- Embeddings of sequences, maxout and gradient scaling (``tf.contrib.layers``) ----------------------------------
+
+
+def _embeddings(shape: Any, initializer: Any, regularizer: Any, trainable: bool) -> Any:
+    return model_variable(
+        "embeddings", shape=shape, initializer=initializer, regularizer=regularizer, trainable=trainable
+    )
+
+
+@export("tf.contrib.layers.embedding_lookup_unique", "tf.contrib.slim.layers.embedding_lookup_unique")
+def embedding_lookup_unique(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None) -> Tensor:
+    """`tf.nn.embedding_lookup` that looks each id up once (``tf.contrib.layers.embedding_lookup_unique``)."""
+    with variable_scope(name, "EmbeddingLookupUnique", [params, ids]):
+        ids = convert_to_tensor(ids)
+        different, places = unique_of(reshape(ids, [-1]))
+        rows = gather(embedding_lookup(params, different, partition_strategy), places)
+        found = reshape(rows, concat([shape_of(ids), shape_of(rows)[1:]], 0))
+        found.set_shape(TensorShape(ids.shape).concatenate(rows.shape[1:]))
+        return found
+
+
+@export("tf.contrib.layers.embed_sequence", "tf.contrib.slim.layers.embed_sequence")
+def embed_sequence(
+    ids: Any,
+    vocab_size: int | None = None,
+    embed_dim: int | None = None,
+    unique: bool = False,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    reuse: Any = None,
+) -> Tensor:
+    """The embeddings of each id: ``[batch, length, embed_dim]`` (``tf.contrib.layers.embed_sequence``).
+
+    Args:
+      ids: ``[batch, length]``.
+      unique: whether each distinct id is looked up only once.
+      initializer, regularizer, trainable: arguments of the variable ``embeddings``.
+
+    Raises:
+      ValueError: when a size is missing, unless the variable is reused.
+    """
+    if not (reuse or (vocab_size and embed_dim)):
+        raise ValueError(
+            "Must specify vocab size and embedding dimension when not reusing."
+            f" Got vocab_size={vocab_size} and embed_dim={embed_dim}"
+        )
+    with variable_scope(scope, "EmbedSequence", [ids], reuse=reuse):
+        shape = None if vocab_size is None or embed_dim is None else [vocab_size, embed_dim]
+        table = _embeddings(shape, initializer, regularizer, trainable)
+        return (embedding_lookup_unique if unique else embedding_lookup)(table, ids)
+
+
+@export("tf.contrib.layers.bow_encoder", "tf.contrib.slim.layers.bow_encoder")
+def bow_encoder(
+    ids: Any,
+    vocab_size: int,
+    embed_dim: int,
+    sparse_lookup: bool = True,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    reuse: Any = None,
+) -> Tensor:
+    """The mean of the embeddings of a document: ``[batch, embed_dim]`` (``tf.contrib.layers.bow_encoder``).
+
+    Args:
+      ids: ``[batch, length]``, dense or sparse.
+      sparse_lookup: treat the id 0 as padding, which is left out of the mean.
+      The others are those of `embed_sequence`.
+    """
+    if not vocab_size or not embed_dim:
+        raise ValueError("Must specify vocab size and embedding dimension")
+    with variable_scope(scope, "bow_encoder", [ids], reuse=reuse):
+        table = _embeddings([vocab_size, embed_dim], initializer, regularizer, trainable)
+        if sparse_lookup:
+            given = ids if isinstance(ids, SparseTensor) else dense_to_sparse(ids)
+            return safe_embedding_lookup_sparse([table], given, combiner="mean", default_id=0)
+        if isinstance(ids, SparseTensor):
+            raise TypeError(f"ids are expected to be dense Tensor, got: {ids}")
+        return reduce_mean(embedding_lookup(table, ids), axis=1)
+
+
+@export("tf.contrib.layers.dense_to_sparse", "tf.contrib.slim.layers.dense_to_sparse")
+@add_arg_scope
+def dense_to_sparse(tensor: Any, eos_token: Any = 0, outputs_collections: Any = None, scope: Any = None) -> Any:
+    """The elements that are not ``eos_token``, as a `SparseTensor` (``tf.contrib.layers.dense_to_sparse``)."""
+    with variable_scope(scope, "dense_to_sparse", [tensor]) as opened:
+        tensor = convert_to_tensor(tensor)
+        places = where(not_equal(tensor, convert_to_tensor(eos_token, dtype=tensor.dtype)))
+        sparse = SparseTensor(places, gather_nd(tensor, places), shape_of(tensor, out_type=dtypes.int64))
+        return collect_named_outputs(outputs_collections, opened.name, sparse)
+
+
+@export("tf.contrib.layers.maxout", "tf.contrib.slim.maxout", "tf.contrib.slim.layers.maxout")
+@add_arg_scope
+def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Tensor:
+    """The maximum of groups of features (``tf.contrib.layers.maxout``).
+
+    Args:
+      num_units: number of features of the result; it must divide the number of features of the inputs.
+    """
+    with variable_scope(scope, "MaxOut", [inputs]):
+        inputs = convert_to_tensor(inputs)
+        known = inputs.shape.as_list()
+        axis %= len(known)
+        features = known[axis]
+        if features is None or features % num_units:
+            raise ValueError(f"number of features({features}) is not a multiple of num_units({num_units})")
+        sizes = shape_of(inputs)
+        lengths = [sizes[i] if size is None else size for i, size in enumerate(known)]
+        split = [*lengths[:axis], num_units, features // num_units, *lengths[axis + 1 :]]
+        outputs = reduce_max(reshape(inputs, split), axis=axis + 1)
+        outputs.set_shape([*known[:axis], num_units, *known[axis + 1 :]])
+        return outputs
+
+
+@export("tf.contrib.layers.scale_gradient", "tf.contrib.slim.scale_gradient", "tf.contrib.slim.layers.scale_gradient")
+def scale_gradient(inputs: Any, gradient_multiplier: Any) -> Tensor:
+    """The identity, with its gradient multiplied by a factor (``tf.contrib.layers.scale_gradient``)."""
+
+    @custom_gradient
+    def scaled(value: Any) -> Any:
+        return value, lambda grad: grad * gradient_multiplier
+
+    return scaled(inputs)  # type: ignore[no-any-return]
+
+
+# ---- Summaries of tensors and collections (``tf.contrib.layers.summarize_…``, ``tf.contrib.slim.summaries``) -------
+
+
+def _share(condition: Tensor) -> Tensor:
+    return reduce_mean(cast(condition, dtypes.float32))
+
+
+@export("tf.contrib.layers.summarize_activation", "tf.contrib.layers.summaries.summarize_activation")
+def summarize_activation(op: Any) -> Tensor:
+    """A histogram summary; for a relu also the fraction of zeros, for a relu6 also that of values clipped at 6."""
+    source, name = op.op, op.op.name
+    if source.type in ("Relu", "Softplus", "Relu6"):
+        before = source.inputs[0]
+        scalar(f"{name}/zeros", _share(less(before, convert_to_tensor(0, dtype=before.dtype))))
+    if source.type == "Relu6":
+        scalar(f"{name}/sixes", _share(greater(source.inputs[0], convert_to_tensor(6, dtype=source.inputs[0].dtype))))
+    return histogram(f"{name}/activation", op)
+
+
+@export("tf.contrib.layers.summarize_tensor", "tf.contrib.layers.summaries.summarize_tensor")
+def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
+    """A summary of a scalar or a histogram of another tensor; None for strings and booleans."""
+    if tensor.dtype.base_dtype in (dtypes.string, dtypes.bool):
+        return None
+    tag = tag or f"{tensor.op.name}_summary"
+    return scalar(tag, tensor) if tensor.shape.ndims == 0 else histogram(tag, tensor)
+
+
+@export("tf.contrib.layers.summarize_tensors", "tf.contrib.layers.summaries.summarize_tensors")
+def summarize_tensors(tensors: Iterable[Any], summarizer: Callable[[Any], Any] = summarize_tensor) -> list[Any]:
+    """The summaries of several tensors."""
+    return [summarizer(tensor) for tensor in tensors]
+
+
+@export("tf.contrib.layers.summarize_collection", "tf.contrib.layers.summaries.summarize_collection")
+def summarize_collection(
+    collection: str, name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_tensor
+) -> list[Any]:
+    """The summaries of a collection's tensors whose op names match the regular expression at their start."""
+    wanted = [t for t in get_collection(collection) if name_filter is None or re.match(name_filter, t.op.name)]
+    return summarize_tensors(wanted, summarizer)
+
+
+@export("tf.contrib.layers.summarize_activations", "tf.contrib.layers.summaries.summarize_activations")
+def summarize_activations(
+    name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_activation
+) -> list[Any]:
+    """`summarize_collection` of ACTIVATIONS."""
+    return summarize_collection(GraphKeys.ACTIVATIONS, name_filter, summarizer)
+
+
+summarize_variables = partial(summarize_collection, GraphKeys.GLOBAL_VARIABLES)
+summarize_weights = partial(summarize_collection, GraphKeys.WEIGHTS)
+summarize_biases = partial(summarize_collection, GraphKeys.BIASES)
+
+
+# ---- tf.contrib.slim.summaries ------------------------------------------------------------------
+
+
+def _name(tensor: Any, name: str | None, prefix: str | None, ending: str = "") -> str:
+    """``prefix/name/ending``; by default the name is the op's."""
+    whole = name or tensor.op.name
+    return (f"{prefix}/{whole}" if prefix else whole) + (f"/{ending}" if ending else "")
+
+
+def _printed(summary: Tensor, tensor: Any, name: str, print_summary: bool) -> Tensor:
+    if print_summary:
+        add_to_collection(GraphKeys.SUMMARIES, Print(summary, [tensor], name))
+    return summary
+
+
+@export("tf.contrib.slim.summaries.add_histogram_summary")
+def add_histogram_summary(tensor: Any, name: str | None = None, prefix: str | None = None) -> Tensor:
+    """A histogram summary named ``prefix/name``."""
+    return histogram(_name(tensor, name, prefix), tensor)
+
+
+@export("tf.contrib.slim.summaries.add_image_summary")
+def add_image_summary(
+    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+) -> Tensor:
+    """An image summary named ``prefix/name``; ``print_summary`` also prints the tensor."""
+    name = _name(tensor, name, prefix)
+    return _printed(image(name, tensor), tensor, name, print_summary)
+
+
+@export("tf.contrib.slim.summaries.add_scalar_summary")
+def add_scalar_summary(
+    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+) -> Tensor:
+    """A scalar summary named ``prefix/name``; ``print_summary`` also prints the tensor."""
+    name = _name(tensor, name, prefix)
+    return _printed(scalar(name, tensor), tensor, name, print_summary)
+
+
+@export("tf.contrib.slim.summaries.add_zero_fraction_summary")
+def add_zero_fraction_summary(
+    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+) -> Tensor:
+    """A summary of the fraction of zeros, named ``prefix/name/Fraction of Zero Values``."""
+    name = _name(tensor, name, prefix, "Fraction of Zero Values")
+    return add_scalar_summary(zero_fraction(tensor), name, print_summary=print_summary)
+
+
+@export("tf.contrib.slim.summaries.add_histogram_summaries")
+def add_histogram_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
+    """`add_histogram_summary` for each tensor."""
+    return [add_histogram_summary(tensor, prefix=prefix) for tensor in tensors]
+
+
+@export("tf.contrib.slim.summaries.add_image_summaries")
+def add_image_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
+    """`add_image_summary` for each tensor."""
+    return [add_image_summary(tensor, prefix=prefix) for tensor in tensors]
+
+
+@export("tf.contrib.slim.summaries.add_scalar_summaries")
+def add_scalar_summaries(
+    tensors: Iterable[Any], prefix: str | None = None, print_summary: bool = False
+) -> list[Tensor]:
+    """`add_scalar_summary` for each tensor."""
+    return [add_scalar_summary(tensor, prefix=prefix, print_summary=print_summary) for tensor in tensors]
+
+
+@export("tf.contrib.slim.summaries.add_zero_fraction_summaries")
+def add_zero_fraction_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
+    """`add_zero_fraction_summary` for each tensor."""
+    return [add_zero_fraction_summary(tensor, prefix=prefix) for tensor in tensors]
+
+
+export_names("tf.contrib.layers tf.contrib.layers.summaries", "summarize_biases summarize_variables summarize_weights")
+
+
+# ---- ``tf.contrib.slim.model_analyzer``: the sizes of a graph's tensors and of variables ---------------------------
+
+_RULE = "---------"
+
+
+@export("tf.contrib.slim.model_analyzer.tensor_description")
+def tensor_description(var: Any) -> str:
+    """The type and shape of a variable or tensor, as in ``(float32 1x8x8x1024)``."""
+    return f"({var.dtype.name} {'x'.join(map(str, var.shape))})"
+
+
+def _heading(text: str) -> None:
+    print(_RULE, text, _RULE, sep="\n")
+
+
+@export("tf.contrib.slim.model_analyzer.analyze_ops")
+def analyze_ops(graph: Graph, print_info: bool = False) -> int:
+    """The total number of elements of all ops' outputs; outputs of unknown shape count 0.
+
+    Args:
+      print_info: whether to print a line per op.
+    """
+    if print_info:
+        _heading("Operations: name -> (type shapes) [size]")
+    total = 0
+    for op in graph.get_operations():
+        size = sum(output.shape.num_elements() or 0 for output in op.outputs)
+        if print_info:
+            shapes = ", ".join(tensor_description(output) for output in op.outputs if output.shape)
+            print(op.name, "\t->", shapes, f"[{size}]")
+        total += size
+    return total
+
+
+@export("tf.contrib.slim.model_analyzer.analyze_vars")
+def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
+    """The total (number of elements, bytes) of variables.
+
+    Args:
+      print_info: whether to print a line per variable and the totals.
+    """
+    if print_info:
+        _heading("Variables: name (type shape) [size]")
+    elements = octets = 0
+    for variable in variables:
+        size = variable.shape.num_elements() or 0
+        if print_info:
+            print(variable.name, tensor_description(variable), f"[{size}, bytes: {size * variable.dtype.size}]")
+        elements, octets = elements + size, octets + size * variable.dtype.size
+    if print_info:
+        print(f"Total size of variables: {elements}")
+        print(f"Total bytes of variables: {octets}")
+    return elements, octets

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.families import OpHandle, all_of, op, same_shape
-from tfmini.machine_memory import check_room
+from tfmini.graph.families import OpHandle, Tensor, all_of, convert_to_tensor, op, same_shape
 from tfmini.ops.array.constant_value import given_shape
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import expand_dims, reshape, shape
+from tfmini.processes import check_room
 
 _ROWS = "(x: T, i: int32, v: T) -> y: T; T: type"
 update_op, add_op, sub_op = (op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub"))
@@ -54,3 +55,47 @@ def _empty(shape: Any, *, dtype: dtypes.DType, init: bool) -> Any:
     sizes = shape.tolist()
     check_room(sizes, dtype.numpy.itemsize)
     return np.full(sizes, b"", object) if dtype is dtypes.string else np.zeros(sizes, dtype.numpy)
+
+
+# ---- The row updates that old scripts import from ``tensorflow.python.ops.inplace_ops`` ----------------------------
+
+
+def inplace_update(x: Any, i: Any, v: Any) -> Tensor:
+    """``x`` with the rows ``i`` replaced by ``v``; ``i`` may be one number, or None for all rows."""
+    return _on_rows(update_op, x, i, v)
+
+
+def inplace_add(x: Any, i: Any, v: Any) -> Tensor:
+    """``x`` with ``v`` added to the rows ``i``; see `inplace_update`."""
+    return _on_rows(add_op, x, i, v)
+
+
+def inplace_sub(x: Any, i: Any, v: Any) -> Tensor:
+    """``x`` with ``v`` subtracted from the rows ``i``; see `inplace_update`."""
+    return _on_rows(sub_op, x, i, v)
+
+
+alias_inplace_update, alias_inplace_add, alias_inplace_sub = inplace_update, inplace_add, inplace_sub
+
+
+def _on_rows(handle: Any, x: Any, i: Any, v: Any) -> Tensor:
+    x = convert_to_tensor(x)
+    v = convert_to_tensor(v, x.dtype.base_dtype)
+    if i is None:  # All elements, as one row.
+        flat = handle(reshape(x, [1, -1]), [0], reshape(v, [1, -1]))
+        return reshape(flat, shape(x))
+    rows = convert_to_tensor(i, dtypes.int32)
+    if rows.shape.ndims == 0:
+        return handle(x, reshape(rows, [1]), expand_dims(v, 0))  # type: ignore[no-any-return]
+    return handle(x, rows, v)  # type: ignore[no-any-return]
+
+
+def empty(shape: Any, dtype: Any, init: bool = False) -> Tensor:
+    """A tensor of the given shape with unspecified content."""
+    return empty_op(shape, dtype=dtypes.as_dtype(dtype), init=init)
+
+
+def empty_like(x: Any, init: bool | None = None) -> Tensor:
+    """A tensor of the shape and type of ``x`` with unspecified content."""
+    x = convert_to_tensor(x)
+    return empty(shape(x), x.dtype, bool(init))

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
-from tfmini.machine_memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape
-from tfmini.shapes import RawShape
+from tfmini.processes import check_room
+from tfmini.shapes import Dimension, RawShape
 
 MASKS = (
     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = 0;"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.collection_protos import register_proto_function
-from tfmini.graph.keys import GraphKeys
-from tfmini.ops.flow.cond_context import CondContext
+from tfmini.graph.meta_graph import register_proto_function
+from tfmini.graph.names import GraphKeys
+from tfmini.ops.flow.cond import CondContext
 from tfmini.ops.flow.control_flow_context import ControlFlowContext, inside
-from tfmini.ops.flow.while_context import WhileContext
+from tfmini.ops.flow.while_loop import WhileContext
 
 
 def cond_context_from_proto(context_def: Any, import_scope: str | None = None) -> CondContext:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini.graph import nest
+from tfmini.graph.attr_checks import is_within, output_context
 from tfmini.graph.families import Operation, Tensor, get_default_graph
-from tfmini.graph.flow_checks import is_within, output_context
 from tfmini.graph.graph import Graph
-from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.graph.names import prepend_name_scope, strip_name_scope
 
 
 class ControlFlowContext:

@@ -10,30 +10,218 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from tfmini.graph import nest
-from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with
-from tfmini.graph.flow_checks import output_context, while_context_of
-from tfmini.graph.traits import EXIT_OPS, FLOW_OPS, SWITCH_OPS
+from tfmini import dtypes
+from tfmini.graph import nest, raw_ops
+from tfmini.graph.attr_checks import output_context, while_context_of
+from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with, control_dependencies
+from tfmini.graph.op_types import EXIT_OPS, FLOW_OPS, SWITCH_OPS
+from tfmini.ops import gradients
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.joining import concat
 from tfmini.ops.array.shape import shape_internal
 from tfmini.ops.flow import flow_ops as flow
-from tfmini.ops.flow.cond_context import CondContext
-from tfmini.ops.flow.control_flow_context import inside
-from tfmini.ops.flow.loop_accumulators import accumulate
+from tfmini.ops.flow.cond import CondContext
+from tfmini.ops.flow.control_flow_context import inside, outside
 from tfmini.ops.flow.loop_state import GradLoopState
-from tfmini.ops.flow.while_context import WhileContext
-from tfmini.ops.flow.while_loop import add_back_edge
-from tfmini.ops.flow.zeros_of_branches import (
-    sizes_of,
-    value_dtype,
-    value_shape,
-    zeros_in_loop,
-    zeros_outside_loops,
-)
-from tfmini.ops.gradients import backprop as gradients
-from tfmini.ops.gradients.inputs import is_trainable
+from tfmini.ops.flow.while_loop import WhileContext, add_back_edge
+from tfmini.ops.gradients import is_trainable
 from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.elementwise import add, maximum
+from tfmini.shapes import RawShape
+
+# ---- Zeros as the gradients of outputs that have no gradient, in conds and loops -----------------------------------
+# A branch of a cond contributes zeros only when it is not taken, so they depend on a Switch of the value
+# whose gradient they are.
+
+
+def _is_handle(tensor: Tensor) -> bool:
+    return tensor.dtype.name == "resource"
+
+
+def value_dtype(value: Tensor) -> dtypes.DType:
+    """The dtype of a tensor, or of the variable behind a handle."""
+    if not _is_handle(value):
+        return value.dtype.base_dtype
+    return dtypes.float32 if value.handle_data is None else value.handle_data[0]
+
+
+def value_shape(value: Tensor) -> RawShape:
+    """The static shape of a tensor, or of the variable behind a handle."""
+    if not _is_handle(value):
+        return value.raw_shape
+    return None if value.handle_data is None else value.handle_data[1]
+
+
+def sizes_of(value: Tensor, out_type: Any = dtypes.int32) -> Tensor:
+    """The shape of a tensor, or of the variable behind a handle."""
+    if _is_handle(value):
+        return raw_ops.VariableShape(value, out_type=out_type)
+    return shape_internal(value, optimize=False, out_type=out_type)
+
+
+def zeros_outside_loops(op: Operation, index: int) -> Tensor:
+    """Zeros like output ``index`` of an op that is in no loop."""
+    value = op.outputs[index]
+    dtype = value_dtype(value)
+    context = op._control_flow_context
+    if op.type not in SWITCH_OPS or context is None:
+        return zeros(sizes_of(value), dtype) if _is_handle(value) else zeros_like(value, optimize=False)
+    other: Tensor = flow.switch(op.inputs[0], context.pred)[1 - context.branch]
+    pivot = identity(other)
+    if _is_handle(value):
+        with control_dependencies([pivot]):
+            return zeros(sizes_of(other), dtype)
+    sizes = sizes_of(other)
+    # An op without inputs would run whichever branch is taken.
+    with control_dependencies([pivot]):
+        return zeros(sizes, dtype)
+
+
+def zeros_in_loop(state: GradLoopState, op: Operation, index: int) -> Tensor:
+    """Zeros like output ``index`` of an op of a loop, in the backprop loop, whose context is active."""
+    value = op.outputs[index]
+    is_dead_branch = op.type in SWITCH_OPS
+    if _is_handle(value):
+        return _zeros_of_handle(state, op, value, is_dead_branch)
+    raw = value.raw_shape
+    if raw is not None and None not in raw:
+        result: Any = constant(0, shape=raw, dtype=value.dtype)
+        return _on_other_branch(state, op, result) if is_dead_branch else result
+    sizes = _sizes_of_dead_branch(op) if is_dead_branch else _sizes_in_context(op, value)
+    remembered = state.remembered(sizes, is_dead_branch)
+    return zeros(remembered, value.dtype.base_dtype)
+
+
+def _on_other_branch(state: GradLoopState, op: Operation, value: Tensor) -> Tensor:
+    context = op._control_flow_context
+    pred = state.history.get(context.pred.name, context.pred)
+    return flow.switch_beside(value, pred)[1 - context.branch]  # type: ignore[no-any-return]
+
+
+def _sizes_in_context(op: Operation, value: Tensor) -> Tensor:
+    with inside(op._control_flow_context):
+        return shape_internal(value, optimize=False)
+
+
+def _sizes_of_dead_branch(op: Operation) -> Tensor:
+    """The shape of a Switch's value, as a tensor that is alive when the branch that it feeds is not taken."""
+    context = op._control_flow_context
+    with inside(context.outer_context):
+        other: Tensor = flow.switch_beside(op.inputs[0], context.pred)[1 - context.branch]
+        sizes = shape_internal(other, optimize=False)
+    other.op._set_control_flow_context(context)
+    sizes.op._set_control_flow_context(context)
+    return sizes
+
+
+def _zeros_of_handle(state: GradLoopState, op: Operation, value: Tensor, is_dead_branch: bool) -> Tensor:
+    """Zeros like the variable of a handle. A handle is a loop invariant, so the backprop loop can read the shape."""
+    handle = op.inputs[0] if is_dead_branch else value
+    result = zeros(sizes_of(handle), value_dtype(handle))
+    return _on_other_branch(state, op, result) if is_dead_branch else result
+
+
+# ---- Gradients of loop invariants: the sum of the contributions of all backprop iterations -------------------------
+
+
+def accumulate(context: WhileContext, op: Operation, grad: Any) -> Any:
+    """The sum over the iterations of ``grad``, a gradient of the loop invariant that ``op`` enters.
+
+    Called in the backprop loop's context.
+
+    Raises:
+      TypeError: when the gradient is neither a tensor nor indexed slices.
+    """
+    if isinstance(grad, Tensor):
+        return _accumulate_dense(context, op, grad)
+    if isinstance(grad, IndexedSlices):
+        return _accumulate_slices(context, op, grad)
+    raise TypeError(f"Type {type(grad)} not supported")
+
+
+def _accumulate_dense(context: WhileContext, op: Operation, grad: Tensor) -> Tensor:
+    with outside(context):
+        start = _zeros_outside(context, op, grad)
+    context.AddName(start.name)
+    entered = context.enter(start, name="b_acc")
+    context.loop_enters.append(entered)
+    merged = flow.merge([entered, entered], name="b_acc")[0]
+    done, going_on = flow.switch(merged, context.pivot)
+    merged.op._update_input(1, flow.next_iteration(add(going_on, grad)))
+    result = flow.exit(done, name="b_acc")
+    context.loop_exits.append(result)
+    context.ExitResult([result])
+    return result  # type: ignore[no-any-return]
+
+
+def _zeros_outside(context: WhileContext, op: Operation, grad: Tensor) -> Tensor:
+    """Zeros of the gradient's shape outside of the backprop loop: the sum over zero iterations."""
+    raw, outer = grad.raw_shape, context.outer_context
+    if raw is not None and None not in raw:
+        with inside(outer):
+            return constant(0, grad.dtype, shape=raw, name="b_acc")
+    value = op.inputs[0]
+    if isinstance(outer, WhileContext) and outer.grad_state is not None:
+        # In a nested loop, the shape is that of the outer loop's forward iteration.
+        state = context.grad_state
+        with inside(state.forward_context.outer_context):
+            sizes = sizes_of(value)
+        outer_state = state.outer_grad_state
+        history = outer_state.add_forward_accumulator(sizes)
+        with inside(outer):
+            return zeros(outer_state.add_accumulated_value(history, sizes), grad.dtype)
+    with inside(outer):
+        return zeros(sizes_of(value), grad.dtype)
+
+
+def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices) -> IndexedSlices:
+    """All rows of all iterations, concatenated after a row of zeros."""
+    with outside(context), inside(context.outer_context):
+        starts = [constant([0], grad.indices.dtype), _zero_row(op, grad.values)]
+        if grad.dense_shape is not None:
+            starts.append(_zero_shape(op, grad.dense_shape))
+    for start in starts:
+        context.AddName(start.name)
+    # The number of rows grows, so the loop variables get less specific shapes than their initial values.
+    entered = [context.enter(start, use_input_shape=False, name="b_acc") for start in starts]
+    entered[0].set_shape([None])
+    if starts[1].raw_shape is not None:
+        entered[1].set_shape([None, *starts[1].raw_shape[1:]])
+    context.loop_enters.extend(entered)
+    merged = [flow.merge([tensor, tensor], name="b_acc")[0] for tensor in entered]
+    switched = [flow.switch(tensor, context.pivot) for tensor in merged]
+    sums = [concat([before[1], part], 0) for before, part in zip(switched, (grad.indices, grad.values))]
+    if grad.dense_shape is not None:
+        sums.append(maximum(grad.dense_shape, switched[2][1]))
+    for tensor, total in zip(merged, sums):
+        tensor.op._update_input(1, flow.next_iteration(total))
+    results = [flow.exit(switch[0], name="b_acc") for switch in switched]
+    context.loop_exits.extend(results)
+    context.ExitResult(results)
+    return IndexedSlices(results[1], results[0], results[2] if grad.dense_shape is not None else None)
+
+
+def _zero_row(op: Operation, values: Tensor) -> Tensor:
+    raw = values.raw_shape
+    if raw is not None and None not in raw:
+        return constant(0, values.dtype, shape=(1, *raw[1:]), name="b_acc")
+    source = op.inputs[0]
+    known = value_shape(source) if source.dtype.name == "resource" else None
+    row: Any = sizes_of(source)[1:] if known is None or None in known else list(known[1:])
+    return zeros(concat([[1], row], 0), dtype=values.dtype)
+
+
+def _zero_shape(op: Operation, dense_shape: Tensor) -> Tensor:
+    raw = dense_shape.raw_shape
+    if raw is not None and None not in raw:
+        return constant(0, dense_shape.dtype, shape=raw)
+    sizes = sizes_of(op.inputs[0], dense_shape.dtype)
+    return zeros_like(sizes, optimize=False)
+
+
+# ---- gradients ------------------------------------------------------------
 
 
 def _current(op: Operation) -> Any:

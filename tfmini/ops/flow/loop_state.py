@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.graph.attr_checks import output_context
 from tfmini.graph.families import Operation, Tensor, colocate_with, control_dependencies
-from tfmini.graph.flow_checks import output_context
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import control_trigger
+from tfmini.ops.flow import flow_ops
 from tfmini.ops.flow import flow_ops as flow
-from tfmini.ops.flow import stacks
-from tfmini.ops.flow.cond_context import CondContext
+from tfmini.ops.flow.cond import CondContext
 from tfmini.ops.flow.control_flow_context import inside, outside
-from tfmini.ops.flow.while_context import WhileContext, is_loop_constant
+from tfmini.ops.flow.while_loop import WhileContext, is_loop_constant
 from tfmini.ops.math.comparison import greater_equal
 from tfmini.ops.math.elementwise import add, subtract
 
@@ -163,12 +163,12 @@ class GradLoopState:
         current = forward._graph._get_control_flow_context()
         with control_dependencies(None):
             with inside(current), colocate_with(value):
-                handle = stacks.stack_op(constant(-1, dtypes.int32), elem_type=value.dtype.base_dtype, name="f_acc")
+                handle = flow_ops.stack_op(constant(-1, dtypes.int32), elem_type=value.dtype.base_dtype, name="f_acc")
             entered = forward.AddValue(handle)
             context = output_context(value.op)
             if context is forward:
                 with inside(forward):
-                    push = stacks.push_op(entered, value, swap_memory=forward.swap_memory).op
+                    push = flow_ops.push_op(entered, value, swap_memory=forward.swap_memory).op
                 self.forward_index.op._add_control_input(push)
             else:
                 push = self._push_in_cond(entered, value, context, dead_branch)
@@ -180,7 +180,7 @@ class GradLoopState:
         if not isinstance(context, CondContext):
             raise TypeError(f"value_ctxt is not a CondContext: {context}")
         with inside(context.outer_context if dead_branch else context):
-            push: Operation = stacks.push_op(handle, value, swap_memory=self.forward_context.swap_memory).op
+            push: Operation = flow_ops.push_op(handle, value, swap_memory=self.forward_context.swap_memory).op
         if dead_branch:
             push._set_control_flow_context(context)
         return push
@@ -198,7 +198,7 @@ class GradLoopState:
             if cond is not None:
                 branch = 1 - cond.branch if dead_branch else cond.branch
                 history = flow.switch_beside(history, self._remembered_pred(cond))[branch]
-            pop: Tensor = stacks.pop_op(history, elem_type=value.dtype.base_dtype)
+            pop: Tensor = flow_ops.pop_op(history, elem_type=value.dtype.base_dtype)
             pop.set_shape(value.shape)
         if self.grad_context.parallel_iterations > 1:
             self.grad_sync._add_control_input(pop.op)

@@ -18,17 +18,17 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, sized
-from tfmini.numerics import bmp_decoding, png_decoding
-from tfmini.numerics.inflation import check_inflated
-from tfmini.numerics.media_encoding import encode_png as png_of
-from tfmini.ops.array.casting import cast
+from tfmini.numerics import images
+from tfmini.numerics.images import check_inflated
+from tfmini.numerics.images import encode_png as png_of
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import multiply
-from tfmini.ops.strings.elementwise import substr
+from tfmini.ops.string_ops import substr
 from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +57,7 @@ _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
 all_of(*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op).not_differentiable()
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-_SIGNATURES = {png_decoding.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
+_SIGNATURES = {images.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
 
 
 def _image_shape(node: Operation) -> list[RawShape]:
@@ -132,7 +132,7 @@ def _decoded(data: bytes, channels: int, wide: bool = False) -> Array:
     kind = _format(data)
     with _decoding(data, kind):
         if kind == "PNG":
-            return png_decoding.decode(data, channels, wide)
+            return images.decode_png(data, channels, wide)
         if kind == "BMP":
             return _bmp(data, channels)
         image = _opened(data, kind)
@@ -141,7 +141,7 @@ def _decoded(data: bytes, channels: int, wide: bool = False) -> Array:
 
 
 def _bmp(data: bytes, channels: int) -> Array:
-    pixels = bmp_decoding.decode(data)
+    pixels = images.decode_bmp(data)
     if channels not in (0, pixels.shape[2]):
         refuse(f"channels attribute {channels} does not match bits per pixel from file {pixels.shape[2]}")
     return pixels

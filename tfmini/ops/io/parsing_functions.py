@@ -12,9 +12,9 @@ from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.slicing import slice as slice_of
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.io import parsing_ops
 from tfmini.ops.sparse.functions import sparse_merge
-from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape, as_shape
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import google_crc32c
 
 from tfmini import errors
-from tfmini.numerics.inflation import check_inflated
+from tfmini.numerics.images import check_inflated
 
 Path = str | bytes | os.PathLike[Any]
 

@@ -19,7 +19,7 @@ from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.gradients.wanted import is_wanted
+from tfmini.ops.gradients import is_wanted
 from tfmini.shapes import RawShape, broadcast_raw
 
 sum_op = op(

@@ -9,10 +9,19 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.export import export, export_names
-from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
-from tfmini.graph.shape_functions import broadcast_shape, equal_shapes, same_shape
+from tfmini.graph.families import (
+    Operation,
+    OpHandle,
+    Tensor,
+    broadcast_shape,
+    convert_to_tensor,
+    equal_shapes,
+    name_scope,
+    op,
+    same_shape,
+)
 from tfmini.ops.array import filling as array_filling
-from tfmini.ops.array import masking as array_masking
+from tfmini.ops.array import partition as array_masking
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw

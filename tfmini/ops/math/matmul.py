@@ -12,9 +12,9 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
-from tfmini.numerics.matrix_product import dot, product
+from tfmini.numerics.convolution import dot, product
 from tfmini.ops.array import shape as array_shape
-from tfmini.ops.array.casting import cast
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import HALVES, sum_op

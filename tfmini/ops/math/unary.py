@@ -10,14 +10,27 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
-from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.graph.families import (
+    Operation,
+    OpHandle,
+    Tensor,
+    all_of,
+    broadcast_shape,
+    convert_to_tensor,
+    name_scope,
+    op,
+    same_shape,
+)
 from tfmini.numerics import special_functions
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.composites import SparseTensor, on_values
 from tfmini.ops.math.broadcast import OfX, named, sum_to_operands, widened
-from tfmini.ops.math.elementwise import add_op, conjugate, mul_op, neg_op, real_div_op, sub_op
-from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
+from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
+from tfmini.ops.math.elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
 
 _FLOATS = "{bfloat16, half, float, double}"
 _ANALYTIC = "{bfloat16, half, float, double, complex64, complex128}"
@@ -345,3 +358,241 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
     return polygamma_op(a, x, name=name)
+
+
+# ---- Complex numbers and their parts; ``tf.abs`` of real and complex numbers ---------------------------------------
+
+_PART = "T: {complex64, complex128} = DT_COMPLEX64; Tout: {float, double} = DT_FLOAT"
+real_op = op(f"Real(input: T) -> output: Tout; {_PART}")
+real_op.gradient(lambda node, grad: [_make(grad, array_filling.zeros_like(grad))])
+imag_op = op(f"Imag(input: T) -> output: Tout; {_PART}")
+imag_op.gradient(lambda node, grad: [_make(array_filling.zeros_like(grad), grad)])
+angle_op = op(f"Angle(input: T) -> output: Tout; {_PART}", shape=same_shape)
+angle_op.kernel_factory("CPU")(lambda node: _part_of(node, lambda x: np.arctan2(x.imag, x.real)))
+complex_abs_op = op(f"ComplexAbs(x: T) -> y: Tout; {_PART}")
+complex_op = op(
+    "Complex(real: T, imag: T) -> out: Tout"
+    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64",
+    shape=broadcast_shape,
+)
+
+for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):
+    _handle.shape(same_shape)
+    _handle.kernel_factory("CPU")(lambda node, function=_function: _part_of(node, function))
+
+
+def _check_pair(node: Any, complex_attr: str, real_attr: str) -> None:
+    """Refuses a complex type and a type of its parts that do not belong together."""
+    whole, part = node.attrs[complex_attr], node.attrs[real_attr]
+    if whole.real_dtype is not part:
+        refuse(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
+
+
+def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    _check_pair(node, "T", "Tout")
+    return function
+
+
+@complex_op.kernel_factory("CPU")
+def _complex_factory(node: Any) -> Any:
+    _check_pair(node, "Tout", "T")
+    dtype = node.attrs["Tout"].numpy
+
+    def kernel(real: Any, imag: Any) -> Any:
+        result = np.empty(np.broadcast(real, imag).shape, dtype)
+        result.real, result.imag = real, imag
+        return result
+
+    return kernel
+
+
+@complex_abs_op.gradient
+def _complex_abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, size = node.inputs[0], node.outputs[0]
+    zero = array_filling.zeros_like(grad)
+    return [div_no_nan_op(mul_op(_make(grad, zero), x), _make(size, zero))]
+
+
+@angle_op.gradient
+def _angle_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x = node.inputs[0]
+    zero = array_filling.zeros_like(grad)
+    turned = _make(imag(x), real(x))
+    return [neg_op(mul_op(real_div_op(_one_like(turned), turned), _make(grad, zero)))]
+
+
+def _one_like(x: Tensor) -> Tensor:
+    return convert_to_tensor(np.array(1, x.dtype.numpy))
+
+
+def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
+    wide = dtypes.complex128 if re.dtype.base_dtype is dtypes.float64 else dtypes.complex64
+    return complex_op(re, im, Tout=wide, name=name)
+
+
+@export("tf.complex", "tf.dtypes.complex")
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    """``real + 1j * imag``: complex64 from float32, complex128 from float64 (``tf.complex``).
+
+    Raises:
+      TypeError: for other types.
+    """
+    with name_scope(name, "Complex", [real, imag]) as scope:
+        re, im = convert_to_tensor(real, name="real"), convert_to_tensor(imag, name="imag")
+        types = (re.dtype.base_dtype, im.dtype.base_dtype)
+        if types not in ((dtypes.float32, dtypes.float32), (dtypes.float64, dtypes.float64)):
+            raise TypeError(f"real and imag have incorrect types: {types[0].name} {types[1].name}")
+        return _make(re, im, scope)
+
+
+@export("tf.real", "tf.math.real")
+def real(input: Any, name: str | None = None) -> Tensor:
+    """The real part; a real tensor is returned unchanged (``tf.real``)."""
+    with name_scope(name, "Real", [input]) as scope:
+        x = convert_to_tensor(input, name="input")
+        return real_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else x
+
+
+@export("tf.imag", "tf.math.imag")
+def imag(input: Any, name: str | None = None) -> Tensor:
+    """The imaginary part; zeros for real tensors (``tf.imag``)."""
+    with name_scope(name, "Imag", [input]) as scope:
+        x = convert_to_tensor(input, name="input")
+        return imag_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else array_filling.zeros_like(x)
+
+
+complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(grad)]))
+
+
+@export("tf.angle", "tf.math.angle")
+def angle(input: Any, name: str | None = None) -> Tensor:
+    """The argument of a complex number in radians; zeros for real tensors (``tf.angle``)."""
+    with name_scope(name, "Angle", [input]) as scope:
+        x = convert_to_tensor(input, name="input")
+        if x.dtype.is_complex:
+            return angle_op(x, Tout=x.dtype.real_dtype, name=scope)
+        return array_filling.zeros_like(x)
+
+
+@export("tf.abs", "tf.math.abs")
+def abs(x: Any, name: str | None = None) -> Tensor:
+    """The absolute value; for complex numbers, a real tensor (``tf.abs``)."""
+    if type(x) is SparseTensor:
+        return on_values(abs, x, name)  # type: ignore[return-value]
+    with name_scope(name, "Abs", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        if x.dtype.is_complex:
+            return complex_abs_op(x, Tout=x.dtype.real_dtype, name=scope)
+        return abs_op(x, name=scope)
+
+
+# ---- Powers, products with logarithms, angles and ``nextafter``: functions of two operands -------------------------
+
+_LOG_TYPES = "T: {bfloat16, half, float, double, complex64, complex128}"
+pow_op = op("Pow(x: T, y: T) -> z: T; T: {bfloat16, float, half, double, int32, int64, complex64, complex128}")
+pow_op.kernel_factory("CPU")(lambda node: _integer_power if node.attrs["T"].is_integer else np.power)
+xdivy_op = op(f"Xdivy(x: T, y: T) -> z: T; {_LOG_TYPES}")
+xlogy_op = op(f"Xlogy(x: T, y: T) -> z: T; {_LOG_TYPES}")
+atan2_op = op("Atan2(y: T, x: T) -> z: T; T: {bfloat16, half, float, double}")
+atan2_op.kernel("CPU")(np.arctan2)
+next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
+all_of(pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op).shape(broadcast_shape)
+next_after_op.kernel("CPU")(np.nextafter)
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    if np.any(y < 0):
+        refuse("Integers to negative integer powers are not allowed")
+    return np.power(x, y)
+
+
+def _xdivy(x: Any, y: Any) -> Any:
+    zero = x.dtype.type(0)
+    return np.where(x == zero, zero, np.divide(x, y))[()]
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    zero = x.dtype.type(0)
+    return np.where(x == zero, zero, np.multiply(x, np.log(y)))[()]
+
+
+xdivy_op.kernel_factory("CPU")(widened(_xdivy))
+xlogy_op.kernel("CPU")(_xlogy)  # the logarithm of a 16-bit float is rounded before the product, as in TensorFlow
+
+
+@pow_op.gradient
+def _pow_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = (conjugate(t) for t in node.inputs)
+    z = conjugate(node.outputs[0])
+    one = convert_to_tensor(np.array(1, y.dtype.numpy))
+    gx = mul_op(mul_op(grad, y), pow_op(x, sub_op(y, one)))
+    # log(x) is used only where it exists: 0 ** y does not depend on y.
+    defined = (not_equal_op if x.dtype.is_complex else greater_op)(x, array_filling.zeros_like(x))
+    safe = select_op(defined, x, array_filling.ones_like(x))
+    # In this order because z * log(x) may overflow a short type even where grad is 0.
+    gy = mul_op(mul_op(grad, z), select_op(defined, log_op(safe), array_filling.zeros_like(x)))
+    return sum_to_operands(node, [gx, gy])
+
+
+@xlogy_op.gradient
+def _xlogy_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node.inputs
+    return sum_to_operands(node, [mul_op(xlogy_op(_indicator(x), y), grad), mul_op(xdivy_op(x, y), grad)])
+
+
+@xdivy_op.gradient
+def _xdivy_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node.inputs
+    gy = xdivy_op(neg_op(x), square_op(y))
+    return sum_to_operands(node, [mul_op(xdivy_op(_indicator(x), y), grad), mul_op(gy, grad)])
+
+
+def _indicator(x: Tensor) -> Tensor:
+    """1 where ``x`` is not 0."""
+    return div_no_nan_op(x, x)
+
+
+@atan2_op.gradient
+def _atan2_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    y, x = node.inputs
+    scaled = real_div_op(grad, add_op(square_op(x), square_op(y)))
+    return sum_to_operands(node, [mul_op(x, scaled), mul_op(neg_op(y), scaled)])
+
+
+@next_after_op.gradient
+def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    # The result follows x1; x2 gives only the direction of the last bit.
+    return sum_to_operands(node, [grad, mul_op(grad, np.zeros((), node.attrs["T"].numpy))])
+
+
+@export("tf.pow", "tf.math.pow")
+def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
+    with name_scope(name, "Pow", [x]) as scope:
+        return pow_op(x, y, name=scope)
+
+
+@export("tf.math.xdivy")
+def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y``, and 0 where ``x`` is 0 (``tf.math.xdivy``)."""
+    with name_scope(name, "xdivy", [x]):
+        return xdivy_op(x, y)
+
+
+@export("tf.math.xlogy")
+def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x * log(y)``, and 0 where ``x`` is 0 (``tf.math.xlogy``)."""
+    with name_scope(name, "xlogy", [x]):
+        return xlogy_op(x, y)
+
+
+@export("tf.atan2", "tf.math.atan2")
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+    """The angle of the point (x, y) in radians (``tf.atan2``)."""
+    return atan2_op(y, x, name=name)
+
+
+@export("tf.math.nextafter")
+def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
+    """The representable number next to ``x1`` in the direction of ``x2`` (``tf.math.nextafter``)."""
+    return next_after_op(x1, x2, name=name)

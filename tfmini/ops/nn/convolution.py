@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.deprecated_arguments import either
-from tfmini.export import export
+from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.nn import conv as nn_conv
-from tfmini.ops.nn.arguments import padding_attrs, spatial_sequence
+from tfmini.ops.nn.windows import padding_attrs, spatial_sequence
 
 _ONES = (1, 1, 1, 1)
 

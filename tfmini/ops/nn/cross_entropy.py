@@ -6,25 +6,22 @@ import math
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.deprecated_arguments import either
-from tfmini.export import export
+from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
-from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.filling import zeros_like
-from tfmini.ops.array.identity import stop_gradient
+from tfmini.ops.array.identity import cast, stop_gradient
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import rank, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice_
-from tfmini.ops.array.transpose import transpose
 from tfmini.ops.math.comparison import greater_equal, less, where
 from tfmini.ops.math.elementwise import add, multiply, negative, subtract
 from tfmini.ops.math.unary import abs_op, exp, log, log1p
-from tfmini.ops.nn.activation import relu
-from tfmini.ops.nn.softmax import log_softmax_op, softmax_op, softmax_xent_op, sparse_xent_op
+from tfmini.ops.nn.activation import log_softmax_op, relu, softmax_op, softmax_xent_op, sparse_xent_op
 from tfmini.shapes import compatible_raw
 
 _NARROW = (dtypes.float16, dtypes.bfloat16)

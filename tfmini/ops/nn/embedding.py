@@ -8,25 +8,24 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Tensor, colocate_with, convert_to_tensor, name_scope
-from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.gather import gather
-from tfmini.ops.array.identity import identity
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.partition import dynamic_partition, parallel_dynamic_stitch
 from tfmini.ops.array.shape import rank, reshape, size
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice_
-from tfmini.ops.math.clip import clip_by_norm
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.math.comparison import greater, greater_equal, less, logical_and, where
 from tfmini.ops.math.elementwise import add, div_no_nan, floordiv, floormod, maximum, multiply, subtract
-from tfmini.ops.math.powers import pow as power
-from tfmini.ops.math.reduce_functions import reduce_prod, reduce_sum
+from tfmini.ops.math.reductions import reduce_prod, reduce_sum
 from tfmini.ops.math.segments import segment_sum_op
+from tfmini.ops.math.sums import clip_by_norm
+from tfmini.ops.math.unary import pow as power
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.sparse.functions import sparse_fill_empty_rows, sparse_reshape, sparse_retain
-from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.shapes import merge_raw
 

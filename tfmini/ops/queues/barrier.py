@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from _thread import start_new_thread
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
-from tfmini.graph.families import Operation, Tensor, unknown_shapes
+from tfmini.graph import nest
+from tfmini.graph.families import Operation, Tensor, get_default_graph, unknown_shapes
+from tfmini.graph.scoping import add_to_collection, colocate_with, control_dependencies, get_collection, name_scope
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.identity import identity
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.kept_values import own
-from tfmini.ops.queues.component_arguments import as_shape_list, as_type_list
+from tfmini.ops.control import group
+from tfmini.ops.control import tuple as tuple_of
 from tfmini.ops.queues.queue_state import PriorityQueueState
-from tfmini.ops.shared_state import find_or_create, handle_value, state_op
+from tfmini.ops.queues.queues import as_shape_list, as_type_list
+from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState, find_or_create, handle_value, own, state_op
 from tfmini.shapes import RawShape, TensorShape, format_raw, unknown_shape
 
 barrier_op = state_op(
@@ -301,3 +307,232 @@ class Barrier:
         """The number of incomplete tuples, an int32 scalar."""
         found: Tensor = incomplete_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierIncompleteSize")
         return found
+
+
+# ---- Mutexes of a task: ``MutexV2``, ``MutexLock``, ``ConsumeMutexLock`` -------------------------------------------
+# The output of ``MutexLock`` is a token that holds the mutex. The mutex is released when the token is
+# consumed, and at the latest when the step has ended and nothing refers to the token. So a step that fails
+# in between does not keep the mutex.
+
+mutex_op = state_op("MutexV2() -> resource: resource; container: string = ''; shared_name: string = ''", [()])
+mutex_lock_op = state_op("MutexLock(mutex: resource) -> mutex_lock: variant", [()])
+consume_lock_op = state_op("ConsumeMutexLock(mutex_lock: variant)", [])
+
+
+class LockToken:
+    """Holds a mutex until the token is released or garbage-collected."""
+
+    __slots__ = ("_mutex",)
+
+    def __init__(self, mutex: MutexState) -> None:
+        self._mutex: MutexState | None = mutex
+
+    def release(self) -> None:
+        """Gives the mutex to the next waiting op; a second call does nothing."""
+        mutex, self._mutex = self._mutex, None
+        if mutex is not None:
+            mutex.release()
+
+    def abandon(self) -> None:
+        """Makes the token meaningless, because nobody has received it."""
+        self._mutex = None
+
+    def __del__(self) -> None:
+        # The garbage collector calls this inside any call of any thread, which may hold locks of other steps. To answer
+        # the next waiting op here would run that step inside this call.
+        mutex, self._mutex = self._mutex, None
+        if mutex is None:
+            return
+        try:
+            start_new_thread(mutex.release, ())
+        except RuntimeError:  # the interpreter ends, or there are too many threads
+            mutex.release()
+
+
+class _Lock(Attempt):
+    """Waits for the mutex."""
+
+    __slots__ = ("mutex",)
+    kind = "lock"
+
+    def __init__(self, wait: Wait, mutex: MutexState) -> None:
+        super().__init__(wait)
+        self.mutex = mutex
+
+    def cause(self) -> str:
+        return f'mutex "{self.mutex.name}"'
+
+    def advance(self) -> int:
+        if self.mutex.is_locked:
+            return STUCK
+        self.mutex.is_locked = True
+        self.mutex.holder = getattr(self.wait.step, "step_id", 0)
+        self.result = LockToken(self.mutex)
+        return OVER
+
+    def give_back(self) -> None:
+        if self.result != ():
+            self.result.abandon()
+            self.mutex.is_locked = False
+
+
+class MutexState(WaitingState):
+    """A mutex and the ops that wait for it.
+
+    Attributes:
+      holder: the id of the step that holds it, or held it last.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(1)
+        self.name = name
+        self.is_locked = False
+        self.holder = 0
+
+    def acquire(self, wait: Wait) -> None:
+        """Answers with a token once the mutex is free."""
+        self.submit(self.lines[0], _Lock(wait, self))
+
+    def release(self) -> None:
+        """Frees the mutex; called for tokens."""
+        with self.lock:
+            self.is_locked = False
+        self.changed()
+
+
+@mutex_op.state_kernel("CPU")
+def _mutex(resources: Any, *, container: bytes, shared_name: bytes, node: Any) -> MutexState:
+    name = shared_name.decode() or node.name
+    return resources.lookup_or_create(container, "mutex", name, lambda: MutexState(name))  # type: ignore[no-any-return]
+
+
+@mutex_lock_op.async_kernel("CPU")
+def _lock(wait: Wait, mutex: MutexState) -> None:
+    mutex.acquire(wait)
+
+
+@consume_lock_op.kernel("CPU")
+def _consume(token: LockToken) -> tuple[()]:
+    token.release()
+    return ()
+
+
+# ---- ``tf.CriticalSection``: mutual exclusion of parts of steps ----------------------------------------------------
+
+CRITICAL_SECTIONS = "critical_sections"
+CRITICAL_SECTION_EXECUTIONS = "critical_section_executions"
+
+
+class _Execution(NamedTuple):
+    """One call of ``execute``: the resources that it uses, and whether its access is exclusive."""
+
+    op: Operation
+    handle: Tensor
+    resources: list[Tensor]
+    exclusive_resource_access: bool
+
+
+def _identity(value: Any) -> Any:
+    if hasattr(value, "identity"):  # Such as a TensorArray.
+        return value.identity()
+    return group(value) if isinstance(value, Operation) else identity(value)
+
+
+@export("tf.CriticalSection")
+class CriticalSection:
+    """A mutex around parts of the graph (``tf.CriticalSection``).
+
+    Args:
+      name: of the mutex.
+      shared_name: the name by which other sessions find it; default: the name.
+
+    Raises:
+      NotImplementedError: for ``critical_section_def``, as in TensorFlow.
+    """
+
+    def __init__(
+        self, name: str | None = None, shared_name: str | None = None, critical_section_def: Any = None,
+        import_scope: str | None = None,
+    ) -> None:  # fmt: skip
+        if critical_section_def:
+            if name is not None:
+                raise ValueError("critical_section_def and shared_name are mutually exclusive.")
+            raise NotImplementedError(
+                "tfmini makes no CriticalSection from a critical_section_def; give the shared_name of the other one."
+            )
+        with name_scope(name, "CriticalSection", []) as scope:
+            self._handle: Tensor = mutex_op(shared_name=scope if shared_name is None else shared_name, name=scope)
+        add_to_collection(CRITICAL_SECTIONS, self)
+
+    @property
+    def name(self) -> str:
+        """The name of the mutex."""
+        return self._handle.op.name
+
+    def execute(self, fn: Callable[[], Any], exclusive_resource_access: bool = True, name: str | None = None) -> Any:
+        """Calls ``fn``, whose ops then run in one step at a time.
+
+        Args:
+          fn: takes nothing, returns tensors or operations.
+          exclusive_resource_access: whether no other critical section may use its resources.
+          name: of the name scope.
+
+        Returns:
+          The result of ``fn``, available after the mutex has been released.
+
+        Raises:
+          ValueError: when ``fn`` uses the section itself, or resources of another section.
+        """
+        graph = get_default_graph()
+        with name_scope(name, "critical_section_execute", []), graph.building():
+            lock: Tensor = mutex_lock_op(self._handle)
+            before = len(graph._order)
+            with control_dependencies([lock]):
+                result = fn()
+            created = graph._order[before:]
+            _wait_for_arguments(created, lock.op)
+            used = list({id(t): t for op in created for t in op.inputs if t.dtype is dtypes.resource}.values())
+            self._check_resources(used, exclusive_resource_access)
+            flat = [_identity(value) for value in nest.flatten(result)]
+            with control_dependencies(flat):
+                with colocate_with(self._handle):
+                    released = consume_lock_op(lock)
+                result = nest.pack_sequence_as(result, tuple_of(nest.flatten(result)) if flat else [])
+            with control_dependencies([released]):
+                outputs = nest.map_structure(_identity, result)
+            add_to_collection(
+                CRITICAL_SECTION_EXECUTIONS, _Execution(lock.op, self._handle, used, exclusive_resource_access)
+            )
+        return outputs
+
+    def _is_self(self, handle: Tensor) -> bool:
+        if handle.op.type != "MutexV2" or handle.op.get_attr("shared_name") != self._handle.op.get_attr("shared_name"):
+            return False
+        same_place = handle.op.device == self._handle.op.device
+        return same_place or handle.op.attrs.get("_class") == self._handle.op.attrs.get("_class")
+
+    def _check_resources(self, used: list[Tensor], exclusive: bool) -> None:
+        if any(self._is_self(handle) for handle in used):
+            raise ValueError(
+                "The function fn attempts to directly access the CriticalSection in which it would be running.  "
+                "This is illegal and would cause deadlocks."
+            )
+        for other in get_collection(CRITICAL_SECTION_EXECUTIONS):
+            if self._is_self(other.handle) or not (exclusive or other.exclusive_resource_access):
+                continue
+            both = [handle for handle in used if any(handle is theirs for theirs in other.resources)]
+            if both:
+                raise ValueError(
+                    f"This execution would access resources: {both}.  Either this lock (CriticalSection:"
+                    f" {self._handle}) or lock '{other}' (CriticalSection: {other.handle}) requested exclusive resource"
+                    " access of this resource.  Did you mean to call execute with keyword argument"
+                    " exclusive_resource_access=False?"
+                )
+
+
+def _wait_for_arguments(created: list[Operation], lock: Operation) -> None:
+    """Locks only after all inputs from outside are computed, so that no op waits for them while holding the mutex."""
+    inside = {*created, lock, *lock.control_inputs, *(t.op for t in lock.inputs)}
+    outside = {source for op in created for source in (*(t.op for t in op.inputs), *op.control_inputs)} - inside
+    if outside:
+        lock._add_control_input(group(*sorted(outside, key=lambda op: op._id)))

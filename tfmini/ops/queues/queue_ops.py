@@ -9,7 +9,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.families import OpHandle, ShapeRule, all_of, unknown_shapes
-from tfmini.graph.traits import Traits
+from tfmini.graph.op_types import Traits
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import (
@@ -19,7 +19,7 @@ from tfmini.ops.queues.queue_state import (
     QueueState,
     ShuffleQueueState,
 )
-from tfmini.ops.shared_state import find_or_create, state_op
+from tfmini.ops.waiting_line import find_or_create, state_op
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 _QUEUE = """component_types: list(type) >= 1

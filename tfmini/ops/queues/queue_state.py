@@ -21,9 +21,7 @@ from tfmini.dtypes import DType, string
 from tfmini.graph.waiting import Wait
 from tfmini.numerics.philox import PhiloxGenerator
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.kept_values import own_all
-from tfmini.ops.queues.users import Users, outdated_error
-from tfmini.ops.waiting_line import MOVED, OVER, STUCK, Attempt, WaitingState
+from tfmini.ops.waiting_line import MOVED, OVER, STUCK, Attempt, Users, WaitingState, outdated_error, own_all
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 Element = tuple[Any, ...]

@@ -11,8 +11,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.kept_values import own_all
-from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
+from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState, own_all
 
 
 def size_in_bytes(values: Any) -> int:

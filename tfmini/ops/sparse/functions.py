@@ -12,21 +12,19 @@ from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
-from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.array.identity import identity, placeholder
-from tfmini.ops.array.index_sets import setdiff1d
-from tfmini.ops.array.masking import where
+from tfmini.ops.array.identity import cast, identity, placeholder
+from tfmini.ops.array.partition import setdiff1d, where
 from tfmini.ops.array.slicing import getitem
+from tfmini.ops.checks import assert_equal, assert_less_equal
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import with_dependencies
-from tfmini.ops.debugging.value_checks import assert_equal, assert_less_equal
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math.elementwise import minimum
-from tfmini.ops.math.reduce_functions import reduce_max
+from tfmini.ops.math.reductions import reduce_max
 from tfmini.ops.sparse import layout as layout
-from tfmini.ops.sparse.kernel_values import as_sparse, either, is_sparse, parts
-from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.sparse.layout import as_sparse, either, is_sparse, parts
 from tfmini.shapes import TensorShape
 
 _INT64 = dtypes.int64

@@ -9,30 +9,36 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
-from tfmini.machine_memory import check_room
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
-from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.gather import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.ops.array.scatter import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.slicing import getitem
-from tfmini.ops.array.transpose import transpose
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.math.broadcast import sum_op
 from tfmini.ops.math.comparison import greater_equal_op, less_equal_op
 from tfmini.ops.math.elementwise import conjugate, divide, floordiv
 from tfmini.ops.math.segments import reduce_runs
-from tfmini.ops.sparse.kernel_values import (
+from tfmini.ops.sparse.layout import (
+    as_sparse,
     check_bounds,
     check_parts,
     distinct,
+    either,
     flat_positions,
+    is_sparse,
     merged_shapes,
+    parts,
     row_major,
 )
+from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 _PAIR = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64"
@@ -432,3 +438,142 @@ def _reduce_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     kept = tensor_scatter_update(shape, gone, ones)
     spread = array_shape.reshape(grad, kept)
     return [None, array_gather.gather_nd(spread, floordiv(indices, floordiv(shape, kept))), None, None]
+
+
+# ---- Sums, products and reductions of sparse tensors (``tf.sparse``, ``tf.sparse_*``) ------------------------------
+
+
+@export("tf.sparse_add", "tf.sparse.add")
+def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
+    """The sum of two tensors, of which at least one is sparse (``tf.sparse_add``).
+
+    The sum of two sparse tensors is sparse, without elements smaller than ``threshold``; other sums are dense.
+
+    Raises:
+      TypeError: when neither is sparse.
+    """
+    threshold = either(threshold, thresh, "threshold", "thresh")
+    threshold = 0 if threshold is None else threshold
+    if not is_sparse(a) and not is_sparse(b):
+        raise TypeError("At least one input should be SparseTensor; do you mean to use tf.add()?")
+    if is_sparse(a) and is_sparse(b):
+        a, b = as_sparse(a), as_sparse(b)
+        limit = convert_to_tensor(threshold, a.dtype.real_dtype.base_dtype, name="thresh")
+        found = add_op(*parts(a), *parts(b), limit)
+        a.shape.assert_is_compatible_with(b.shape)
+        return SparseTensor(*found)
+    if is_sparse(b):
+        a, b = b, a
+    return dense_add_op(*parts(as_sparse(a)), b)
+
+
+@export("tf.sparse_tensor_dense_matmul", "tf.sparse.matmul", "tf.sparse.sparse_dense_matmul")
+def sparse_tensor_dense_matmul(
+    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+) -> Tensor:
+    """A sparse times a dense matrix (``tf.sparse_tensor_dense_matmul``)."""
+    sparse = as_sparse(sp_a)
+    with name_scope(name, "SparseTensorDenseMatMul", [sparse.values, b]) as scope:
+        b = convert_to_tensor(b, name="b")
+        return matmul_op(*parts(sparse), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope)
+
+
+@export("tf.sparse_softmax", "tf.sparse.softmax")
+def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """Softmax over the stored elements of each innermost row (``tf.sparse_softmax``)."""
+    with name_scope(name, "SparseSoftmax", [sp_input.indices, sp_input.values]):
+        found = softmax_op(*parts(as_sparse(sp_input)))
+        return SparseTensor(sp_input.indices, found, sp_input.dense_shape)
+
+
+@export("tf.sparse_maximum", "tf.sparse.maximum")
+def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """The larger of each pair of elements, where absent elements count as 0 (``tf.sparse_maximum``)."""
+    return _extremum(maximum_op, "SparseSparseMaximum", sp_a, sp_b, name)
+
+
+@export("tf.sparse_minimum", "tf.sparse.minimum")
+def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """The smaller of each pair of elements, where absent elements count as 0 (``tf.sparse_minimum``)."""
+    return _extremum(minimum_op, "SparseSparseMinimum", sp_a, sp_b, name)
+
+
+def _extremum(handle: Any, default_name: str, a: Any, b: Any, name: str | None) -> SparseTensor:
+    a, b = as_sparse(a), as_sparse(b)
+    with name_scope(name, default_name, [a.indices, a.values, b.indices, b.values]) as scope:
+        indices, values = handle(*parts(a), *parts(b), name=scope)
+        return SparseTensor(indices, values, a.dense_shape)
+
+
+def _reduce(handle: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: Any, keep_dims: Any) -> Any:
+    keep = bool(either(keepdims, keep_dims, "keepdims", "keep_dims"))
+    axis = either(axis, reduction_axes, "axis", "reduction_axes")
+    sparse = as_sparse(sp_input)
+    if axis is None:
+        axis = array_filling.range(array_shape.size(sparse.dense_shape))
+    return handle(*parts(sparse), convert_to_tensor(axis, dtypes.int32), keep_dims=keep)
+
+
+@export("tf.sparse_reduce_sum", "tf.sparse.reduce_sum")
+def sparse_reduce_sum(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> Tensor:
+    """The dense sum over axes, all by default (``tf.sparse_reduce_sum``)."""
+    return _reduce(reduce_ops["Sum"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
+
+
+@export("tf.sparse_reduce_sum_sparse", "tf.sparse.reduce_sum_sparse")
+def sparse_reduce_sum_sparse(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> SparseTensor:
+    """`sparse_reduce_sum` as a sparse tensor (``tf.sparse_reduce_sum_sparse``)."""
+    handle = reduce_sparse_ops["Sum"]
+    return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+@export("tf.sparse_reduce_max", "tf.sparse.reduce_max")
+def sparse_reduce_max(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> Tensor:
+    """The dense maximum of the stored elements over axes, 0 without elements (``tf.sparse_reduce_max``)."""
+    return _reduce(reduce_ops["Max"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
+
+
+@export("tf.sparse_reduce_max_sparse", "tf.sparse.reduce_max_sparse")
+def sparse_reduce_max_sparse(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> SparseTensor:
+    """`sparse_reduce_max` as a sparse tensor (``tf.sparse_reduce_max_sparse``)."""
+    handle = reduce_sparse_ops["Max"]
+    return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+def _with_dense(kind: str, default_name: str) -> Any:
+    """``sparse * dense`` or ``sparse / dense``, with the dense operand broadcast to the sparse one."""
+
+    def operate(sparse: SparseTensor, dense: Any) -> SparseTensor:
+        with name_scope(None, default_name, [sparse.indices, sparse.values, sparse.dense_shape, dense]) as scope:
+            dense = convert_to_tensor(dense, sparse.dtype.base_dtype, name="y")
+            found = cwise_ops[kind](*parts(sparse), dense, name=scope)
+            return SparseTensor(sparse.indices, found, sparse.dense_shape)
+
+    return operate
+
+
+def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
+    """True division: integers become float64 first."""
+    if sparse.dtype.is_integer:
+        sparse = SparseTensor(sparse.indices, cast(sparse.values, dtypes.float64), sparse.dense_shape)
+        dense = cast(dense, dtypes.float64)
+    return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
+
+
+def _reflected_times(sparse: SparseTensor, dense: Any) -> Any:
+    """``dense * sparse``; TensorFlow has it for tensors alone."""
+    return _with_dense("Mul", "mul")(sparse, dense) if isinstance(dense, Tensor) else NotImplemented
+
+
+SparseTensor.__rmul__ = _reflected_times  # type: ignore[attr-defined]
+for _method, _operate in (("__mul__", _with_dense("Mul", "mul")), ("__div__", _with_dense("Div", "div"))):
+    setattr(SparseTensor, _method, _operate)
+SparseTensor.__truediv__ = _divided  # type: ignore[method-assign]

@@ -2,21 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tfmini import protos
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
-from tfmini.graph.keys import GraphKeys
-from tfmini.graph.object_reference import ObjectReference
-from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
-from tfmini.ops.variables import kind as variable_kind
-from tfmini.ops.variables import save_slice
-from tfmini.ops.variables.kind import VariableAggregation, VariableSynchronization
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
+from tfmini.graph.operation import ObjectReference, Operation, Tensor
 from tfmini.shapes import TensorShape
+
+# ---- The choice between reference and resource variables, and ``tf.variable_creator_scope`` ------------------------
+
+# The key of a graph's variable scopes (`variable_scope`); ``.current_scope`` is the current one.
+SCOPES_KEY = "variable_scopes"
+_default = [False]
+
+
+@export("tf.VariableSynchronization")
+class VariableSynchronization(enum.Enum):
+    """When replicas of a variable are combined (``tf.VariableSynchronization``)."""
+
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
+
+
+@export("tf.VariableAggregation")
+class VariableAggregation(enum.Enum):
+    """How replicas of a variable are combined (``tf.VariableAggregation``)."""
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
+    ONLY_FIRST_TOWER = 3  # its earlier name
+
+
+@export("tf.enable_resource_variables")
+def enable_resource_variables() -> None:
+    """Makes resource variables the default (``tf.enable_resource_variables``)."""
+    _default[0] = True
+
+
+@export("tf.disable_resource_variables")
+def disable_resource_variables() -> None:
+    """Makes reference variables the default again (``tf.disable_resource_variables``)."""
+    _default[0] = False
+
+
+@export("tf.resource_variables_enabled")
+def resource_variables_enabled() -> bool:
+    """Whether resource variables are the default (``tf.resource_variables_enabled``)."""
+    return get_default_graph().prefers_resources or _default[0]
+
+
+def chosen_kind(use_resource: bool | None) -> bool:
+    """Whether to make a resource variable: the given value, else that of the variable scope, else the default."""
+    if use_resource is None:
+        scopes = get_default_graph().attachments.get(SCOPES_KEY)
+        use_resource = None if scopes is None else scopes.current_scope.use_resource
+    return resource_variables_enabled() if use_resource is None else bool(use_resource)
+
+
+@export("tf.variable_creator_scope")
+@contextmanager
+def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
+    """While it lasts, ``variable_creator(next_creator, **kwargs)`` makes variables (``tf.variable_creator_scope``).
+
+    Raises:
+      RuntimeError: on leaving, when a scope that was opened inside is still open.
+    """
+    graph = get_default_graph()
+    outer = graph._variable_creator_stack
+    graph._variable_creator_stack = inner = [*outer, variable_creator]
+    try:
+        yield
+    finally:
+        if graph._variable_creator_stack is not inner:
+            raise RuntimeError("Exiting variable_creator_scope without proper nesting.")
+        graph._variable_creator_stack = outer
+
+
+def create_through_scopes(create: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """Calls the active creators, innermost first, and ``create`` last."""
+    for creator in get_default_graph()._variable_creator_stack:
+        create = _chained(creator, create)
+    return create(**kwargs)
+
+
+def _chained(creator: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **kwargs: creator(following, **kwargs)
+
+
+def checked_kind(
+    synchronization: Any, aggregation: Any, trainable: bool | None, name: str | None
+) -> tuple[VariableSynchronization, VariableAggregation, bool]:
+    """The three settings with their defaults filled in.
+
+    Raises:
+      ValueError: for a value that is not of its enum.
+    """
+    synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
+    aggregation = VariableAggregation.NONE if aggregation is None else aggregation
+    for what, value, kind in (
+        ("synchronization", synchronization, VariableSynchronization),
+        ("aggregation", aggregation, VariableAggregation),
+    ):
+        if not isinstance(value, kind):
+            raise ValueError(f"Invalid variable {what} mode: {value} for variable: {name}")
+    on_read = synchronization is VariableSynchronization.ON_READ
+    return synchronization, aggregation, not on_read if trainable is None else bool(trainable)
+
+
+# ---- `SaveSliceInfo`: the place of a part in a partitioned variable ------------------------------------------------
+
+
+class SaveSliceInfo:
+    """The place of a part in its whole variable (``tf.Variable.SaveSliceInfo``).
+
+    Args:
+      full_name: the name of the whole variable.
+      full_shape: its shape.
+      var_offset: the start of the part, per axis.
+      var_shape: the shape of the part.
+      save_slice_info_def: a proto, instead of all other arguments.
+      import_scope: the name scope that is put before the proto's name.
+    """
+
+    def __init__(
+        self,
+        full_name: str | None = None,
+        full_shape: Sequence[int] | None = None,
+        var_offset: Sequence[int] | None = None,
+        var_shape: Sequence[int] | None = None,
+        save_slice_info_def: Any = None,
+        import_scope: str | None = None,
+    ) -> None:
+        source = save_slice_info_def
+        if source is not None:
+            full_name = prepend_name_scope(source.full_name, import_scope)
+            full_shape, var_offset, var_shape = source.full_shape, source.var_offset, source.var_shape
+        self.full_name = full_name or ""
+        self.full_shape = list(full_shape or ())
+        self.var_offset = list(var_offset or ())
+        self.var_shape = list(var_shape or ())
+
+    @property
+    def spec(self) -> str:
+        """The slice in the format of checkpoints: full shape, then ``offset,length`` per axis."""
+        extents = ":".join(f"{offset},{size}" for offset, size in zip(self.var_offset, self.var_shape))
+        return f"{' '.join(map(str, self.full_shape))} {extents}"
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """The slice as a SaveSliceInfoDef; None when it is outside of ``export_scope``."""
+        if export_scope is not None and not self.full_name.startswith(export_scope):
+            return None
+        return protos.SaveSliceInfoDef(
+            full_name=strip_name_scope(self.full_name, export_scope),
+            full_shape=self.full_shape,
+            var_offset=self.var_offset,
+            var_shape=self.var_shape,
+        )
+
+
+# ---- base ------------------------------------------------------------
 
 # The class for ``use_resource`` False and True; `ref_variable` and `resource_variable` register theirs.
 KINDS: dict[bool, type[Variable]] = {}
@@ -28,7 +183,7 @@ class VariableMetaclass(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is not Variable:
             return super().__call__(*args, **kwargs)
-        return variable_kind.create_through_scopes(_create, _named(args, kwargs))
+        return create_through_scopes(_create, _named(args, kwargs))
 
 
 _ARGUMENTS = (
@@ -51,8 +206,11 @@ def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _create(use_resource: bool | None = None, variable_def: Any = None, **kwargs: Any) -> Variable:
-    is_resource = variable_def.is_resource if variable_def is not None else variable_kind.chosen_kind(use_resource)
+    is_resource = variable_def.is_resource if variable_def is not None else chosen_kind(use_resource)
     return KINDS[is_resource](variable_def=variable_def, **kwargs)
+
+
+_SliceInfo = SaveSliceInfo  # its name inside of `Variable`, which has an attribute of that name
 
 
 @export("tf.Variable")
@@ -80,7 +238,7 @@ class Variable(metaclass=VariableMetaclass):
       ValueError: when the initial value is missing, has an unknown shape or comes from inside control flow.
     """
 
-    SaveSliceInfo = save_slice.SaveSliceInfo
+    SaveSliceInfo = SaveSliceInfo
     # numpy leaves operators between an array and a variable to the variable.
     __array_priority__ = 100
 
@@ -90,7 +248,7 @@ class Variable(metaclass=VariableMetaclass):
     _initial_value: Tensor | None
     _snapshot: Tensor
     _caching_device: Any = None
-    _save_slice_info: save_slice.SaveSliceInfo | None = None
+    _save_slice_info: _SliceInfo | None = None
     _synchronization = VariableSynchronization.AUTO
     _aggregation = VariableAggregation.NONE
     _is_resource = False
@@ -127,7 +285,7 @@ class Variable(metaclass=VariableMetaclass):
             )
         if constraint is not None and not callable(constraint):
             raise ValueError("The `constraint` argument must be a callable.")
-        self._synchronization, self._aggregation, self._trainable = variable_kind.checked_kind(
+        self._synchronization, self._aggregation, self._trainable = checked_kind(
             synchronization, aggregation, trainable, name
         )
         if self._trainable and GraphKeys.TRAINABLE_VARIABLES not in collections:
@@ -309,10 +467,10 @@ class Variable(metaclass=VariableMetaclass):
     def _shared_name(self) -> str:
         return self.name.partition(":")[0]
 
-    def _get_save_slice_info(self) -> save_slice.SaveSliceInfo | None:
+    def _get_save_slice_info(self) -> _SliceInfo | None:
         return self._save_slice_info
 
-    def _set_save_slice_info(self, save_slice_info: save_slice.SaveSliceInfo | None) -> None:
+    def _set_save_slice_info(self, save_slice_info: _SliceInfo | None) -> None:
         self._save_slice_info = save_slice_info
 
     def eval(self, session: Any = None) -> Any:
@@ -363,7 +521,7 @@ class Variable(metaclass=VariableMetaclass):
     def _settings_from_proto(self, definition: Any, find: Callable[[str], Any], import_scope: str | None) -> None:
         self._initializer_op = find(definition.initializer_name)
         self._initial_value = find(definition.initial_value_name) if definition.initial_value_name else None
-        self._synchronization, self._aggregation, self._trainable = variable_kind.checked_kind(
+        self._synchronization, self._aggregation, self._trainable = checked_kind(
             VariableSynchronization(definition.synchronization),
             VariableAggregation(definition.aggregation),
             definition.trainable,
@@ -371,7 +529,7 @@ class Variable(metaclass=VariableMetaclass):
         )
         self._constraint = None
         if definition.HasField("save_slice_info_def"):
-            self._save_slice_info = save_slice.SaveSliceInfo(
+            self._save_slice_info = _SliceInfo(
                 save_slice_info_def=definition.save_slice_info_def, import_scope=import_scope
             )
 

@@ -16,9 +16,9 @@ from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.operation import Tensor
+from tfmini.ops import random_functions as random_values
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.constant import constant as make_constant
-from tfmini.ops.random import functions as random_values
 
 # The standard deviation of a standard normal distribution truncated at two deviations.
 _TRUNCATED_STDDEV = 0.87962566103423978

@@ -9,8 +9,7 @@ from tfmini.dtypes import DType
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, control_dependencies, name_scope
 from tfmini.ops.array.identity import identity
-from tfmini.ops.array.joining import concat
-from tfmini.ops.array.splitting import split
+from tfmini.ops.array.joining import concat, split
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import TensorShape, as_shape
 

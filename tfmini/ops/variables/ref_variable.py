@@ -9,7 +9,6 @@ from tfmini.graph.families import Operation, Tensor, get_default_graph
 from tfmini.graph.scoping import colocate_with, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables.base import KINDS, Variable, finder
-from tfmini.ops.variables.guard import initialized_value, safe_initial_value
 from tfmini.ops.variables.ref_ops import (
     assign_add_op,
     assign_op,
@@ -18,7 +17,8 @@ from tfmini.ops.variables.ref_ops import (
     is_initialized_op,
     variable_v2,
 )
-from tfmini.ops.variables.scatter_ops import scatter_nd_ops, scatter_ops
+from tfmini.ops.variables.resource_ops import scatter_nd_ops, scatter_ops
+from tfmini.ops.variables.state import initialized_value, safe_initial_value
 from tfmini.shapes import as_raw
 
 

@@ -12,11 +12,11 @@ from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.families import Operation, Tensor, get_default_graph
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
-from tfmini.ops.variables import resource_ops as state
+from tfmini.ops.variables import resource_ops
 from tfmini.ops.variables.base import KINDS, Variable, finder
-from tfmini.ops.variables.guard import safe_initial_value
 from tfmini.ops.variables.ref_variable import check_outside_control_flow
-from tfmini.ops.variables.scatter_ops import resource_scatter_nd_ops, resource_scatter_ops
+from tfmini.ops.variables.resource_ops import resource_scatter_nd_ops, resource_scatter_ops
+from tfmini.ops.variables.state import safe_initial_value
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw
 
 
@@ -64,7 +64,7 @@ class BaseResourceVariable(Variable):
         return self._graph_element
 
     def _read(self) -> Tensor:
-        return state.read_variable(self._handle, dtype=self._value_dtype)
+        return resource_ops.read_variable(self._handle, dtype=self._value_dtype)
 
     def value(self) -> Tensor:
         if self._cached_value is not None:
@@ -78,7 +78,7 @@ class BaseResourceVariable(Variable):
         return identity(value)
 
     def is_initialized(self, name: str | None = None) -> Tensor:
-        return state.var_is_initialized(self._handle, name=name)
+        return resource_ops.var_is_initialized(self._handle, name=name)
 
     def initialized_value(self) -> Tensor:
         """The value, or the initial value while the variable is uninitialised."""
@@ -86,20 +86,20 @@ class BaseResourceVariable(Variable):
         with name_scope("cond"):
             chosen = identity(has_value, name="pred_id")
             _, handle = raw_ops.Switch(self._handle, chosen, name="Read/ReadVariableOp/Switch")
-            present = state.read_variable(handle, dtype=self._value_dtype, name="Read/ReadVariableOp")
+            present = resource_ops.read_variable(handle, dtype=self._value_dtype, name="Read/ReadVariableOp")
             initial, _ = raw_ops.Switch(self._initial_value, chosen, name="Switch_1")
             return raw_ops.Merge([initial, present], name="Merge")[0]
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
         """The rows ``indices``, without reading the others: shape ``indices.shape + shape[1:]``."""
         with name_scope("Gather" if name is None else name) as scope:
-            rows = state.resource_gather(self._handle, indices, dtype=self._value_dtype, name=scope)
+            rows = resource_ops.resource_gather(self._handle, indices, dtype=self._value_dtype, name=scope)
         return identity(rows)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
         """The slices at index vectors."""
         with name_scope("GatherNd" if name is None else name) as scope:
-            slices = state.resource_gather_nd(self._handle, indices, dtype=self._value_dtype, name=scope)
+            slices = resource_ops.resource_gather_nd(self._handle, indices, dtype=self._value_dtype, name=scope)
         return identity(slices)
 
     def set_shape(self, shape: Any) -> None:
@@ -122,20 +122,20 @@ class BaseResourceVariable(Variable):
         tensor = self._as_value(value)
         if not compatible_raw(self._raw_shape, tensor.raw_shape):
             raise ValueError(f"Shapes {self.shape} and {tensor.shape} are incompatible")
-        return self._after(state.assign_variable(self._handle, tensor, name=name), read_value)
+        return self._after(resource_ops.assign_variable(self._handle, tensor, name=name), read_value)
 
     def assign_add(
         self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
-        return self._after(state.assign_add_variable(self._handle, self._as_value(delta), name=name), read_value)
+        return self._after(resource_ops.assign_add_variable(self._handle, self._as_value(delta), name=name), read_value)
 
     def assign_sub(
         self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
-        return self._after(state.assign_sub_variable(self._handle, self._as_value(delta), name=name), read_value)
+        return self._after(resource_ops.assign_sub_variable(self._handle, self._as_value(delta), name=name), read_value)
 
     def count_up_to(self, limit: int) -> Tensor:
-        return state.resource_count_up_to(self._handle, limit=limit, T=self._value_dtype)
+        return resource_ops.resource_count_up_to(self._handle, limit=limit, T=self._value_dtype)
 
     def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
         handle = resource_scatter_ops[operation]
@@ -171,10 +171,10 @@ class ResourceVariable(BaseResourceVariable):
             check_outside_control_flow(value, scope)
             self._initial_value = value
             with name_scope("IsInitialized"):
-                self._is_initialized_op = state.var_is_initialized(self._handle)
+                self._is_initialized_op = resource_ops.var_is_initialized(self._handle)
             with name_scope("Assign") as assign_name, _on_device_of(self._handle):
                 safe_value = safe_initial_value(scope, value)
-                self._initializer_op = state.assign_variable(self._handle, safe_value, name=assign_name)
+                self._initializer_op = resource_ops.assign_variable(self._handle, safe_value, name=assign_name)
             self._make_reads(caching_device)
 
     def _make_handle(self, value: Tensor, shape: Any, own_name: bytes, scope: str) -> None:
@@ -186,7 +186,7 @@ class ResourceVariable(BaseResourceVariable):
             )
         self._raw_shape = raw
         self._value_dtype = value.dtype.base_dtype
-        self._handle = state.var_handle(shape=raw, dtype=self._value_dtype, shared_name=own_name, name=scope)
+        self._handle = resource_ops.var_handle(shape=raw, dtype=self._value_dtype, shared_name=own_name, name=scope)
         self._handle.handle_data = (self._value_dtype, raw)
 
     def _make_reads(self, caching_device: Any) -> None:

@@ -4,25 +4,199 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from operator import attrgetter
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
-from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.keys import GraphKeys
-from tfmini.graph.scoping import get_graph_from_inputs, name_scope
-from tfmini.ops.variables import kind as variable_kind
-from tfmini.ops.variables.kind import (
+from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.scoping import get_collection, get_collection_ref, get_graph_from_inputs
+from tfmini.ops.variables import base as variable_kind
+from tfmini.ops.variables.base import (
+    VariableAggregation,
+    VariableSynchronization,
     disable_resource_variables,
     enable_resource_variables,
     resource_variables_enabled,
     variable_creator_scope,
 )
-from tfmini.ops.variables.scope_defaults import VariableScope, first_given
-from tfmini.ops.variables.store import AUTO_REUSE, Request, default_variable_store
+from tfmini.ops.variables.store import AUTO_REUSE, Request, VariableStore, default_variable_store
+
+# ---- ``tf.VariableScope``: the defaults of ``tf.get_variable`` in a part of the program ----------------------------
+
+
+@export("tf.VariableScope")
+class VariableScope:
+    """The defaults of `get_variable` in a part of the program (``tf.VariableScope``).
+
+    Each is a read-only property with a setter method ``set_<name>``: ``initializer``,
+    ``regularizer``, ``caching_device``, ``partitioner``, ``custom_getter``, ``dtype``, ``use_resource``.
+    """
+
+    def __init__(
+        self,
+        reuse: Any,
+        name: str = "",
+        initializer: Any = None,
+        regularizer: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        custom_getter: Any = None,
+        name_scope: str = "",
+        dtype: Any = dtypes.float32,
+        use_resource: bool | None = None,
+        constraint: Any = None,
+    ) -> None:
+        self._name, self._name_scope, self._reuse = name, name_scope, reuse
+        self._initializer, self._regularizer, self._constraint = initializer, regularizer, constraint
+        self._caching_device, self._partitioner, self._custom_getter = caching_device, partitioner, custom_getter
+        self._dtype, self._use_resource = dtype, use_resource
+
+    @property
+    def name(self) -> str:
+        """The prefix of variable names, without a final ``/``."""
+        return self._name
+
+    @property
+    def original_name_scope(self) -> str:
+        """The name scope that was opened with this variable scope."""
+        return self._name_scope
+
+    @property
+    def reuse(self) -> Any:
+        """False, True or AUTO_REUSE."""
+        return self._reuse
+
+    initializer = property(attrgetter("_initializer"))
+    regularizer = property(attrgetter("_regularizer"))
+    caching_device = property(attrgetter("_caching_device"))
+    partitioner = property(attrgetter("_partitioner"))
+    custom_getter = property(attrgetter("_custom_getter"))
+    dtype = property(attrgetter("_dtype"))
+    constraint = property(attrgetter("_constraint"))
+
+    @property
+    def use_resource(self) -> bool | None:
+        return self._use_resource
+
+    def reuse_variables(self) -> None:
+        """Sets ``reuse`` to True: further variables of this scope must exist."""
+        self._reuse = True
+
+    def set_initializer(self, initializer: Any) -> None:
+        self._initializer = initializer
+
+    def set_regularizer(self, regularizer: Any) -> None:
+        self._regularizer = regularizer
+
+    def set_caching_device(self, caching_device: Any) -> None:
+        self._caching_device = caching_device
+
+    def set_partitioner(self, partitioner: Any) -> None:
+        self._partitioner = partitioner
+
+    def set_custom_getter(self, custom_getter: Any) -> None:
+        self._custom_getter = custom_getter
+
+    def set_dtype(self, dtype: Any) -> None:
+        self._dtype = dtype
+
+    def set_use_resource(self, use_resource: bool | None) -> None:
+        self._use_resource = use_resource
+
+    def get_collection(self, name: str) -> list[Any]:
+        """The items of a collection whose names are in this scope."""
+        return get_default_graph().get_collection(name, self._name + "/" if self._name else "")
+
+    def trainable_variables(self) -> list[Any]:
+        return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def global_variables(self) -> list[Any]:
+        return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+    def local_variables(self) -> list[Any]:
+        return self.get_collection(GraphKeys.LOCAL_VARIABLES)
+
+    def get_variable(
+        self,
+        var_store: VariableStore,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        reuse: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        validate_shape: bool = True,
+        use_resource: bool | None = None,
+        custom_getter: Any = None,
+        constraint: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+    ) -> Any:
+        """`tf.get_variable` in this scope, from a given store."""
+        full_name = f"{self._name}/{name}" if self._name else name
+        # Name scopes do not affect the names of variables.
+        with name_scope(None):
+            _check_types_agree(dtype, initializer)
+            request = Request(
+                full_name,
+                shape,
+                dtypes.as_dtype(self._dtype if dtype is None else dtype).base_dtype,
+                first_given(initializer, self._initializer),
+                first_given(regularizer, self._regularizer),
+                first_given(reuse, self._reuse),
+                trainable,
+                collections,
+                first_given(caching_device, self._caching_device),
+                first_given(partitioner, self._partitioner, planned_partitioner(full_name)),
+                validate_shape,
+                first_given(use_resource, self._use_resource, resource_variables_enabled()),
+                first_given(constraint, self._constraint),
+                VariableSynchronization.AUTO if synchronization is None else synchronization,
+                VariableAggregation.NONE if aggregation is None else aggregation,
+            )
+            return var_store.get_variable(request, first_given(custom_getter, self._custom_getter))
+
+
+def planned_partitioner(name: str) -> Any:
+    """The partitioner that the device functions in force have for a variable, innermost first; None without one.
+
+    A device function has partitioners if it has a method ``partitioner_of``, as a placement plan.
+    """
+    for level in reversed(get_default_graph().scopes.devices):
+        if level is None:
+            return None
+        asked = getattr(level, "partitioner_of", None)
+        found = None if asked is None else asked(name)
+        if found is not None:
+            return found
+    return None
+
+
+def first_given(*choices: Any) -> Any:
+    """The first of the choices that is not None."""
+    return next((c for c in choices if c is not None), None)
+
+
+def _check_types_agree(dtype: Any, initializer: Any) -> None:
+    if dtype is None or initializer is None or callable(initializer):
+        return
+    found = convert_to_tensor(initializer).dtype.base_dtype
+    if found is not dtypes.as_dtype(dtype).base_dtype:
+        wanted = dtypes.as_dtype(dtype)
+        raise ValueError(f"Initializer type '{found}' and explicit dtype '{wanted}' don't match.")
+
+
+# ---- scope ------------------------------------------------------------
 
 __all__ = [
     "AUTO_REUSE", "VariableScope", "disable_resource_variables", "enable_resource_variables", "get_local_variable",
@@ -307,3 +481,133 @@ def variable_op_scope(
     """The old form of `variable_scope`, with the values first (``tf.variable_op_scope``)."""
     with variable_scope(name_or_scope, default_name, values, *args, **kwargs) as scope:
         yield scope
+
+
+# ---- Functions that create their variables at the first call and share them later (``tf.make_template``) -----------
+
+_LOG = logging.getLogger("tensorflow")
+
+
+@export("tf.make_template")
+def make_template(
+    name_: str, func_: Callable[..., Any], create_scope_now_: bool = False, unique_name_: str | None = None,
+    custom_getter_: Callable[..., Any] | None = None, **kwargs: Any,
+) -> Template:  # fmt: skip
+    """Wraps a function whose `get_variable` calls create variables at its first call and share them later.
+
+    Args:
+      name_: name of the variable scope, made unique.
+      func_: the function.
+      create_scope_now_: choose the scope's name now instead of at the first call.
+      unique_name_: an exact name, instead of ``name_``.
+      custom_getter_: for the variables.
+      kwargs: bound to the function's arguments.
+
+    Raises:
+      ValueError: when ``name_`` is None.
+    """
+    function = functools.partial(func_, **kwargs) if kwargs else func_
+    return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)
+
+
+class Template:
+    """The result of `make_template`; it is called like the function."""
+
+    def __init__(
+        self, name: str, func: Callable[..., Any], create_scope_now: bool = False, unique_name: str | None = None,
+        custom_getter: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        if name is None:
+            raise ValueError("name cannot be None.")
+        self._name, self._func = name, func
+        self._unique_name, self._custom_getter = unique_name, custom_getter
+        self._variable_scope: VariableScope | None = None
+        self._called = False
+        if create_scope_now:
+            self._variable_scope = self._new_scope()
+
+    def _new_scope(self) -> VariableScope:
+        with variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter) as scope:
+            return scope
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._variable_scope is not None:
+            with variable_scope(self._variable_scope, reuse=self._called or None):
+                return self._call(args, kwargs)
+        with variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter) as scope:
+            self._variable_scope = scope
+            return self._call(args, kwargs)
+
+    def _call(self, args: Any, kwargs: Any) -> Any:
+        if not self._called:
+            result = self._func(*args, **kwargs)
+            self._called = True
+            return result
+        trainable = get_collection_ref(GraphKeys.TRAINABLE_VARIABLES)
+        everything = get_collection_ref(GraphKeys.GLOBAL_VARIABLES)
+        counts = len(trainable), len(everything)
+        result = self._func(*args, **kwargs)
+        if len(trainable) != counts[0]:
+            raise ValueError(
+                "Trainable variable created when calling a template after the first time, perhaps you used tf.Variable"
+                f" when you meant tf.get_variable: {trainable[counts[0] :]}"
+            )
+        if len(everything) != counts[1]:
+            _LOG.info(
+                "New variables created when calling a template after the first time, perhaps you used tf.Variable when"
+                " you meant tf.get_variable: %s", everything[counts[1] :],
+            )  # fmt: skip
+        return result
+
+    @property
+    def name(self) -> str:
+        """The given name, before it was made unique."""
+        return self._name
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        return self._func
+
+    @property
+    def variable_scope(self) -> VariableScope | None:
+        """The variable scope; None before the first call."""
+        return self._variable_scope
+
+    var_scope = variable_scope
+
+    @property
+    def variable_scope_name(self) -> str | None:
+        """The scope's name with a final slash."""
+        if self._variable_scope is None:
+            return None
+        name = self._variable_scope.name
+        return name if not name or name.endswith("/") else name + "/"
+
+    def _collected(self, key: str) -> list[Any]:
+        return get_collection(key, self.variable_scope_name) if self._called else []
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return self._collected(GraphKeys.TRAINABLE_VARIABLES)
+
+    @property
+    def global_variables(self) -> list[Any]:
+        return self._collected(GraphKeys.GLOBAL_VARIABLES)
+
+    @property
+    def local_variables(self) -> list[Any]:
+        return self._collected(GraphKeys.LOCAL_VARIABLES)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The global, then the local variables that the function created."""
+        return self.global_variables + self.local_variables
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        trainable = {id(v) for v in self.trainable_variables}
+        return [v for v in self.global_variables if id(v) not in trainable]
+
+    weights = variables
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables

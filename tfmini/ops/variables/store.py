@@ -12,7 +12,7 @@ from tfmini import dtypes
 from tfmini.errors import format_frames
 from tfmini.export import export_names
 from tfmini.graph.families import Tensor, convert_to_tensor, get_default_graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import add_to_collection, colocate_with, init_scope, name_scope
 from tfmini.ops.array.slicing import slice_
 from tfmini.ops.variables import initializers

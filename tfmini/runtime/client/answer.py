@@ -3,15 +3,94 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from tfmini import errors
+from tfmini.devices import parse
+from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import VARIABLE_OPS
+from tfmini.graph.operation import Operation
 from tfmini.locks import lock
 from tfmini.rpc.waiter import Clock, Waiter, unlock
-from tfmini.runtime.client import wait_reports
 from tfmini.runtime.executor.dispatch import this_thread
+from tfmini.runtime.master.step import ASK_S, Told
+from tfmini.shapes import format_raw
+
+# ---- The log lines about a `Session.run` that has no answer for long, or that its client interrupts ----------------
+# Each run of a partition can describe its waits (`PartitionRun.describe_wait`). A client that has waited for `FIRST_S`
+# seconds asks for the descriptions, through its master, and logs one line. It does so again whenever the time has
+# doubled. A step that is answered in time costs no more than the deadline of one wait.
+
+_log = logging.getLogger("tfmini.runtime")
+
+FIRST_S = 10.0
+_ELEMENT = re.compile(r"elements? of \w*Queue ")
+# What one task says (`PartitionRun.describe_wait`), with its causes.
+_PART = re.compile(r"step \d+ on \S+ waits for (.*) for [\d.]+ s$")
+
+# The queue of `SyncReplicasOptimizer`, which no queue runner of the user fills.
+_TOKEN = 'an element of FIFOQueue "sync_token_q"'
+_TOKEN_HINT = (
+    "The chief of the synchronous run fills this queue when each variable has the gradients of replicas_to_aggregate"
+    " workers. Either a worker has not sent its own: optimizer.ledger(session) names those who have. Or the chief (by"
+    " convention /job:chief/task:0 or /job:worker/task:0) has not begun, or was lost: its make_session_run_hook(True),"
+    " or get_chief_queue_runner(), makes the updates. `tfmini status` says who waits for whom"
+)
+
+Describe = Callable[[Told], None]
+"""Calls back, now or later, with a text about the waits; "" when nothing is known."""
+
+
+def report(describe: Describe, reactor: Any, waited_s: float, is_over: Callable[[], bool]) -> None:
+    """Logs the waits of a step, unless the step has ended meanwhile or only waits for room in queues."""
+    text = ask(describe, reactor)
+    if text and not is_over() and not _needs_only_room(text):
+        _log.warning("Session.run has had no answer for %.0f s: %s", waited_s, with_hint(text))
+
+
+def _needs_only_room(text: str) -> bool:
+    """Whether all causes are full queues. That is normal: the threads that fill a queue are ahead of its readers."""
+    parts = [_PART.match(part) for part in text.split("; ")]
+    return all(part and all(cause.startswith("room ") for cause in part[1].split(" and ")) for part in parts)
+
+
+def report_interrupt(describe: Describe, reactor: Any) -> None:
+    """Logs the waits of a step that its client interrupts."""
+    text = ask(describe, reactor)
+    if text:
+        _log.warning("Session.run was interrupted: %s", with_hint(text))
+
+
+def with_hint(text: str) -> str:
+    """The text, followed by who fills the queue if the step waits for elements of one."""
+    if _TOKEN in text:
+        return f"{text}. {_TOKEN_HINT}"
+    if _ELEMENT.search(text):
+        return f"{text}. Were the queue runners started (tf.train.start_queue_runners)?"
+    return text
+
+
+def ask(describe: Describe, reactor: Any) -> str:
+    """The answer of ``describe``, or "" if it does not come in time."""
+    answers: list[str] = []
+    waiter = Waiter()
+
+    def told(text: str) -> None:
+        answers.append(text)
+        waiter.set()
+
+    describe(told)
+    if reactor is not None:
+        reactor.drive(waiter, reactor.now() + ASK_S + 1.0)
+    return answers[0] if answers else ""
+
+
+# ---- answer ------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -49,7 +128,7 @@ class Answer(Generic[T]):
 
     def result(
         self, timeout_s: float | None = None, expire: Callable[[], None] | None = None,
-        describe: wait_reports.Describe | None = None,
+        describe: Describe | None = None,
     ) -> T:  # fmt: skip
         """Waits, then returns the value.
 
@@ -71,18 +150,18 @@ class Answer(Generic[T]):
         value: T = self._value
         return value
 
-    def _wait(self, limit_s: float | None, describe: wait_reports.Describe | None) -> bool:
+    def _wait(self, limit_s: float | None, describe: Describe | None) -> bool:
         """Whether the answer came within the limit; logs the waits after 10 s, 20 s, 40 s, …"""
         if describe is None:
             return self._sleep(limit_s)
-        waited, pause = 0.0, wait_reports.FIRST_S
+        waited, pause = 0.0, FIRST_S
         while limit_s is None or waited < limit_s:
             if self._sleep(pause if limit_s is None else min(pause, limit_s - waited)):
                 return True
             waited += pause
             pause = waited
             if limit_s is None or waited < limit_s:
-                wait_reports.report(describe, self._reactor, waited, lambda: self._waiter.done)
+                report(describe, self._reactor, waited, lambda: self._waiter.done)
         return False
 
     def _sleep(self, seconds: float | None) -> bool:
@@ -138,3 +217,83 @@ class PendingAnswers:
         self.stop()
         for answer in list(self._answers):
             answer.done(self._closed())
+
+
+# ---- Errors of a step as the client sees them: with its own operation and source line ------------------------------
+
+_PLACEMENT = re.compile(r"Cannot (assign a device|colocate)")
+_NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
+_UNINITIALIZED = re.compile(
+    r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
+)
+_ASSIGNED = re.compile(r"Assign requires shapes of both tensors to match\. lhs shape= (\[.*?\]) rhs")
+_ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}( ?)")
+
+
+def located(error: errors.OpError, graph: Graph) -> errors.OpError:
+    """The same error with the client's operation attached and node tags replaced by source lines."""
+    match = _NODE.search(error.message)
+    name = error.node_name or (match.group(1) if match else "")
+    op = graph._ops.get(name)
+    message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
+    if error.error_code == errors.FAILED_PRECONDITION:
+        message += _remedy(error, graph)
+    elif op is not None and (shapes := _ASSIGNED.search(error.message)):
+        message += _owner(op, shapes[1], error.device)
+    elif op is not None and _PLACEMENT.match(error.message):
+        message += "".join(f"\nA scope around {name}: {site}." for site in (*op._sites[1], *op._device_assignments))
+    found = errors.from_code(
+        error.error_code,
+        message,
+        op=op,
+        node_name=name,
+        device=error.device,
+        task=error.task,
+        derived=error.derived,
+    )
+    found.unfinished = error.unfinished
+    return found
+
+
+def _describe(name: str, space: str, graph: Graph) -> str:
+    """The text that replaces a node tag and the space, if any, that follows it."""
+    op = graph._ops.get(name)
+    if op is None:
+        return f"node {name}{space}"
+    file, line = op.creation_site()
+    return f"node {name} (defined at {file}:{line}) "
+
+
+def _remedy(error: errors.OpError, graph: Graph) -> str:
+    """The op to run first, and the task of the variable, after an error about a variable without a value."""
+    match = _UNINITIALIZED.search(error.message)
+    if match is None:
+        return ""
+    name = match.group(1) or match.group(2)
+    initializer = "local_variables_initializer" if _is_local(name, graph) else "global_variables_initializer"
+    found = f"\nRun tf.{initializer}(), or restore, first"
+    place = parse(error.device) if error.device else None
+    if place is None or place.job in (None, "localhost"):
+        return f"{found}."
+    return f"{found}; it is a variable on /job:{place.job}/task:{place.task}."
+
+
+def _owner(assignment: Operation, found: str, device: str) -> str:
+    """The variable of an assignment of another shape, and whether it is one that an earlier job has left."""
+    variable = assignment.inputs[0]
+    declared = variable.raw_shape
+    if variable.op.type not in VARIABLE_OPS:
+        return ""
+    if declared is None or None in declared or format_raw(declared) == found:
+        return f"\nIt assigns to the variable '{variable.op.name}'."
+    task = f"on {device.partition('/device:')[0]}" if device else "there"
+    return (
+        f"\nThe variable '{variable.op.name}' has shape {format_raw(declared)} in this graph, so that of shape {found}"
+        f" {task} is left from an earlier job. Start its servers again, or drop their variables by"
+        " tf.Session.reset(target)."
+    )
+
+
+def _is_local(name: str, graph: Graph) -> bool:
+    local = graph.get_collection(GraphKeys.LOCAL_VARIABLES)
+    return any(getattr(variable, "op", None) is not None and variable.op.name == name for variable in local)

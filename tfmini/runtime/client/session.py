@@ -20,17 +20,14 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.runtime import targets
-from tfmini.runtime.client.call import Call, key_to_remember, nested_key
-from tfmini.runtime.client.feeds import converter, flatten_feed
+from tfmini.runtime import process as targets
+from tfmini.runtime.client.answer import located
+from tfmini.runtime.client.call import Call, PartialRun, key_to_remember, nested_key
+from tfmini.runtime.client.feeds import SessionHandles, converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
-from tfmini.runtime.client.partial_run import PartialRun
-from tfmini.runtime.client.session_errors import located
-from tfmini.runtime.client.tensor_handles import SessionHandles
-from tfmini.runtime.compiler import kernel_checks
-from tfmini.runtime.master.master import Master
-from tfmini.runtime.master.run_options import wants_metadata
+from tfmini.runtime.compiler import kernels
+from tfmini.runtime.master.master import Master, wants_metadata
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.runtime.worker.worker import Worker
@@ -213,7 +210,7 @@ class BaseSession:
                 return
 
     def _send_ops(self) -> None:
-        as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
+        as_node = kernels.node_with_shapes if kernels.ENABLED else node_of
         with self._extend_lock:
             with self._graph.whole_ops(self._sent) as operations:
                 if not operations:

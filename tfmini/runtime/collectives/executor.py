@@ -13,19 +13,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.collectives.fingerprints import Fingerprint, mismatch
-from tfmini.collectives.schedules import Send
+from tfmini.collectives.schedules import Fingerprint, Send, mismatch
 from tfmini.devices import task_of_device
-from tfmini.graph.traits import ops_with
+from tfmini.graph.op_types import ops_with
 from tfmini.locks import Guarded
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import State
-from tfmini.runtime.collectives.calls import Calls, CollectiveCall, begin_failure, duplicate, failure_message
-from tfmini.runtime.collectives.early_messages import KEEP_S
-from tfmini.runtime.collectives.exchange import Exchange, GroupMember, GroupTable
-from tfmini.runtime.collectives.groups import UNTOLD_MS, GroupLeader, default_leader, untold
+from tfmini.runtime.collectives.calls import (
+    UNTOLD_MS,
+    Calls,
+    CollectiveCall,
+    GroupLeader,
+    begin_failure,
+    default_leader,
+    duplicate,
+    failure_message,
+    untold,
+)
+from tfmini.runtime.collectives.exchange import Counters, Exchange, GroupMember, GroupTable, note
+from tfmini.runtime.collectives.past_lives import KEEP_S
 from tfmini.runtime.collectives.shared import SharedCollectives
-from tfmini.runtime.collectives.traffic import Counters, note
 from tfmini.runtime.collectives.watch import Watch
 from tfmini.runtime.process import Process
 

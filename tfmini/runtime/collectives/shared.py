@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.collectives.fingerprints import Fingerprint, mismatch
-from tfmini.collectives.shared_moves import moves_for
-from tfmini.collectives.shared_reduce import SharedReduce
-from tfmini.collectives.stages import COPIED, REDUCED, WROTE
+from tfmini.collectives.schedules import Fingerprint, mismatch
+from tfmini.collectives.shared_reduce import COPIED, REDUCED, WROTE, SharedReduce, moves_for
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import CollectiveCall, result_memory
@@ -24,14 +22,15 @@ from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupMember
 from tfmini.runtime.collectives.memory import (
     Arena,
     ArenaPlace,
+    Channel,
     Futex,
     Neighbours,
+    Stages,
     can_share,
     futex,
     make_arena,
     other_memory,
 )
-from tfmini.runtime.collectives.stages import Channel, Stages
 
 
 class SharedCollectives:

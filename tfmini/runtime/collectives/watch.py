@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.collectives.fingerprints import Fingerprint, skipped
+from tfmini.collectives.schedules import Fingerprint, skipped
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupMember, GroupTable
 

@@ -8,13 +8,11 @@ from typing import Any
 
 from tfmini.graph.node import Node
 from tfmini.graph.omission import is_update
-from tfmini.graph.traits import NEXT_OPS, ops_with
+from tfmini.graph.op_types import NEXT_OPS, ops_with
 from tfmini.placement.waves import Wave
-from tfmini.runtime.compiler.codegen import BlockContext, generate_block, nothing
-from tfmini.runtime.compiler.levels import Level, Segment
+from tfmini.runtime.compiler.codegen import BlockContext, generate_block, nothing, sent_results
+from tfmini.runtime.compiler.levels import Level, Segment, starts_first
 from tfmini.runtime.compiler.lowering import Lowering
-from tfmini.runtime.compiler.sent_results import sent_results
-from tfmini.runtime.compiler.start_order import starts_first
 from tfmini.runtime.compiler.units import Form, Unit
 
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.

@@ -16,20 +16,17 @@ from types import MappingProxyType
 from typing import Any
 
 from tfmini import errors
-from tfmini.graph.frames import LOOP_OP, LoopFrame
-from tfmini.graph.liveness import ALWAYS, Atom, Guard
-from tfmini.graph.node import Endpoint, Node
-from tfmini.graph.node_types import SEND, output_dtypes
+from tfmini.graph.liveness import ALWAYS, LOOP_OP, Atom, Guard, LoopFrame
+from tfmini.graph.node import SEND, Endpoint, Node, output_dtypes
 from tfmini.graph.omission import is_update
-from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
+from tfmini.graph.op_types import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
 from tfmini.placement.task_graph import INNER
 from tfmini.placement.waves import Wave, joined
-from tfmini.runtime.compiler.codegen import writer_of
-from tfmini.runtime.compiler.kernel_calls import op_facts
+from tfmini.runtime.compiler.codegen import split_entries, split_rounds, writer_of
+from tfmini.runtime.compiler.kernels import op_facts
 from tfmini.runtime.compiler.layout import context_of, lay_out, without_joins
 from tfmini.runtime.compiler.levels import LoopEntry, Round, WaitingLoop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
-from tfmini.runtime.compiler.rounds import split_entries, split_rounds
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 
 # Stands for the updates of variables in the iteration before: a variable that is sent is read after them.

@@ -16,17 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfmini.graph.frames import contract, has_flow
+from tfmini.graph.liveness import contract, has_flow
 from tfmini.graph.node import Node
 from tfmini.locks import lock
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.compiler.kernel_model import KernelModel
+from tfmini.runtime.compiler.kernels import KernelModel
 from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.resources import Resources
-from tfmini.runtime.trace.record import TraceTable
+from tfmini.runtime.trace import TraceTable
 
 
 @dataclass

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.runtime.compiler.dead import DEAD
-from tfmini.runtime.compiler.kernel_errors import kernel_error, not_reached
+from tfmini.runtime.compiler.kernels import kernel_error, not_reached
 from tfmini.runtime.compiler.levels import WaitingLoop
+from tfmini.runtime.compiler.lowering import DEAD
 from tfmini.runtime.executor.dispatch import WaitingThread, dispatch, drive, this_thread
 from tfmini.runtime.executor.partition_run import Aborted, Done, Path, RunOwner, StepOutcome
-from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
-from tfmini.runtime.trace.record import clock
+from tfmini.runtime.executor.registered_graph import RunContext, WaitingRun
+from tfmini.runtime.trace import clock
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer

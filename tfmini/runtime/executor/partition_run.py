@@ -15,9 +15,9 @@ from numpy import errstate, ndarray, zeros
 
 from tfmini import errors
 from tfmini.errors import of_exception
-from tfmini.runtime.compiler.dead import DEAD
-from tfmini.runtime.compiler.kernel_errors import dead_fetch, kernel_error
-from tfmini.runtime.trace.record import Trace
+from tfmini.runtime.compiler.kernels import dead_fetch, kernel_error
+from tfmini.runtime.compiler.lowering import DEAD
+from tfmini.runtime.trace import Trace
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer

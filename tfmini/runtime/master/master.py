@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_device
+from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
 from tfmini.locks import lock
+from tfmini.placement.partition import as_in_tensorflow
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
-from tfmini.runtime.heap import keep_freed_memory
+from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
+from tfmini.runtime.master.registration import Plan
 from tfmini.runtime.master.trace_request import TraceRequest
-from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.process import random_name
-from tfmini.runtime.session_owners import GRACE_S
+from tfmini.runtime.options import SessionOptions, keep_freed_memory
+from tfmini.runtime.process import random_name, same_address
+from tfmini.runtime.resources import GRACE_S
 from tfmini.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
+
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -331,3 +335,170 @@ def unusual_requests(nodes: Sequence[Node]) -> list[ParsedDevice]:
         if request.device_type not in (None, "CPU") or request.device_index not in (None, 0):
             found.append(request)
     return found
+
+
+# ---- run options ----------------------------------------
+# RunOptions as the runtime reads them and RunMetadata as it fills it; protobuf is imported for runs that have any.
+
+
+def parsed(options: bytes) -> Any:
+    """Serialized RunOptions as a message, or None for no bytes."""
+    if not options:
+        return None
+    from tfmini import protos
+
+    return protos.RunOptions.FromString(options)
+
+
+def timeout_seconds(options: Any) -> float | None:
+    """The timeout that RunOptions (or None) ask for, or None."""
+    return options.timeout_in_ms / 1000 if options is not None and options.timeout_in_ms > 0 else None
+
+
+def is_traced(options: Any) -> bool:
+    """Whether RunOptions (or None) ask for step stats. As in TensorFlow, every trace level but NO_TRACE does."""
+    return options is not None and options.trace_level > 0
+
+
+def wants_metadata(options: Any) -> bool:
+    """Whether RunOptions (or None) ask for anything that a RunMetadata brings."""
+    return options is not None and bool(options.trace_level or options.output_partition_graphs)
+
+
+def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None, with_costs: bool = False) -> Any:
+    """The RunMetadata of a run with these RunOptions.
+
+    Args:
+      trace: the record of a traced step.
+      with_costs: whether the session's ConfigProto asks for a cost model.
+    """
+    from tfmini import protos
+
+    found = protos.RunMetadata()
+    if trace is not None:
+        found.step_stats.CopyFrom(trace.step_stats())
+    if options.output_partition_graphs:
+        for device in plan.partitions.parts:
+            found.partition_graphs.append(nodes_to_graph_def(as_in_tensorflow(plan.partitions, device)))
+    if with_costs:
+        fill_cost_graph(found.cost_graph, plan.partitions.parts.values(), found.step_stats)
+    return found
+
+
+def fill_cost_graph(cost_graph: Any, partitions: Iterable[Mapping[str, Node]], step_stats: Any) -> None:
+    """Adds all nodes of a step to a CostGraphDef.
+
+    Args:
+      partitions: of each device, name -> node.
+      step_stats: the StepStats of the step, without entries if it was not traced. They give the time of a node, in
+        microseconds. A trace does not have the sizes of outputs, so nodes have no output_info.
+    """
+    nodes = [node for partition in partitions for node in partition.values()]
+    ids = {node.name: number for number, node in enumerate(nodes)}
+    entries = {entry.node_name: entry for device in step_stats.dev_stats for entry in device.node_stats}
+    for node in nodes:
+        made = cost_graph.node.add(name=node.name, device=node.device, id=ids[node.name])
+        for source, port in node.inputs:
+            if source in ids:
+                made.input_info.add(preceding_node=ids[source], preceding_port=port)
+        made.control_input.extend(ids[source] for source in node.controls if source in ids)
+        entry = entries.get(node.name)
+        if entry is not None:
+            made.compute_cost = entry.op_end_rel_micros - entry.op_start_rel_micros
+
+
+# ---- Sessions that bring their own cluster: ``ConfigProto.cluster_def`` --------------------------------------------
+# Servers that know little or nothing of each other work together for one session under the names that
+# its cluster gives them. The master of such a session is the target's, seen as the task whose address in that
+# cluster is the target's; each worker is told its name, and the addresses of the others, when the session
+# is opened there. Unless ``share_session_state_in_clusterspec_propagation`` is set, the state is the session's own.
+
+OnSession = Callable[[errors.OpError | None, MasterSession | None], None]
+
+
+class SessionCluster(Master):
+    """A master under the name that a session's cluster gives it.
+
+    Args:
+      server: the master of the session's target.
+      target: the address by which the client reached it.
+
+    Raises:
+      InvalidArgumentError: unless the target is one task of the cluster, and one that the server is not already.
+    """
+
+    def __init__(self, server: Master, tasks: Mapping[str, str], target: str) -> None:
+        super().__init__(server.worker, tasks, server.peer_without_name, server.reactor, server.config)
+        self.task = _own_task(server, tasks, target)
+        self.own_devices = renamed(server.own_devices, self.task)
+        self.sessions, self.ended, self.step_over = server.sessions, server.ended, server.step_over  # type: ignore[method-assign]
+
+    def worker_name(self, task: str) -> str:
+        return task
+
+
+def open_session(
+    server: Master, nodes: Sequence[Node], options: SessionOptions, target: str, on_done: OnSession,
+    in_process: bool = False,
+) -> None:  # fmt: skip
+    """Opens a session with its first graph, in its own cluster if it brings one.
+
+    Args:
+      server: the master of the target.
+      target: the address by which the client reached it.
+      in_process: whether the client is in this process.
+
+    Raises:
+      InvalidArgumentError: see `SessionCluster`.
+      UnavailableError: when the server has been stopped.
+    """
+    if server.closed:
+        raise errors.UnavailableError.of(f"The server of {server.task} has been stopped: make another one.")
+    if not options.cluster:
+        session = server.create_session((), options, in_process)
+
+        def extended(error: errors.OpError | None) -> None:
+            if error is not None:
+                session.close()
+            on_done(error, session if error is None else None)
+
+        session.extend_when_known(nodes, extended)
+        return
+    cluster = SessionCluster(server, dict(options.cluster), target)
+    isolated = replace(options, isolate_session_state=options.isolate_session_state or not options.share_state)
+
+    def listed(_: errors.OpError | None, devices: Sequence[DeviceAttributes]) -> None:
+        try:
+            session = cluster.create_session(nodes, isolated, in_process)
+        except errors.OpError as error:
+            on_done(error, None)
+        else:
+            on_done(None, session)
+
+    cluster.list_devices(listed, options.device_filters)
+
+
+def _own_task(server: Master, tasks: Mapping[str, str], target: str) -> str:
+    """The task of a cluster that the target's server is."""
+    found = [task for task, address in tasks.items() if same_address(address, target)]
+    shown = ", ".join(f"{task} at {address}" for task, address in tasks.items())
+    if not found:
+        text = (
+            "The master (current machine) is not included in the provided cluster_def. The session's target is"
+            f" {target}, and the tasks are {shown}: give one of them the target's address."
+        )
+        raise errors.InvalidArgumentError.of(text)
+    if len(found) > 1:
+        text = (
+            "Found multiple matching tasks that correspond to to the master. Master target: "
+            f"'{target}'. ClusterDef: {shown}"
+        )
+        raise errors.InvalidArgumentError.of(text)
+    if found[0] == server.task:
+        name = parse(server.task)
+        text = (
+            "The ClusterSpec names the job and task index to be the same names that were provided when the server"
+            f" booted. This is currently not allowed. Job: {name.job}, task index: {name.task}"
+        )
+        raise errors.InvalidArgumentError.of(text)
+    return found[0]

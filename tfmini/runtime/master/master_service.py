@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
-from tfmini.runtime.master.master import Master
+from tfmini.runtime.gathered_trace import GatheredTrace
+from tfmini.runtime.master.master import (
+    Master,
+    is_traced,
+    open_session,
+    parsed,
+    run_metadata,
+    timeout_seconds,
+    wants_metadata,
+)
 from tfmini.runtime.master.master_session import MasterSession
-from tfmini.runtime.master.plan import Plan
-from tfmini.runtime.master.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
-from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.master.registration import Plan
 from tfmini.runtime.master.step import Step
 from tfmini.runtime.master.trace_request import TraceRequest
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.session_owners import SessionOwners
-from tfmini.runtime.trace.gathered_trace import GatheredTrace
+from tfmini.runtime.resources import SessionOwners
 
 if TYPE_CHECKING:
     from tfmini.rpc.calls import Responder

@@ -14,23 +14,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.collector import collector_at_rest
-from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import MADE_BY_PASSES, by_name, check_edges
+from tfmini.graph.node import MADE_BY_PASSES, Node, Nodes, by_name, check_edges
 from tfmini.graph.omission import omit
 from tfmini.graph.prune import prune
 from tfmini.locks import Guarded, lock
 from tfmini.placement.decision import Decision
-from tfmini.placement.neighbours import ColocationLeaders, with_neighbours
-from tfmini.placement.placer import place
-from tfmini.printable import printable
+from tfmini.placement.placer import ColocationLeaders, place, with_neighbours
+from tfmini.processes import collector_at_rest
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut
-from tfmini.runtime.master.plan import Plan, build_plan, endpoint_of
-from tfmini.runtime.master.registration import Registration, forget_when_unused
+from tfmini.runtime.gathered_trace import GatheredTrace
+from tfmini.runtime.master.registration import Plan, Registration, build_plan, endpoint_of, forget_when_unused
 from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.trace.gathered_trace import GatheredTrace
+from tfmini.text import printable
 
 if TYPE_CHECKING:
     from tfmini.runtime.master.master import Master

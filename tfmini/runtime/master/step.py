@@ -9,16 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.graph.traits import ops_with
+from tfmini.graph.op_types import ops_with
 from tfmini.locks import Guarded
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out
 from tfmini.rpc.messages import AbortStep, DescribeStep, Logging, LostTensors, RunGraph
 from tfmini.runtime.executor.partition_run import PartitionRun, deadline_exceeded
-from tfmini.runtime.master.plan import Part, Plan
-from tfmini.runtime.trace.clocks import OWN, Alignment, ask_clock
-from tfmini.runtime.trace.gathered_trace import GatheredTrace, TaskRecord
-from tfmini.runtime.trace.record import StepLog, clock
+from tfmini.runtime.gathered_trace import GatheredTrace, TaskRecord
+from tfmini.runtime.master.registration import Part, Plan
+from tfmini.runtime.trace import OWN, Alignment, StepLog, ask_clock, clock
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer

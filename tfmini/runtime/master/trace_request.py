@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
-from tfmini.graph.training import training_ops
+from tfmini.graph.prune import training_ops
 from tfmini.locks import Once
-from tfmini.rpc.status_messages import TraceStep, TraceStepReply
+from tfmini.rpc.messages import TraceStep, TraceStepReply
 from tfmini.rpc.waiter import Clock
-from tfmini.runtime.trace.gathered_trace import GatheredTrace
+from tfmini.runtime.gathered_trace import GatheredTrace
 
 if TYPE_CHECKING:
     from tfmini.rpc.calls import Responder
     from tfmini.rpc.peer import Peer
     from tfmini.runtime.master.master import Master
     from tfmini.runtime.master.master_session import MasterSession
-    from tfmini.runtime.master.plan import Plan
+    from tfmini.runtime.master.registration import Plan
 
 _MOST_S = 600.0
 

@@ -15,7 +15,7 @@ from tfmini.rpc.messages import Acknowledged, LostTensors
 from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import Resources
-from tfmini.runtime.trace.record import KeptTraces
+from tfmini.runtime.trace import KeptTraces
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer

@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.collector import collector_at_rest
 from tfmini.devices import parse
 from tfmini.locks import Guarded
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.placement.task_graph import TaskGraph
+from tfmini.processes import collector_at_rest
 from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
-from tfmini.runtime.compiler.blocking_kernels import several_may_block
-from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.kernels import several_may_block
+from tfmini.runtime.compiler.lowering import DEAD
 from tfmini.runtime.compiler.program import Program, compile_program
-from tfmini.runtime.executor.blocking_run import BlockingRun, can_block
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.dispatch import TaskThreads
+from tfmini.runtime.executor.dispatch import BlockingRun, TaskThreads, can_block
 from tfmini.runtime.executor.partition_run import Done, FunctionRun, PartitionRun, Path, StepOutcome
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.gathered_trace import task_stats
 from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.trace.record import clock
-from tfmini.runtime.trace.stats import task_stats
+from tfmini.runtime.trace import clock
 from tfmini.runtime.worker.task_state import KEEP_S, ORPHAN_S, LossReports, TaskState, WorkerSession
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 from tfmini.graph.default_session import get_default_session
 from tfmini.ops.variables.base import Variable
+from tfmini.train.checkpointing.graph_files import CheckpointReader
 from tfmini.train.checkpointing.object_graph import Match, ObjectGraph, match, names_in, object_graph_of
-from tfmini.train.checkpointing.reader import CheckpointReader
 from tfmini.train.checkpointing.saver import Saver
 
 

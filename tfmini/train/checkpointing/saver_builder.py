@@ -3,26 +3,277 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfmini import devices, protos
+from tfmini.devices import DeviceSpec
+from tfmini.export import export
+from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import VARIABLE_OPS, ops_with
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies, device, name_scope
+from tfmini.graph.scoping import add_to_collection, colocate_with, control_dependencies, device, name_scope
+from tfmini.ops import table_ops, tables
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity, placeholder_with_default
+from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.control import group, with_dependencies
-from tfmini.ops.io import save_restore
-from tfmini.ops.strings.elementwise import string_join
+from tfmini.ops.io import checkpoint_ops
+from tfmini.ops.string_ops import string_join
+from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.partitioned_variable import PartitionedVariable
-from tfmini.train.checkpointing import saveables as saveables_module
-from tfmini.train.checkpointing.saveables import SaveableObject as Saveable
-from tfmini.train.checkpointing.saveables import set_cpu0, validated_saveables
+from tfmini.ops.variables.resource_ops import assign_variable
+from tfmini.ops.variables.resource_variable import BaseResourceVariable
+from tfmini.shapes import TensorShape
+
+# ---- saveables ----------------------------------------
+# `SaveableObject`: the unit that a Saver saves, and its construction from variables, lists and dictionaries.
+
+_REFERENCE_VARIABLES = ops_with("variable", "reference")
+
+
+class SaveSpec:
+    """One tensor of a saveable.
+
+    Args:
+      tensor: the tensor to save, or a function that makes it.
+      slice_spec: the slice of a partitioned tensor, in the format of ``SaveSliceInfo.spec``; "" for a whole tensor.
+      name: the tensor's name in the checkpoint.
+      dtype, device: dtype and device of the tensor, if ``tensor`` is a function.
+    """
+
+    def __init__(self, tensor: Any, slice_spec: str, name: str, dtype: Any = None, device: str | None = None) -> None:
+        self._tensor = tensor
+        self.slice_spec = slice_spec
+        self.name = name
+        if callable(tensor):
+            if dtype is None or device is None:
+                raise AssertionError("When passing `tensor` as a callable `dtype` and `device` must be given.")
+            self.dtype, self.device = dtype, device
+        else:
+            self.dtype, self.device = tensor.dtype, tensor.device
+
+    @property
+    def tensor(self) -> Any:
+        """The tensor to save."""
+        return self._tensor() if callable(self._tensor) else self._tensor
+
+
+class SaveableObject:
+    """An object with state that a Saver can save and restore; subclass it for new kinds of state.
+
+    Args:
+      op: the object that is saved, which identifies the saveable.
+      specs: the tensors of the object.
+      name: the object's name in messages.
+    """
+
+    def __init__(self, op: Any, specs: list[SaveSpec], name: str) -> None:
+        self.op = op
+        self.specs = specs
+        self.name = name
+        self._device: str | None = None
+
+    @property
+    def device(self) -> str:
+        """The device of the first tensor."""
+        return self.specs[0].device if self._device is None else self._device
+
+    @property
+    def optional_restore(self) -> bool:
+        return False
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
+        """An op that assigns the restored values to the object.
+
+        Args:
+          restored_tensors: the values from the checkpoint, one per spec.
+          restored_shapes: shapes to reshape the values to, or None.
+        """
+        raise ValueError("Calling an abstract method.")
+
+
+class ReferenceVariableSaveable(SaveableObject):
+    """The saveable of a reference variable."""
+
+    def __init__(self, var: Any, slice_spec: str, name: str) -> None:
+        super().__init__(var, [SaveSpec(var, slice_spec, name)], name)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
+        value = restored_tensors[0]
+        if restored_shapes is not None:
+            value = reshape(value, restored_shapes[0])
+        known = self.op.get_shape().is_fully_defined()
+        return assign(self.op, value, validate_shape=restored_shapes is None and known)
+
+
+class ResourceVariableSaveable(SaveableObject):
+    """The saveable of a resource variable, which is given as variable or as a read of it."""
+
+    def __init__(self, var: Any, slice_spec: str, name: str) -> None:
+        self._var_device: str = var.device
+        self._var_shape: TensorShape = var.shape
+        if isinstance(var, Tensor):
+            self.handle_op: Tensor = var.op.inputs[0]
+            tensor: Any = var
+        elif isinstance(var, BaseResourceVariable):
+            self.handle_op = var.handle
+            tensor = _reader(var)
+        else:
+            raise ValueError(f"Saveable is neither a resource variable nor a read operation. Got: {var!r}")
+        super().__init__(var, [SaveSpec(tensor, slice_spec, name, var.dtype, var.device)], name)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
+        value = restored_tensors[0]
+        if restored_shapes is not None:
+            value = reshape(value, restored_shapes[0])
+        with device(self._var_device):
+            value = identity(value)
+            self._var_shape.assert_is_compatible_with(value.shape)
+            return assign_variable(self.handle_op, value)
+
+
+def _reader(variable: BaseResourceVariable) -> Callable[[], Tensor]:
+    def read() -> Tensor:
+        with device(variable.device):
+            value = variable.read_value()
+            with device("/device:CPU:0"):
+                return identity(value)
+
+    return read
+
+
+def set_cpu0(device_name: str) -> str:
+    """The name of the first CPU on a device's task."""
+    return DeviceSpec.from_string(device_name).replace(device_type="CPU", device_index=0).to_string()
+
+
+# ---- from a Saver's var_list ----------------------------------------------------------------
+
+
+def all_saveables() -> list[Any]:
+    """The global variables and SAVEABLE_OBJECTS of the default graph."""
+    graph = get_default_graph()
+    return graph.get_collection(GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
+
+
+def saveables_for(item: Any, name: str) -> Iterator[SaveableObject]:
+    """The saveables of a variable, a list of slices, a `PartitionedVariable` or a `SaveableObject`.
+
+    Raises:
+      TypeError: when the item cannot be saved, or the name is no string.
+      ValueError: when slices belong to different tensors.
+    """
+    if not isinstance(name, str):
+        raise TypeError(
+            "names_to_saveables must be a dict mapping string names to trackable operations. Name is not a string:"
+            f" {name}"
+        )
+    if isinstance(item, SaveableObject):
+        yield item
+    elif isinstance(item, (list, tuple, PartitionedVariable)):
+        yield from _slices(list(item), name)
+    elif isinstance(item, BaseResourceVariable):
+        yield ResourceVariableSaveable(item._graph_element, "", name)
+    else:
+        tensor = _tensor_of(item, "names_to_saveables must be a dict mapping string names to Tensors/Variables. Not a")
+        kind = ReferenceVariableSaveable if tensor.op.type in _REFERENCE_VARIABLES else ResourceVariableSaveable
+        yield kind(tensor, "", name)
+
+
+def _slices(parts: list[Any], name: str) -> Iterator[SaveableObject]:
+    whole = None
+    for part in parts:
+        if not isinstance(part, Variable):
+            raise ValueError(f"Slices must all be Variables: {part}")
+        info = part._save_slice_info
+        if info is None:
+            raise ValueError(f"Slices must all be slices: {part}")
+        if whole not in (None, info.full_name):
+            raise ValueError(f"Slices must all be from the same tensor: {whole} != {info.full_name}")
+        whole = info.full_name
+        kind = ReferenceVariableSaveable if part.op.type in _REFERENCE_VARIABLES else ResourceVariableSaveable
+        yield kind(part, info.spec, name)
+
+
+def _tensor_of(item: Any, complaint: str) -> Tensor:
+    """The reference or read of a variable; raises TypeError if ``item`` is neither."""
+    try:
+        tensor = item if isinstance(item, Tensor) else internal_convert(item, as_ref=True)
+    except (TypeError, ValueError):
+        raise TypeError(f"{complaint} variable: {item}") from None
+    if tensor.op.type not in VARIABLE_OPS and tensor.op.type != "ReadVariableOp":
+        raise TypeError(f"{complaint} variable: {tensor}")
+    return tensor
+
+
+def named_saveables(items: Iterable[Any]) -> dict[str, Any]:
+    """Name -> variable, saveable, or list of the slices of one tensor.
+
+    Raises:
+      TypeError: when ``items`` is no list, or an item cannot be saved.
+      ValueError: when two items have the same name.
+    """
+    if not isinstance(items, (list, tuple, set)):
+        raise TypeError(f"Variables to save should be passed in a dict or a list: {items}")
+    found: dict[str, Any] = {}
+    for item in sorted(items, key=lambda item: item.name):
+        if isinstance(item, SaveableObject):
+            found[item.name] = item
+        elif isinstance(item, Variable) and item._save_slice_info is not None:
+            _add_slice(found, item._save_slice_info.full_name, item)
+        else:
+            name, value = _named(item)
+            if name in found:
+                raise ValueError(f"At least two variables have the same name: {name}")
+            found[name] = value
+    return found
+
+
+def _add_slice(found: dict[str, Any], name: str, part: Variable) -> None:
+    if not isinstance(found.setdefault(name, []), list):
+        raise ValueError(f"Mixing slices and non-slices with the same name: {name}")
+    found[name].append(part)
+
+
+def _named(item: Any) -> tuple[str, Any]:
+    if isinstance(item, PartitionedVariable):
+        return item.name, item
+    is_resource = isinstance(item, BaseResourceVariable)
+    value = item._graph_element if is_resource else _tensor_of(item, "Variable to save is not a")
+    source: Operation = value.op.inputs[0].op if value.op.type == "ReadVariableOp" else value.op
+    return source.name, value
+
+
+def validated_saveables(names_to_saveables: Any) -> list[SaveableObject]:
+    """The saveables of a Saver's ``var_list``, sorted by name.
+
+    Raises:
+      TypeError: when an item cannot be saved.
+      ValueError: when the same item has two names.
+    """
+    if not isinstance(names_to_saveables, dict):
+        names_to_saveables = named_saveables(names_to_saveables)
+    found: list[SaveableObject] = []
+    seen: set[int] = set()
+    for name, item in sorted(names_to_saveables.items(), key=lambda pair: pair[0]):
+        for saveable in saveables_for(item, name):
+            if id(saveable.op) in seen:
+                raise ValueError(f"The same saveable will be restored with two names: {saveable.name}")
+            seen.add(id(saveable.op))
+            found.append(saveable)
+    return found
+
+
+# ---- saver builder ------------------------------------------------------------
 
 V1, V2 = 1, 2  # SaverDef.CheckpointFormatVersion
-PerDevice = Sequence[tuple[str, list[Saveable]]]
+_Saveable = SaveableObject  # its name inside of `BaseSaverBuilder`, which has an attribute of that name
+PerDevice = Sequence[tuple[str, list[SaveableObject]]]
 
 
 class BaseSaverBuilder:
@@ -32,15 +283,15 @@ class BaseSaverBuilder:
       write_version: the format, ``SaverDef.V2`` or ``V1``.
     """
 
-    SaveSpec = saveables_module.SaveSpec
-    SaveableObject = Saveable
-    VariableSaveable = saveables_module.ReferenceVariableSaveable
-    ResourceVariableSaveable = saveables_module.ResourceVariableSaveable
+    SaveSpec = SaveSpec
+    SaveableObject = SaveableObject
+    VariableSaveable = ReferenceVariableSaveable
+    ResourceVariableSaveable = ResourceVariableSaveable
 
     def __init__(self, write_version: int = V2) -> None:
         self._write_version = write_version
 
-    def save_op(self, filename_tensor: Tensor, saveables: list[Saveable]) -> Operation:
+    def save_op(self, filename_tensor: Tensor, saveables: list[_Saveable]) -> Operation:
         """An op that saves ``saveables`` with the prefix that ``filename_tensor`` holds.
 
         Raises:
@@ -50,13 +301,13 @@ class BaseSaverBuilder:
         names, slices = [spec.name for spec in specs], [spec.slice_spec for spec in specs]
         tensors = [spec.tensor for spec in specs]
         if self._write_version == V2:
-            return save_restore.save_v2(filename_tensor, names, slices, tensors)
+            return checkpoint_ops.save_v2(filename_tensor, names, slices, tensors)
         if self._write_version == V1:
-            return save_restore.save_slices(filename_tensor, names, slices, tensors)
+            return checkpoint_ops.save_slices(filename_tensor, names, slices, tensors)
         raise RuntimeError(f"Unexpected write_version: {self._write_version}")
 
     def bulk_restore(
-        self, filename_tensor: Tensor, saveables: list[Saveable], preferred_shard: int, restore_sequentially: bool
+        self, filename_tensor: Tensor, saveables: list[_Saveable], preferred_shard: int, restore_sequentially: bool
     ) -> list[Tensor]:
         """The tensors of all ``saveables``, read from the checkpoint with one op per saveable."""
         found: list[Tensor] = []
@@ -65,16 +316,18 @@ class BaseSaverBuilder:
                 found.extend(self.restore_op(filename_tensor, saveable, preferred_shard))
         return found
 
-    def restore_op(self, filename_tensor: Tensor, saveable: Saveable, preferred_shard: int) -> list[Tensor]:
+    def restore_op(self, filename_tensor: Tensor, saveable: _Saveable, preferred_shard: int) -> list[Tensor]:
         """The tensors of one saveable, read from the checkpoint."""
         return [
-            save_restore.restore_v2(filename_tensor, [spec.name], [spec.slice_spec], dtypes=[spec.dtype.base_dtype])[0]
+            checkpoint_ops.restore_v2(filename_tensor, [spec.name], [spec.slice_spec], dtypes=[spec.dtype.base_dtype])[
+                0
+            ]
             for spec in saveable.specs
         ]
 
     def sharded_filename(self, filename_tensor: Tensor, shard: int, num_shards: Tensor) -> Tensor:
         """The file name of a shard."""
-        return save_restore.sharded_filename(filename_tensor, shard, num_shards)
+        return checkpoint_ops.sharded_filename(filename_tensor, shard, num_shards)
 
     def build(
         self,
@@ -116,7 +369,7 @@ class BaseSaverBuilder:
 
     # ---- saving -------------------------------------------------------------------------------
 
-    def _save(self, target: Tensor, saveables: list[Saveable]) -> Tensor:
+    def _save(self, target: Tensor, saveables: list[_Saveable]) -> Tensor:
         return with_dependencies([self.save_op(target, saveables)], target)
 
     def _save_shards(self, target: Tensor, per_device: PerDevice) -> Tensor:
@@ -134,9 +387,9 @@ class BaseSaverBuilder:
                 saved.append(self._save(prefixes[-1], saveables))
         with control_dependencies([tensor.op for tensor in saved]):
             if self._write_version != V2:
-                return save_restore.sharded_filespec(target, count)
+                return checkpoint_ops.sharded_filespec(target, count)
             with device(place):
-                merged = save_restore.merge_v2_checkpoints(prefixes, target, delete_old_dirs=True)
+                merged = checkpoint_ops.merge_v2_checkpoints(prefixes, target, delete_old_dirs=True)
                 with control_dependencies([merged]):
                     return identity(target)
 
@@ -145,7 +398,7 @@ class BaseSaverBuilder:
     def _restore(
         self,
         target: Tensor,
-        saveables: list[Saveable],
+        saveables: list[_Saveable],
         sequentially: bool,
         reshape: bool,
         shard: int = -1,
@@ -173,11 +426,11 @@ class BulkSaverBuilder(BaseSaverBuilder):
     """Restores all variables of a shard with one op, on the shard's CPU."""
 
     def bulk_restore(
-        self, filename_tensor: Tensor, saveables: list[Saveable], preferred_shard: int, restore_sequentially: bool
+        self, filename_tensor: Tensor, saveables: list[SaveableObject], preferred_shard: int, restore_sequentially: bool
     ) -> list[Tensor]:
         specs = [spec for saveable in saveables for spec in saveable.specs]
         with device("cpu:0"):
-            return save_restore.restore_v2(  # type: ignore[no-any-return]
+            return checkpoint_ops.restore_v2(  # type: ignore[no-any-return]
                 filename_tensor,
                 [spec.name for spec in specs],
                 [spec.slice_spec for spec in specs],
@@ -185,7 +438,7 @@ class BulkSaverBuilder(BaseSaverBuilder):
             )
 
 
-def _element(saveable: Saveable) -> Any:
+def _element(saveable: SaveableObject) -> Any:
     """The graph element of a saveable, or None."""
     op = saveable.op
     return op if isinstance(op, (Tensor, Operation)) or hasattr(op, "_as_graph_element") else None
@@ -196,13 +449,13 @@ def _static_or_dynamic_shape(tensor: Any) -> Any:
     return shape if shape.is_fully_defined() else shape_of(tensor)
 
 
-def _by_device(saveables: list[Saveable]) -> PerDevice:
+def _by_device(saveables: list[SaveableObject]) -> PerDevice:
     """The saveables of each device, sorted by its name.
 
     Raises:
       ValueError: when a saveable has tensors on several devices.
     """
-    found: dict[str, list[Saveable]] = {}
+    found: dict[str, list[SaveableObject]] = {}
     for saveable in saveables:
         places = {devices.canonical_name(spec.device) for spec in saveable.specs}
         if len(places) != 1:
@@ -221,3 +474,48 @@ def _make_wholes() -> None:
                     graph.get_operation_by_name(item.name)
                 except KeyError:
                     item.as_tensor()
+
+
+# ---- saved tables ----------------------------------------
+# Mutable tables that are saved in checkpoints (``tf.contrib.lookup.MutableHashTable``, ``MutableDenseHashTable``).
+
+
+class _TableSaveable(SaveableObject):
+    """The saveable of a table: its keys and values are saved as ``<name>-keys`` and ``<name>-values``."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        keys, values = table.export()
+        super().__init__(table, [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")], name)
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any, name: str | None = None) -> Operation:
+        """An operation that replaces the table's content."""
+        with name_scope(name, f"{self.name}_table_restore"), colocate_with(self.op.resource_handle):
+            return table_ops.import_(self.op.resource_handle, restored_tensors[0], restored_tensors[1])  # type: ignore[no-any-return]
+
+
+@export("tf.contrib.lookup.MutableHashTable", "tf.lookup.experimental.MutableHashTable")
+class MutableHashTable(tables.MutableHashTable):
+    """`tables.MutableHashTable`, which Savers save if ``checkpoint``."""
+
+    def __init__(
+        self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str = "MutableHashTable",
+        checkpoint: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(key_dtype, value_dtype, default_value, name, checkpoint)
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))
+
+
+@export("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable")
+class DenseHashTable(tables.DenseHashTable):
+    """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
+
+    def __init__(
+        self, key_dtype: Any, value_dtype: Any, default_value: Any, empty_key: Any, deleted_key: Any,
+        initial_num_buckets: int | None = None, name: str = "MutableDenseHashTable", checkpoint: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name, checkpoint
+        )
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))

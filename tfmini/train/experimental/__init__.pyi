@@ -3,8 +3,6 @@ from tfmini.train.optimizers.loss_scale import (
     DynamicLossScale as DynamicLossScale,
     FixedLossScale as FixedLossScale,
     LossScale as LossScale,
-)
-from tfmini.train.optimizers.loss_scale_optimizer import (
     MixedPrecisionLossScaleOptimizer as MixedPrecisionLossScaleOptimizer,
 )
 

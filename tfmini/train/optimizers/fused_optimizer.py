@@ -16,18 +16,16 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.graph.scoping import colocate_with, control_dependencies, device
 from tfmini.ops import control
+from tfmini.ops import training as update_ops
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
-from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
-from tfmini.ops.array.identity import identity
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.math import unary as math_unary
-from tfmini.ops.training import update_ops
-from tfmini.ops.training.update_ops import UpdateOps
+from tfmini.ops.training import UpdateOps
 from tfmini.ops.variables.initializers import constant_initializer, ones_initializer
-from tfmini.ops.variables.scatter_ops import resource_scatter_ops
-from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.optimizers.optimizer_inputs import is_resource, state_of
+from tfmini.ops.variables.resource_ops import resource_scatter_ops
+from tfmini.train.optimizers.optimizer import Optimizer, is_resource, state_of
 
 
 class FusedOptimizer(Optimizer):

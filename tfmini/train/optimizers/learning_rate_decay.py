@@ -17,14 +17,14 @@ from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
-from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant import constant
-from tfmini.ops.flow.case import case
+from tfmini.ops.array.identity import cast
+from tfmini.ops.flow.functional import case
 from tfmini.ops.math import comparison as compare
 from tfmini.ops.math import elementwise as elementwise
 from tfmini.ops.math import unary as unary
-from tfmini.ops.math.powers import pow as power_of
-from tfmini.ops.random.functions import random_normal
+from tfmini.ops.math.unary import pow as power_of
+from tfmini.ops.random_functions import random_normal
 
 
 @export("tf.train.exponential_decay")

@@ -1,27 +1,30 @@
-"""Loss scales for mixed precision training (``tf.train.experimental.LossScale``).
-
-Small gradients of float16 tensors underflow. Therefore the loss is multiplied by the loss scale, and the
-optimizer (`tfmini.train.optimizers.loss_scale_optimizer`) divides the gradients by it.
-"""
+"""``tf.train.experimental.MixedPrecisionLossScaleOptimizer``: wraps an optimizer and scales its loss."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import control
 from tfmini.ops.array.constant import constant
-from tfmini.ops.flow.cond import cond
+from tfmini.ops.flow.cond import cond, smart_cond
 from tfmini.ops.math import elementwise as math_elementwise
-from tfmini.ops.math import reduce_functions
+from tfmini.ops.math import reductions
 from tfmini.ops.math import unary as math_unary
 from tfmini.ops.variables.resource_variable import ResourceVariable
+from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
+from tfmini.train.strategy import Strategy, get_replica_context
+
+# ---- Loss scales for mixed precision training (``tf.train.experimental.LossScale``) --------------------------------
+# Small gradients of float16 tensors underflow. Therefore the loss is multiplied by the loss scale, and the
+# optimizer (`tfmini.train.optimizers.loss_scale`) divides the gradients by it.
 
 
 @export("tf.train.experimental.LossScale")
@@ -154,8 +157,8 @@ class DynamicLossScale(LossScale):
 def _all_finite(grads: list[Any]) -> Tensor:
     if not grads:
         return constant(True)
-    finite = [reduce_functions.reduce_all(math_unary.is_finite(grad)) for grad in grads]
-    return reduce_functions.reduce_all(convert_to_tensor(finite))
+    finite = [reductions.reduce_all(math_unary.is_finite(grad)) for grad in grads]
+    return reductions.reduce_all(convert_to_tensor(finite))
 
 
 def get(identifier: Any) -> Any:
@@ -171,3 +174,110 @@ def get(identifier: Any) -> Any:
     if identifier == "dynamic":
         return DynamicLossScale()
     raise ValueError(f"Could not interpret loss scale identifier: {identifier}")
+
+
+# ---- loss scale optimizer ------------------------------------------------------------
+
+
+@export("tf.train.experimental.MixedPrecisionLossScaleOptimizer")
+class MixedPrecisionLossScaleOptimizer(Optimizer):
+    """Multiplies the loss by a loss scale and divides the gradients by it.
+
+    With a `DynamicLossScale`, a step whose gradients are not finite updates only the loss scale, but neither
+    the variables nor the global step.
+
+    Args:
+      opt: the optimizer that applies the gradients.
+      loss_scale: a `LossScale`, a number, or ``"dynamic"``.
+
+    Raises:
+      ValueError: when ``opt`` is no `Optimizer`.
+    """
+
+    def __init__(self, opt: Optimizer, loss_scale: Any) -> None:
+        if not isinstance(opt, Optimizer):
+            raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
+        super().__init__(opt._use_locking, opt.get_name())
+        self._optimizer = opt
+        self._loss_scale = get(loss_scale)
+
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: int = Optimizer.GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[GradAndVar]:
+        """As `Optimizer.compute_gradients`; the returned gradients are those of the unscaled loss."""
+        scaled = (loss() if callable(loss) else loss) * self._loss_scale()
+        pairs = self._optimizer.compute_gradients(
+            scaled, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
+        factor = 1 / self._loss_scale()
+        return [(None if grad is None else _times(grad, factor), var) for grad, var in pairs]
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[GradAndVar], global_step: Any = None, name: str | None = None
+    ) -> Operation:
+        """As `Optimizer.apply_gradients`, in the steps in which the loss scale permits it.
+
+        Raises:
+          ValueError: in the cross-replica context of a strategy.
+        """
+        replica = get_replica_context()
+        if replica is None:
+            raise ValueError("apply_gradients() must be called in a replica context.")
+        pairs = tuple(grads_and_vars)
+        if not isinstance(self._loss_scale, DynamicLossScale):
+            return self._optimizer.apply_gradients(pairs, global_step, name)
+        return replica.merge_call(self._apply_if_finite, (pairs, global_step, name or self.get_name()))  # type: ignore[no-any-return]
+
+    def _apply_if_finite(
+        self, strategy: Strategy, pairs: tuple[GradAndVar, ...], global_step: Any, name: str
+    ) -> Operation:
+        update, may_apply = self._loss_scale.update([grad for grad, _ in pairs])
+
+        def apply() -> Operation:
+            call = self._optimizer.apply_gradients
+            return strategy.group(strategy.call_for_each_replica(call, (pairs, global_step, name + "-wrapped")))
+
+        return control.group(smart_cond(may_apply, apply, control.no_op), update, name=name)
+
+
+def _times(grad: Any, factor: Any) -> Any:
+    if isinstance(grad, IndexedSlices):
+        return IndexedSlices(grad.values * factor, grad.indices, grad.dense_shape)
+    return grad * factor
+
+
+# ---- Base class of optimizers that wrap another optimizer and use its slots ----------------------------------------
+
+
+class OptimizerWrapper(Optimizer):
+    """Forwards all methods to the wrapped optimizer ``opt``; subclasses override some of them."""
+
+    def __init__(self, opt: Optimizer, use_locking: bool, name: str) -> None:
+        super().__init__(use_locking, name)
+        self._opt = opt
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
+        """`Optimizer.compute_gradients` of the wrapped optimizer."""
+        return self._opt.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Operation:
+        """`Optimizer.apply_gradients` of the wrapped optimizer."""
+        return self._opt.apply_gradients(*args, **kwargs)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """`Optimizer.get_slot` of the wrapped optimizer."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
+        """`Optimizer.get_slot_names` of the wrapped optimizer."""
+        return self._opt.get_slot_names(*args, **kwargs)
+
+    def variables(self) -> list[Any]:
+        """`Optimizer.variables` of the wrapped optimizer."""
+        return self._opt.variables()

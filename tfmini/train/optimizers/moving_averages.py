@@ -9,18 +9,18 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import add_to_collection, colocate_with, device, get_collection, init_scope, name_scope
-from tfmini.graph.traits import VARIABLE_OPS
 from tfmini.ops import control
-from tfmini.ops.array.casting import cast
+from tfmini.ops.array.identity import cast
 from tfmini.ops.math import elementwise as math_elementwise
-from tfmini.ops.math.powers import pow as power_of
+from tfmini.ops.math.unary import pow as power_of
 from tfmini.ops.variables.functions import Variable, global_variables, trainable_variables
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
-from tfmini.train.optimizers import slot_creator
+from tfmini.train.optimizers import optimizer
 
 _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64)
 
@@ -140,11 +140,11 @@ class ExponentialMovingAverage:
         if isinstance(var, Variable):
             with device(var.device):
                 initial_value = var.initialized_value()  # type: ignore[attr-defined]
-            shadow = slot_creator.create_slot(var, initial_value, self._name)
+            shadow = optimizer.create_slot(var, initial_value, self._name)
             add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
             return shadow
         with_primary = var.op.type in VARIABLE_OPS
-        return slot_creator.create_zeros_slot(var, self._name, colocate_with_primary=with_primary)
+        return optimizer.create_zeros_slot(var, self._name, colocate_with_primary=with_primary)
 
     def _current_decay(self) -> Any:
         decay = convert_to_tensor(self._decay, name="decay")

@@ -5,20 +5,27 @@ Its ops are in a graph of their own, since the graphs of users have only TensorF
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini import dtypes, protos
 from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import device
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops.array.filling import fill
+from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import group
-from tfmini.ops.queues import accumulator_ops, queue_ops
+from tfmini.ops.queues import accumulators as accumulator_ops
+from tfmini.ops.queues import queue_ops
 from tfmini.runtime.client.session import Session
-from tfmini.train.sessions.model_record import limited
-from tfmini.train.sessions.run_state import RUN_HAS_ENDED, cause_of
+from tfmini.train.sessions.readiness import limited
+from tfmini.train.sessions.wrapped_session import RUN_HAS_ENDED, cause_of
 
 _FAIL_S = 5.0  # of a message to the task with the tokens
 _log = logging.getLogger("tensorflow")
@@ -191,3 +198,213 @@ def _renewed(handle: Tensor, step: int) -> Any:
 def _step(handle: Tensor) -> Tensor:
     read: Any = accumulator_ops.step_of if _is_resource(handle) else accumulator_ops.step_of_v1
     return read(handle, name="step")  # type: ignore[no-any-return]
+
+
+# ---- The ledger of synchronous training: per step, the workers whose gradients were applied or dropped -------------
+
+
+@dataclass(frozen=True)
+class SyncStep:
+    """The numbers of gradients of one global step; a worker sends one gradient per variable.
+
+    Attributes:
+      step: the global step before the update.
+      applied: contributor -> number of its gradients in the update.
+      stale: contributor -> number of its gradients that were dropped during this step because they were late.
+      waiting: contributor -> number of its gradients that were accepted for an update that has not happened yet.
+    """
+
+    step: int
+    applied: Mapping[str, int]
+    stale: Mapping[str, int]
+    waiting: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SyncLedger:
+    """The state of all gradients that have arrived at the parameter servers.
+
+    A computed gradient that is neither applied nor stale was lost: it waits in an accumulator for an update
+    that will not happen, or it did not arrive because its worker or the run ended. So
+    ``produced = applied + stale + lost``, where ``produced`` is the number of gradients that workers computed.
+
+    Attributes:
+      steps: summed over the variables, oldest first; in very long runs the oldest steps are discarded.
+      by_variable: variable's op name -> steps of this variable.
+      applied, stale, waiting: totals, including the discarded steps.
+    """
+
+    steps: tuple[SyncStep, ...]
+    by_variable: Mapping[str, tuple[SyncStep, ...]]
+    applied: int
+    stale: int
+    waiting: int
+
+    @property
+    def arrived(self) -> int:
+        """The number of gradients that have arrived at their accumulators."""
+        return self.applied + self.stale + self.waiting
+
+    def contributors(self, step: int) -> dict[str, int]:
+        """Contributor -> number of its gradients in the update of a global step."""
+        return dict(next((s.applied for s in self.steps if s.step == step), {}))
+
+    def dropped(self) -> dict[str, int]:
+        """Contributor -> number of its gradients that were dropped as stale, over all steps."""
+        return dict(sum((Counter(s.stale) for s in self.steps), Counter()))
+
+    @staticmethod
+    def from_json(found: Mapping[str, bytes]) -> SyncLedger:
+        """Builds the ledger from the accumulators' JSON texts: variable's op name -> text."""
+        plain = {name: json.loads(text) for name, text in found.items()}
+        by_variable = {name: _steps([ledger]) for name, ledger in plain.items()}
+        forgotten: Counter[str] = sum((Counter(ledger["forgotten"]) for ledger in plain.values()), Counter())
+        steps = _steps(plain.values())
+
+        def total(kind: str) -> int:
+            return forgotten[kind] + sum(sum(getattr(s, kind).values()) for s in steps)
+
+        return SyncLedger(steps, by_variable, total("applied"), total("stale"), total("waiting"))
+
+    def __str__(self) -> str:
+        lines = [f"{'step':>8}  applied / stale / waiting"]
+        lines += [
+            f"{s.step:>8}  {_names(s.applied)}"
+            + (f" / stale: {_names(s.stale)}" if s.stale else "")
+            + (f" / waiting: {_names(s.waiting)}" if s.waiting else "")
+            for s in self.steps
+        ]
+        lines.append(f"   total  {self.applied} applied, {self.stale} stale, {self.waiting} waiting")
+        return "\n".join(lines)
+
+
+@dataclass
+class _Sums:
+    applied: Counter[str] = field(default_factory=Counter)
+    stale: Counter[str] = field(default_factory=Counter)
+    waiting: Counter[str] = field(default_factory=Counter)
+
+
+def _steps(ledgers: Any) -> tuple[SyncStep, ...]:
+    sums: dict[int, _Sums] = {}
+    for ledger in ledgers:
+        for entry in ledger["entries"]:
+            found = sums.setdefault(entry["step"], _Sums())
+            (found.applied if entry["taken"] else found.waiting).update(entry["accepted"])
+            found.stale.update(entry["stale"])
+    return tuple(SyncStep(step, dict(s.applied), dict(s.stale), dict(s.waiting)) for step, s in sorted(sums.items()))
+
+
+def _names(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{who or 'unnamed'} {n}" for who, n in sorted(counts.items())) or "-"
+
+
+def ledger_ops(accumulators: Sequence[tuple[str, Any, str]]) -> dict[str, Any]:
+    """Variable's op name -> op that reads its ledger; added at the first call, even to a finalized graph.
+
+    Args:
+      accumulators: triples (name of the variable's op, accumulator, device).
+    """
+    graph = accumulators[0][1].accumulator_ref.graph
+    finalized = graph.finalized
+    graph._unsafe_unfinalize()
+    try:
+        return {name: _ledger_op(graph, accumulator, place) for name, accumulator, place in accumulators}
+    finally:
+        if finalized:
+            graph.finalize()
+
+
+def _ledger_op(graph: Any, accumulator: Any, place: str) -> Any:
+    made = getattr(accumulator, "_ledger_op", None)
+    if made is None:
+        with graph.as_default(), device(place):
+            is_resource = accumulator.accumulator_ref.dtype.base_dtype.name == "resource"
+            read = accumulator_ops.ledger if is_resource else accumulator_ops.ledger_v1
+            made = accumulator._ledger_op = read(accumulator.accumulator_ref, name="ledger")
+    return made
+
+
+# ---- sync numbers ----------------------------------------
+# How many gradients an update of a synchronous run has, where the chief may change it between two updates.
+# The chief's thread feeds both numbers, gradients and tokens per update, to every update. So they change between two.
+# Three rules keep the run from standing still, whatever workers come, leave or die meanwhile:
+#
+# - An update is never given fewer tokens than the next one needs gradients. Where the number grows, the thread adds the
+#   difference before the next update.
+# - Where it shrinks, the update under way still needs the old number, and the workers that are gone have taken tokens
+#   with them. So the difference is added at once, with the present step: the others make up for the last time.
+# - A token too many costs a gradient that is dropped as stale, and nothing else.
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Gradients in the mean of an update, and workers; see `SyncReplicasOptimizer`."""
+
+    aggregate: int
+    total: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that an update puts into the queue."""
+        return max(self.aggregate, self.total)
+
+    def scaled(self, total: int) -> Numbers:
+        """The same proportion for another number of workers."""
+        return Numbers(max(1, round(self.aggregate * total / self.total)), total)
+
+
+class ChangingNumbers:
+    """The numbers of an elastic run. The ops are added by the constructor and `add_ops`, in the present device scope.
+
+    Attributes:
+      aggregate, tokens: what an update takes, int32 scalars that the chief feeds.
+      first: the numbers of the script.
+    """
+
+    def __init__(self, first: Numbers) -> None:
+        with name_scope("elastic"):
+            self.aggregate = placeholder(dtypes.int32, [], name="replicas_to_aggregate")
+            self.tokens = placeholder(dtypes.int32, [], name="tokens")
+            self._more = placeholder(dtypes.int32, [], name="more_tokens")
+        self.first = first
+        self._wanted = self._present = first
+        self._lock = threading.Lock()
+        self._add: Any = None
+
+    def add_ops(self, queue: Any, global_step: Any) -> None:
+        """Adds the op that puts further tokens of the present step into the token queue."""
+        with name_scope("elastic"):
+            self._add = queue.enqueue_many((fill([self._more], global_step),), name="add_tokens")
+
+    @property
+    def wanted(self) -> Numbers:
+        """The numbers of the next update."""
+        return self._wanted
+
+    def change(self, session: Any, numbers: Numbers) -> None:
+        """Changes the numbers from the next update on. Call it in the chief's process; ``session`` is a plain one."""
+        with self._lock:
+            before, self._wanted = self._wanted, numbers
+        # After the assignment: if the thread has begun an update with the old number, the step is read behind that.
+        self._add_tokens(session, before.tokens - numbers.tokens)
+
+    def go_on(self, session: Any) -> None:
+        """A chief that goes on with a run does not know how many tokens its predecessor has left to the workers."""
+        self._add_tokens(session, self._wanted.tokens)
+
+    def updates(self, session: Any, sync_op: Any) -> Callable[[], None]:
+        """A function that makes one update; only the chief's thread calls it."""
+        make = session.make_callable(sync_op, [self.aggregate, self.tokens])
+
+        def update() -> None:
+            with self._lock:
+                before, self._present = self._present, self._wanted
+            self._add_tokens(session, self._present.tokens - before.tokens)
+            make(self._present.aggregate, self._present.tokens)
+
+        return update
+
+    def _add_tokens(self, session: Any, count: int) -> None:
+        if count > 0:
+            session.run(self._add, {self._more: count})

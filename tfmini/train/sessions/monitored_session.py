@@ -2,24 +2,160 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection
 from tfmini.train.coordinator import Coordinator
-from tfmini.train.hooks.session_run_hook import SessionRunHook
-from tfmini.train.inputs.queue_runners import start_queue_runners
-from tfmini.train.sessions import leaving, wrapped_session
-from tfmini.train.sessions.readiness_wait import close_quietly
-from tfmini.train.sessions.run_state import fails_run, run_states
-from tfmini.train.sessions.session_creators import ChiefSessionCreator, SessionCreator
-from tfmini.train.sessions.wrapped_session import _CoordinatedSession, _HookedSession, _RecoverableSession
+from tfmini.train.hooks import StepCounterHook
+from tfmini.train.queue_runners import start_queue_runners
+from tfmini.train.saving_hooks import CheckpointSaverHook, SummarySaverHook
+from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.sessions import readiness, wrapped_session
+from tfmini.train.sessions.readiness import close_quietly
+from tfmini.train.sessions.scaffold import Scaffold
+from tfmini.train.sessions.session_manager import SessionManager
+from tfmini.train.sessions.wrapped_session import (
+    _CoordinatedSession,
+    _HookedSession,
+    _RecoverableSession,
+    fails_run,
+    run_states,
+)
+
+# ---- Session creators, which make the sessions of a monitored session (``tf.train.SessionCreator``) ----------------
+
+WORKER_MAX_WAIT_S = 30 * 60
+
+
+@export("tf.train.SessionCreator")
+class SessionCreator(metaclass=abc.ABCMeta):
+    """Base class of session creators.
+
+    Attributes:
+      max_recovery_s: seconds that a monitored session retries to create a session when a task is not reachable.
+    """
+
+    max_recovery_s: float = 7200.0
+
+    @abc.abstractmethod
+    def create_session(self) -> Any:
+        """Makes a session with a ready model."""
+        raise NotImplementedError(f"create_session is not implemented for {self}.")
+
+
+class _ScaffoldedCreator(SessionCreator):
+    """Base class of the two creators; makes a `SessionManager` from a scaffold at the first use."""
+
+    def __init__(self, scaffold: Scaffold | None, master: str, config: Any) -> None:
+        self._scaffold = scaffold or Scaffold()
+        self._session_manager: SessionManager | None = None
+        self._master = master
+        self._config = config
+
+    @property
+    def model(self) -> str:
+        """`SessionManager.model` of the latest session."""
+        return "" if self._session_manager is None else self._session_manager.model
+
+    def end_run(self) -> None:
+        """The run has ended in good order for this worker: see `SessionManager.end_run`."""
+        self._get_session_manager().end_run()
+
+    def leave_run(self) -> None:
+        """See `SessionManager.leave_run`."""
+        self._get_session_manager().leave_run()
+
+    def fail_run(self, error: BaseException) -> None:
+        """See `SessionManager.fail_run`."""
+        self._get_session_manager().fail_run(error)
+
+    def _get_session_manager(self) -> SessionManager:
+        if self._session_manager is None:
+            self._session_manager = SessionManager(
+                local_init_op=self._scaffold.local_init_op,
+                ready_op=self._scaffold.ready_op,
+                ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
+                graph=get_default_graph(),
+            )
+        return self._session_manager
+
+
+@export("tf.train.ChiefSessionCreator")
+class ChiefSessionCreator(_ScaffoldedCreator):
+    """Makes sessions for the chief: restores or initializes the model (``tf.train.ChiefSessionCreator``).
+
+    Args:
+      scaffold: the ops to initialize and restore with; default: a new scaffold.
+      master: the sessions' target.
+      config: the sessions' ConfigProto.
+      checkpoint_dir: a directory whose latest checkpoint is restored.
+      checkpoint_filename_with_path: the checkpoint to restore in place of ``checkpoint_dir``'s.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+    ) -> None:
+        super().__init__(scaffold, master, config)
+        self._checkpoint_dir = checkpoint_dir
+        self._checkpoint_filename_with_path = checkpoint_filename_with_path
+
+    def create_session(self) -> Any:
+        scaffold = self._scaffold.finalize()
+        return self._get_session_manager().prepare_session(
+            self._master,
+            saver=scaffold.saver,
+            checkpoint_dir=self._checkpoint_dir,
+            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
+            config=self._config,
+            init_op=scaffold.init_op,
+            init_feed_dict=scaffold.init_feed_dict,
+            init_fn=scaffold.init_fn,
+        )
+
+
+@export("tf.train.WorkerSessionCreator")
+class WorkerSessionCreator(_ScaffoldedCreator):
+    """Makes sessions for workers: waits until the chief has made the model ready (``tf.train.WorkerSessionCreator``).
+
+    Args:
+      scaffold: the ops to check and initialize locally with; default: a new scaffold.
+      master: the sessions' target.
+      config: the sessions' ConfigProto.
+      max_wait_secs: seconds to wait; None for no limit.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float | None = WORKER_MAX_WAIT_S,
+    ) -> None:
+        super().__init__(scaffold, master, config)
+        self._max_wait_secs = max_wait_secs
+        self.max_recovery_s = float("inf") if max_wait_secs is None else max_wait_secs
+
+    def create_session(self) -> Any:
+        self._scaffold.finalize()
+        return self._get_session_manager().wait_for_session(
+            self._master, config=self._config, max_wait_secs=self._max_wait_secs
+        )
+
+
+# ---- monitored session ------------------------------------------------------------
 
 # Exceptions that end a `with` block without an error: the end of the input, and a stop request of a step_fn.
 _CLEAN_ENDS = (errors.OutOfRangeError, StopIteration)
@@ -100,7 +236,7 @@ class _MonitoredSession:
         creator = session_creator or ChiefSessionCreator()
         self._coordinated_creator = CoordinatedSessionCreator(creator, self._hooks, stop_grace_period_secs)
         self._sess: Any
-        self._may_leave = leaving.begin()
+        self._may_leave = readiness.begin()
         try:
             if should_recover:
                 self._sess = _RecoverableSession(self._coordinated_creator)
@@ -146,16 +282,16 @@ class _MonitoredSession:
         return self._sess is None or self._is_leaving() or self._sess.should_stop()
 
     def _is_leaving(self) -> bool:
-        return self._may_leave and leaving.is_wanted()
+        return self._may_leave and readiness.is_wanted()
 
     def _check_leaving(self) -> None:
         if self._sess is not None and self._is_leaving():
-            raise leaving.Left
+            raise readiness.Left
 
     def _end_leaving(self) -> None:
         if self._may_leave:
             self._may_leave = False
-            leaving.end()
+            readiness.end()
 
     def close(self) -> None:
         """Calls the hooks' ``end``, stops the threads and closes the session.
@@ -175,7 +311,7 @@ class _MonitoredSession:
     ) -> bool:
         if kind in _CLEAN_ENDS:
             kind = None
-        self._close_internal(None if kind is leaving.Left else kind, error)
+        self._close_internal(None if kind is readiness.Left else kind, error)
         return kind is None
 
     def _tell_others(self, error: BaseException | None) -> None:
@@ -199,8 +335,8 @@ class _MonitoredSession:
         self, exception_type: type[BaseException] | None = None, error: BaseException | None = None
     ) -> None:
         is_leaving = self._is_leaving() and exception_type is None
-        leaving.note_own_handler(error)
-        leaving.last_step_is_over()
+        readiness.note_own_handler(error)
+        readiness.last_step_is_over()
         # Before the hooks' `end`, one of which ends a synchronous run in good order.
         self._tell_others(error if exception_type else None)
         try:
@@ -222,7 +358,7 @@ class _MonitoredSession:
                 if not self._graph_was_finalized:
                     get_default_graph()._unsafe_unfinalize()
         if is_leaving:
-            raise leaving.Left
+            raise readiness.Left
 
     def _is_closed(self) -> bool:
         return self._coordinated_creator.tf_sess is None
@@ -290,3 +426,78 @@ class SingularMonitoredSession(_MonitoredSession):
     def raw_session(self) -> Any:
         """The wrapped `tf.Session`, for runs without hooks and for Savers."""
         return self._tf_sess()
+
+
+# ---- ``tf.train.MonitoredTrainingSession``: a monitored session with the standard hooks for training ---------------
+
+# Default of arguments for which None means "never".
+USE_DEFAULT: Any = object()
+
+
+@export("tf.train.MonitoredTrainingSession")
+def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
+    master: str = "",
+    is_chief: bool = True,
+    checkpoint_dir: str | None = None,
+    scaffold: Scaffold | None = None,
+    hooks: Sequence[SessionRunHook] | None = None,
+    chief_only_hooks: Sequence[SessionRunHook] | None = None,
+    save_checkpoint_secs: float | None = USE_DEFAULT,
+    save_summaries_steps: int | None = USE_DEFAULT,
+    save_summaries_secs: float | None = USE_DEFAULT,
+    config: Any = None,
+    stop_grace_period_secs: float = 120,
+    log_step_count_steps: int | None = 100,
+    max_wait_secs: float | None = 7200,
+    save_checkpoint_steps: int | None = USE_DEFAULT,
+    summary_dir: str | None = None,
+) -> MonitoredSession:
+    """A monitored session for training (``tf.train.MonitoredTrainingSession``).
+
+    The chief initializes or restores the model, counts steps, writes summaries and saves checkpoints; the other
+    workers wait until the model is ready. A period of None disables a service.
+
+    Args:
+      master: the session's target.
+      is_chief: whether this is the chief.
+      checkpoint_dir: directory of the chief's checkpoints; None for no checkpoints.
+      scaffold: the scaffold; default: a new one.
+      hooks: hooks for all workers, called after the standard ones.
+      chief_only_hooks: hooks for the chief, called before the standard ones.
+      save_checkpoint_secs: seconds between checkpoints; default 600, unless ``save_checkpoint_steps`` is given.
+      save_summaries_steps: steps between summaries; default 100, unless ``save_summaries_secs`` is given.
+      save_summaries_secs: seconds between summaries.
+      config: the session's ConfigProto.
+      stop_grace_period_secs: seconds that closing waits for threads.
+      log_step_count_steps: steps between logs of the steps per second.
+      max_wait_secs: seconds that a worker waits for the chief.
+      save_checkpoint_steps: global steps between checkpoints.
+      summary_dir: directory of the summaries; default: ``checkpoint_dir``.
+    """
+    scaffold = scaffold or Scaffold()
+    if not is_chief:
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
+        return MonitoredSession(worker, hooks or [], stop_grace_period_secs)
+    all_hooks = list(chief_only_hooks or ())
+    summary_dir = summary_dir or checkpoint_dir
+    if summary_dir and _positive(log_step_count_steps):
+        all_hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir))
+    steps, secs = _periods(save_summaries_steps, save_summaries_secs, (100, None))
+    if summary_dir and (_positive(steps) or _positive(secs)):
+        all_hooks.append(SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold))
+    steps, secs = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
+    if checkpoint_dir and (_positive(steps) or _positive(secs)):
+        all_hooks.append(CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold))
+    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
+    return MonitoredSession(chief, all_hooks + list(hooks or ()), stop_grace_period_secs)
+
+
+def _positive(period: float | None) -> bool:
+    return bool(period and period > 0)
+
+
+def _periods(steps: Any, secs: Any, default: tuple[int | None, float | None]) -> tuple[int | None, float | None]:
+    """The periods in steps and in seconds; the default applies only if neither is given."""
+    if steps is USE_DEFAULT and secs is USE_DEFAULT:
+        return default
+    return (None if steps is USE_DEFAULT else steps), (None if secs is USE_DEFAULT else secs)

@@ -8,23 +8,21 @@ from typing import Any
 
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.ops.array.joining import concat
 from tfmini.ops.control import group
-from tfmini.ops.summary.functions import merge_all
-from tfmini.ops.tables.functions import tables_initializer
+from tfmini.ops.summary import merge_all
+from tfmini.ops.tables import tables_initializer
 from tfmini.ops.variables.functions import (
     global_variables,
     global_variables_initializer,
-    local_variables_initializer,
-    report_uninitialized_variables,
-)
-from tfmini.ops.variables.resource_collections import (
     initialize_resources,
     local_resources,
+    local_variables_initializer,
     report_uninitialized_resources,
+    report_uninitialized_variables,
     shared_resources,
 )
 from tfmini.train.checkpointing.saver import get_saver_or_default

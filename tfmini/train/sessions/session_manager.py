@@ -12,14 +12,24 @@ import numpy as np
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.keys import GraphKeys
-from tfmini.graph.traits import ops_with
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import ops_with
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process, random_name
-from tfmini.train.sessions.model_record import ModelRecord, ModelRecords, is_used, latest_state, limited, mark_used
-from tfmini.train.sessions.readiness import name_of, ready
-from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
-from tfmini.train.sessions.run_state import NEXT_RUN_S, end_at_exit, fails_run, forget_exit, run_states
+from tfmini.train.sessions.readiness import (
+    ModelRecord,
+    ModelRecords,
+    ReadinessProbe,
+    ReadinessWait,
+    close_quietly,
+    is_used,
+    latest_state,
+    limited,
+    mark_used,
+    name_of,
+    ready,
+)
+from tfmini.train.sessions.wrapped_session import NEXT_RUN_S, end_at_exit, fails_run, forget_exit, run_states
 
 _log = logging.getLogger("tensorflow")
 _CHECKPOINT_POLL_S = 0.25

@@ -14,13 +14,13 @@ from tfmini import dtypes, errors, protos
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.graph.keys import GraphKeys
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import ops_with
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import add_to_collection, get_collection
-from tfmini.graph.traits import ops_with
 from tfmini.ops.control import group
-from tfmini.ops.summary.functions import merge_all
-from tfmini.ops.tables.functions import tables_initializer
+from tfmini.ops.summary import merge_all
+from tfmini.ops.tables import tables_initializer
 from tfmini.ops.variables.functions import (
     global_variables,
     global_variables_initializer,
@@ -31,11 +31,11 @@ from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.coordinator import Coordinator, LooperThread
 from tfmini.train.global_steps import global_step as value_of_global_step
-from tfmini.train.hooks.checkpoint_hook import record_graph, save_checkpoint
-from tfmini.train.hooks.logging_hooks import write_steps_per_sec
-from tfmini.train.sessions.readiness_wait import close_quietly
+from tfmini.train.hooks import write_steps_per_sec
+from tfmini.train.saving_hooks import record_graph, save_checkpoint
+from tfmini.train.sessions.readiness import close_quietly
 from tfmini.train.sessions.session_manager import SessionManager
-from tfmini.train.summaries.summary_writer import FileWriter
+from tfmini.train.summary_writer import FileWriter
 
 _log = logging.getLogger("tensorflow")
 _USE_DEFAULT = 0  # the default of arguments for which None means "none"

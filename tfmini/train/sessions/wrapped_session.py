@@ -7,22 +7,206 @@ Each layer can stop the loop, and ``close`` passes through all layers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from tfmini import errors, protos
+from tfmini.graph.graph import Graph
+from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import op_of
-from tfmini.graph.traits import PLACEHOLDER_OPS
+from tfmini.runtime.client.call import of_finished, run_without
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.process import current_process
-from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.sessions import leaving, repetition
-from tfmini.train.sessions.readiness_wait import close_quietly
-from tfmini.train.sessions.run_options import merge_run_options
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.sessions import readiness
+from tfmini.train.sessions.readiness import close_quietly
+
+# ---- repetition ----------------------------------------
+# Repeating a step after the loss of a task or a connection, without the updates that the step has made already.
+
+__all__ = ["PREEMPTION_ERRORS", "Attempts", "of_finished_step", "of_no_step", "run_without"]
+
+# A task was restarted or cannot be reached.
+PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
+
+
+class Attempts:
+    """The failed attempts at one step."""
+
+    def __init__(self) -> None:
+        self._made: frozenset[str] = frozenset()
+        self._unfinished: Any = None
+        self._model = ""
+
+    def failed(self, error: errors.OpError, model: str) -> None:
+        """An attempt has failed.
+
+        Args:
+          model: the identifier of the model's values, see `SessionManager`.
+        """
+        # While a session is made, or a task asked, nothing is updated.
+        if error.unfinished is not None:
+            self._unfinished, self._model = error.unfinished, model
+
+    def updates_made(self, model: str) -> frozenset[str]:
+        """The updates that the attempts have made: none where the model has got other values since.
+
+        Raises:
+          The errors of `UnfinishedStep.updates_made`.
+        """
+        if model != self._model:
+            self._made = frozenset()
+        elif self._unfinished is not None:
+            self._made |= self._unfinished.updates_made()
+        self._unfinished, self._model = None, model
+        return self._made
+
+
+@contextmanager
+def of_no_step() -> Iterator[None]:
+    """An error in the block has nothing to do with the step itself."""
+    try:
+        yield
+    except (errors.OpError, RuntimeError) as error:  # closed sessions raise the latter
+        _set_unfinished(error, None)
+        raise
+
+
+@contextmanager
+def of_finished_step(session: Any, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Iterator[None]:
+    """An error in the block comes after the step, which has made all its updates."""
+    try:
+        yield
+    except (errors.OpError, RuntimeError) as error:  # closed sessions raise the latter
+        # A user's session may be no `tf.Session`.
+        is_known = hasattr(session, "_find_call")
+        _set_unfinished(error, of_finished(session, fetches, feed_dict, omitted) if is_known else None)
+        raise
+
+
+def _set_unfinished(error: Exception, unfinished: Any) -> None:
+    """Sets the ``unfinished`` of any error: a thread's loss of a task closes the session, and other errors follow."""
+    error.unfinished = unfinished  # type: ignore[attr-defined]
+
+
+# ---- run state ----------------------------------------
+# The state that a run keeps beside the variables of its model, such as tokens: how it follows the model's values.
+
+RUN_HAS_ENDED = "The synchronous run has ended"
+"""The beginning of the reason for an OutOfRangeError that is no failure of the worker."""
+STARTED = "a chief ends its run at exit"
+NEXT_RUN_S = 10.0
+"""Seconds for which a worker that finds a run ended waits for the next one."""
+
+
+_LONGEST_CAUSE = 1000  # characters of an error's text; the task that failed shows all of it
+
+
+def fails_run(error: BaseException | None) -> bool:
+    """Whether an exception that ends a worker's part of a run is a failure of its script.
+
+    A worker that has lost a task, or was told to end, may come back and go on.
+    """
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0, readiness.EXIT_CODE)
+    # The rest are KeyboardInterrupt and the end of a generator.
+    return isinstance(error, Exception) and not isinstance(error, PREEMPTION_ERRORS)
+
+
+def cause_of(error: BaseException) -> str:
+    """One text that names an exception, its op and its message, for the tasks where it was not raised."""
+    text = error.message if isinstance(error, errors.OpError) else str(error)
+    op = getattr(error, "op", None)
+    kind = type(error).__name__ if op is None else f"{type(error).__name__} in op {op.name!r}"
+    return f"{kind}: {text if len(text) <= _LONGEST_CAUSE else text[:_LONGEST_CAUSE] + ' …'}"
+
+
+class RunState(Protocol):
+    """State of a run on other tasks. Its methods are called on the chief, but for `fail` and `has_ended`.
+
+    The methods take a session of the model and its ConfigProto, and raise the errors of a session.
+    """
+
+    def is_whole(self, session: Any, config: Any) -> bool:
+        """Whether the state and the model belong together; False if a chief ended in the middle of an update."""
+        ...
+
+    def renew(self, session: Any, config: Any) -> None:
+        """Begins anew, because the model has been initialised or restored."""
+        ...
+
+    def has_ended(self, session: Any, config: Any) -> bool:
+        """Whether the run has ended, and no chief has begun another; False if something else waits for that."""
+        ...
+
+    def end(self, master: str, config: Any) -> None:
+        """Tells the workers, also those that come later, that the run has ended in good order."""
+        ...
+
+    def fail(self, master: str, config: Any, is_chief: bool, error: BaseException) -> None:
+        """Tells the workers that this one has failed, with an error for which `fails_run` holds."""
+        ...
+
+    def leave(self, session: Any) -> None:
+        """This worker goes before its end: a run that goes on does not wait for what it has."""
+        ...
+
+
+def add_run_state(graph: Graph, state: RunState) -> None:
+    """Makes the session managers of a graph take care of a state."""
+    graph.attachments.setdefault(RunState, []).append(state)
+
+
+def end_at_exit(graph: Graph, end_run: Callable[[], None], fail_run: Callable[[BaseException], None]) -> None:
+    """Calls one of both when the process ends, without an exception or with one, if the run has states.
+
+    Many scripts with a supervisor neither stop it nor close their session.
+    """
+
+    def exiting() -> None:
+        # Set by an exception that nobody has handled.
+        error = getattr(sys, "last_value", None)
+        if error is not None:
+            fail_run(error)
+        else:
+            end_run()
+
+    if run_states(graph) and STARTED not in graph.attachments:
+        graph.attachments[STARTED] = current_process().at_exit(exiting)
+
+
+def forget_exit(graph: Graph) -> None:
+    """Takes back `end_at_exit`, which keeps the graph in memory: its run has ended."""
+    forget = graph.attachments.pop(STARTED, None)
+    if forget is not None:
+        forget()
+
+
+def run_states(graph: Graph) -> tuple[RunState, ...]:
+    """The states of a graph."""
+    return tuple(graph.attachments.get(RunState, ()))
+
+
+# ---- Merging of the RunOptions of the caller and the hooks of a run ------------------------------------------------
+
+
+def merge_run_options(options: Any, incoming: Any) -> None:
+    """Merges ``incoming`` into ``options``: the maximum of numbers, the "or" of flags, all watched tensors."""
+    for field in ("trace_level", "timeout_in_ms", "inter_op_thread_pool"):
+        setattr(options, field, max(getattr(options, field), getattr(incoming, field)))
+    for field in ("output_partition_graphs", "report_tensor_allocations_upon_oom"):
+        setattr(options, field, getattr(options, field) or getattr(incoming, field))
+    debug, more = options.debug_options, incoming.debug_options
+    debug.debug_tensor_watch_opts.extend(more.debug_tensor_watch_opts)
+    debug.reset_disk_byte_usage = debug.reset_disk_byte_usage or more.reset_disk_byte_usage
+
+
+# ---- wrapped session ------------------------------------------------------------
 
 _log = logging.getLogger("tensorflow")
 # A new session is needed.
-PREEMPTION_ERRORS = repetition.PREEMPTION_ERRORS
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
 _LOG_AGAIN_S = 30.0
 MAX_RECOVERY_S = 7200.0
@@ -130,19 +314,19 @@ class _HookedSession(_WrappedSession):
         run_metadata = run_metadata or protos.RunMetadata()
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
         all_fetches = {"caller": fetches}
-        with repetition.of_no_step():
+        with of_no_step():
             feed_dict = self._before_run(context, all_fetches, feed_dict, options)
         omitted, self._omitted = self._omitted, frozenset()
         try:
             if omitted:
-                outputs = repetition.run_without(self._sess, omitted, all_fetches, feed_dict, options)
+                outputs = run_without(self._sess, omitted, all_fetches, feed_dict, options)
             else:
                 outputs = super().run(all_fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except errors.InvalidArgumentError as error:
             if error.op is not None and error.op.type in PLACEHOLDER_OPS:
                 _name_hooks(error, all_fetches, feed_dict)
             raise
-        with repetition.of_finished_step(self._sess, all_fetches, feed_dict, omitted):
+        with of_finished_step(self._sess, all_fetches, feed_dict, omitted):
             for hook in self._hooks:
                 hook.after_run(context, SessionRunValues(outputs.get(hook), options, run_metadata))
         self._should_stop = self._should_stop or context.stop_requested
@@ -296,11 +480,11 @@ class _RecoverableSession(_WrappedSession):
         logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
         while True:
             try:
-                with repetition.of_no_step():
+                with of_no_step():
                     return self._sess_creator.create_session()
             except PREEMPTION_ERRORS as error:
-                if leaving.is_wanted():
-                    raise SystemExit(leaving.EXIT_CODE) from error
+                if readiness.is_wanted():
+                    raise SystemExit(readiness.EXIT_CODE) from error
                 now = process.now()
                 if now - begin >= self._max_recovery_s:
                     raise
@@ -342,7 +526,7 @@ class _RecoverableSession(_WrappedSession):
         return self._recovering(step)
 
     def _recovering(self, action: Callable[[], Any]) -> Any:
-        attempts = repetition.Attempts()
+        attempts = Attempts()
         while True:
             try:
                 if not self._sess:
@@ -353,8 +537,8 @@ class _RecoverableSession(_WrappedSession):
                 return action()
             except PREEMPTION_ERRORS as error:
                 attempts.failed(error, self._model())
-                if leaving.is_wanted():  # too late to wait for the lost task
-                    raise SystemExit(leaving.EXIT_CODE) from error
+                if readiness.is_wanted():  # too late to wait for the lost task
+                    raise SystemExit(readiness.EXIT_CODE) from error
                 self._note(error)
                 self._close_lost()
 

@@ -3,7 +3,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.train.checkpointing.polling import (
+from tfmini.train.checkpointing.graph_files import (
     checkpoints_iterator as checkpoints_iterator,
     wait_for_new_checkpoint as wait_for_new_checkpoint,
 )

@@ -3,33 +3,7 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.contrib.batch_norm import (
-    batch_norm as batch_norm,
-)
-from tfmini.layers.contrib.embeddings import (
-    bow_encoder as bow_encoder,
-    dense_to_sparse as dense_to_sparse,
-    embed_sequence as embed_sequence,
-    embedding_lookup_unique as embedding_lookup_unique,
-    maxout as maxout,
-    scale_gradient as scale_gradient,
-)
-from tfmini.layers.contrib.layers import (
-    bias_add as bias_add,
-    conv1d as conv1d,
-    conv3d as conv3d,
-    convolution1d as convolution1d,
-    convolution3d as convolution3d,
-    elu as elu,
-    layer_norm as layer_norm,
-    linear as linear,
-    relu6 as relu6,
-)
-from tfmini.layers.contrib.normalization import (
-    group_norm as group_norm,
-    instance_norm as instance_norm,
-)
-from tfmini.layers.contrib.weightless_layers import (
+from tfmini.layers.contrib.convolutions import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
     dropout as dropout,
@@ -43,7 +17,29 @@ from tfmini.layers.contrib.weightless_layers import (
     stack as stack,
     unit_norm as unit_norm,
 )
-from tfmini.train.loops.optimize_loss import (
+from tfmini.layers.contrib.layers import (
+    batch_norm as batch_norm,
+    bias_add as bias_add,
+    conv1d as conv1d,
+    conv3d as conv3d,
+    convolution1d as convolution1d,
+    convolution3d as convolution3d,
+    elu as elu,
+    group_norm as group_norm,
+    instance_norm as instance_norm,
+    layer_norm as layer_norm,
+    linear as linear,
+    relu6 as relu6,
+)
+from tfmini.layers.contrib.regularizers import (
+    bow_encoder as bow_encoder,
+    dense_to_sparse as dense_to_sparse,
+    embed_sequence as embed_sequence,
+    embedding_lookup_unique as embedding_lookup_unique,
+    maxout as maxout,
+    scale_gradient as scale_gradient,
+)
+from tfmini.train.train_ops import (
     OPTIMIZER_CLS_NAMES as OPTIMIZER_CLS_NAMES,
     OPTIMIZER_SUMMARIES as OPTIMIZER_SUMMARIES,
     optimize_loss as optimize_loss,

@@ -3,10 +3,10 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.train.loops.slim_learning import (
+from tfmini.train.slim_learning import (
     train_step as train_step,
 )
-from tfmini.train.loops.train_ops import (
+from tfmini.train.train_ops import (
     add_gradients_summaries as add_gradients_summaries,
     clip_gradient_norms as clip_gradient_norms,
     multiply_gradients as multiply_gradients,

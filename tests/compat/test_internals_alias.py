@@ -1,0 +1,137 @@
+"""The alias ``tensorflow``: the modules that it finds, and the errors for missing ones."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.compat import internals
+from tfmini.compat import internals as alias
+from tfmini.compat.internal_paths import PATHS
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    alias.install()
+    yield
+    alias.uninstall()
+
+
+def test_public_namespaces_are_the_same_objects() -> None:
+    for path in ("", ".compat.v1", ".nn", ".compat.v1.train", ".errors"):
+        importlib.import_module("tensorflow" + path)
+    assert sys.modules["tensorflow"] is sys.modules["tensorflow.compat.v1"] is tf
+    assert sys.modules["tensorflow.nn"] is tf.nn
+    assert sys.modules["tensorflow.compat.v1.train"] is tf.train
+    assert tf.__spec__ is not None and tf.__spec__.name == "tfmini"
+
+
+def test_every_private_path_imports_and_lists_its_names() -> None:
+    for path in PATHS:
+        module = importlib.import_module(f"tensorflow.{path}")
+        assert module.__name__.endswith(path) or module.__name__.startswith("tfmini")
+        dir(module)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "same"),
+    [
+        ("python.ops.math_ops", "matmul", lambda: tf.matmul),
+        ("python.framework.ops", "convert_to_tensor", lambda: tf.convert_to_tensor),
+        ("python.framework.ops", "GraphKeys", lambda: tf.GraphKeys),
+        ("python.platform.gfile", "Exists", lambda: tf.gfile.Exists),
+        ("python.platform.tf_logging", "info", lambda: tf.logging.info),
+        ("python.platform.test", "TestCase", lambda: tf.test.TestCase),
+        ("python.training.saver", "Saver", lambda: tf.train.Saver),
+        ("python.util.compat", "as_bytes", lambda: tf.compat.as_bytes),
+        ("python.layers.core", "dense", lambda: tf.layers.dense),
+        ("contrib.learn.python.learn.datasets.mnist", "read_data_sets",
+         lambda: tf.examples.tutorials.mnist.input_data.read_data_sets),
+        ("core.protobuf.config_pb2", "ConfigProto", lambda: tf.ConfigProto),
+    ],
+)  # fmt: skip
+def test_private_paths_have_public_names(path: str, name: str, same) -> None:
+    assert getattr(importlib.import_module(f"tensorflow.{path}"), name) is same()
+
+
+def test_a_class_may_derive_from_both_test_cases() -> None:
+    googletest = importlib.import_module("tensorflow.python.platform.googletest")
+    parameterized = type("Parameterized", (googletest.TestCase,), {})
+    assert issubclass(type("Both", (tf.test.TestCase, parameterized), {}), googletest.TestCase)
+
+
+def test_layer_utils_know_python_booleans() -> None:
+    utils = importlib.import_module("tensorflow.python.layers.utils")
+    assert [utils.constant_value(p) for p in (True, 0, tf.constant(True), tf.placeholder(tf.bool))] == [
+        True, False, True, None,
+    ]  # fmt: skip
+
+
+def test_generated_ops_have_their_names_in_snake_case() -> None:
+    from tensorflow.python.ops import gen_math_ops  # type: ignore[import-not-found]
+
+    assert gen_math_ops.mat_mul([[1.0]], [[2.0]]).op.type == "MatMul"
+    assert internals.generated_name("Conv2DBackpropInput") == "conv2d_backprop_input"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import tensorflow.keras.layers", "out of tfmini's scope; use tf.get_variable"),
+        ("from tensorflow.keras.preprocessing import text", "use numpy, pillow or tf.image"),
+        ("from tensorflow.python.keras import layers", "out of tfmini's scope"),
+        ("import tensorflow.contrib.distribute", "use tf.estimator.train_and_evaluate with ps in TF_CONFIG"),
+        ("from tensorflow.contrib.learn import learn_runner", "use tf.estimator.train_and_evaluate"),
+        ("import tensorflow.contrib.tpu", "use tf.estimator.Estimator in place of TPUEstimator"),
+        ("import tensorflow.nothing", "tfmini does not have it yet"),
+        ("from tensorflow.python.ops import nothing_ops", "tfmini has no module for this part of TensorFlow"),
+        ("from tensorflow.contrib import tensor_forest", "use scikit-learn's forests"),
+        ("from tensorflow.contrib.tensorboard.plugins import projector", "use tf.summary.FileWriter"),
+    ],
+)
+def test_errors_for_missing_names_have_an_alternative(code: str, told: str) -> None:
+    with pytest.raises(ImportError, match=told):
+        exec(code)
+
+
+def test_private_paths_of_data_and_columns() -> None:
+    from tensorflow.python.feature_column import feature_column  # type: ignore[import-not-found]
+    from tensorflow.python.keras.datasets import mnist  # type: ignore[import-not-found]
+
+    assert mnist.load_data is tf.keras.datasets.mnist.load_data
+    assert feature_column.numeric_column is tf.feature_column.numeric_column
+
+
+def test_names_of_modules_that_can_only_be_imported() -> None:
+    from tensorflow.python import debug  # type: ignore[import-not-found]
+
+    with pytest.raises(AttributeError, match="out of tfmini's scope; use tf.Print"):
+        debug.LocalCLIDebugWrapperSession  # noqa: B018
+
+
+def test_a_tensorflow_imported_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    alias.uninstall()
+    monkeypatch.setitem(sys.modules, "tensorflow", sys)
+    with pytest.raises(RuntimeError, match="install the alias first"):
+        alias.install()
+
+
+def test_uninstall_removes_everything() -> None:
+    importlib.import_module("tensorflow.python.ops.math_ops")
+    alias.uninstall()
+    assert not [name for name in sys.modules if name.partition(".")[0] == "tensorflow"]
+
+
+def test_the_private_tensor_util_answers_as_tensorflows_does() -> None:
+    tensor_util = internals.module("python.framework.tensor_util")
+    proto = tensor_util.make_tensor_proto([1, 2, 3])
+    assert tensor_util.ShapeEquals(proto, [3]) and tensor_util.MakeNdarray(proto).tolist() == [1, 2, 3]
+    shape = tensor_util.constant_value_as_shape(tf.shape(tf.placeholder(tf.float32, [None, 3])))
+    assert isinstance(shape, tf.TensorShape) and shape.as_list() == [None, 3]
+    array = np.array([3])
+    assert tensor_util.constant_value(array) is array

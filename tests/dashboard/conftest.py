@@ -1,7 +1,0 @@
-"""The browser of the tests of pages."""
-
-from __future__ import annotations
-
-from tests.inspection.conftest import browser
-
-__all__ = ["browser"]

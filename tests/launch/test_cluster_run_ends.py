@@ -1,0 +1,119 @@
+"""The launcher survives tasks that end together, and one that must be killed after it was asked to leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tfmini.launch import local
+from tfmini.launch.cluster_run import ClusterRun, RunLimits
+from tfmini.launch.engine import EngineOptions, TaskCommand, TaskRequest
+from tfmini.launch.output import Sink
+from tfmini.launch.supervision import RunOver, Supervision, TaskId
+
+POLITE = "import time; time.sleep(2)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+TASKS = [TaskId("worker", i) for i in range(4)]
+
+pytestmark = pytest.mark.cluster
+
+
+class _Prefixes(dict[TaskId, bytes]):
+    def __missing__(self, task: TaskId) -> bytes:
+        return b""
+
+
+def _finish(
+    monkeypatch: pytest.MonkeyPatch, others: str, restarts: int, meanwhile: Callable[[ClusterRun], bool]
+) -> RunOver:
+    """Runs worker 0 politely beside others. ``meanwhile`` is called in the loop of the launcher until it says True."""
+    monkeypatch.setattr(local, "task_argv", lambda command: [sys.executable, "-c", command.arguments[0]])
+    run = ClusterRun(
+        local.LocalEngine(EngineOptions()), [TaskRequest(task) for task in TASKS],
+        lambda spec, cpus: {task: TaskCommand([others if task.task else POLITE], {}, {}) for task in cpus},
+        Supervision(TASKS, restarts=restarts), RunLimits(0.5), Sink(os.open(os.devnull, os.O_WRONLY)), _Prefixes(),
+        say=lambda text: None,
+    )  # fmt: skip
+    wait, done = run._wait, False
+
+    def waits(until: float | None = None) -> None:
+        nonlocal done
+        done = done or (run._started and meanwhile(run))
+        wait(until if done else time.monotonic() + 0.05)
+
+    monkeypatch.setattr(run, "_wait", waits)
+    return run.run()
+
+
+def test_workers_that_are_killed_at_once_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ends and the ends of their output come in one look of the selector."""
+
+    def kill(run: ClusterRun) -> bool:
+        processes = [run.engine._children[task].process for task in TASKS[1:]]  # type: ignore[attr-defined]
+        for process in processes:
+            os.killpg(process.pid, signal.SIGKILL)
+        for process in processes:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return True
+
+    assert _finish(monkeypatch, POLITE, 1, kill) == RunOver(0, None, "")
+
+
+def test_a_worker_that_outlasts_its_grace_is_killed_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scaled(run: ClusterRun) -> bool:
+        run.scale(3)
+        return True
+
+    assert _finish(monkeypatch, STUBBORN.replace("60", "3"), 0, scaled).exit_code == 0
+
+
+_RANK = """
+import json, os, signal, sys, time
+from pathlib import Path
+import tensorflow as tf
+config, here = json.loads(os.environ["TF_CONFIG"]), Path(__file__).parent
+rank = config["task"]["index"]
+server = tf.train.Server(config["cluster"], job_name="worker", task_index=rank)
+step = tf.train.get_or_create_global_step()
+w = tf.get_variable("w", initializer=1.0)
+opt = tf.train.AllReduceOptimizer(
+    tf.train.GradientDescentOptimizer(0.1), num_workers=3, rank=rank, least_workers=int(sys.argv[1])
+)
+train = opt.minimize(w * w, global_step=step)
+hooks = [opt.make_session_run_hook(), tf.train.StopAtStepHook(last_step=20)]
+with tf.train.MonitoredTrainingSession(server.target, hooks=hooks) as session:
+    while not session.should_stop():
+        session.run(train)
+(here / f"pid.{rank}").write_text(str(os.getpid()))
+
+def has_ended(other):
+    try:
+        os.kill(int((here / f"pid.{other}").read_text() or 0), 0)
+    except FileNotFoundError:
+        return False
+    except ProcessLookupError:  # the launcher has seen its end
+        return True
+
+while rank == 1 and not (has_ended(0) and has_ended(2)):
+    time.sleep(0.02)  # polls for other processes
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("least", [0, 2])
+def test_a_rank_that_is_killed_when_the_others_have_finished_does_not_come_back(least: int, tmp_path: Path) -> None:
+    """It would wait for them without end."""
+    script = tmp_path / "train.py"
+    script.write_text(_RANK)
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", "--restarts", "3", str(script)]
+    done = subprocess.run([*command, str(least)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker/1 ended (killed by SIGKILL) when the ranks that it needs had finished" in done.stderr

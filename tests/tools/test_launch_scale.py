@@ -1,0 +1,101 @@
+"""Real jobs whose workers join and leave, by `tfmini scale`, and whose tasks start again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools import comers
+from tests.tools.launched import Cluster
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def runtime() -> Iterator[dict[str, str]]:
+    """A folder for the files of jobs that no other test uses. Paths of sockets are short: not pytest's."""
+    with tempfile.TemporaryDirectory(prefix="tfr.") as folder:
+        yield {"XDG_RUNTIME_DIR": folder}
+
+
+def test_workers_join_a_running_asynchronous_job_and_leave_it(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    go = tmp_path / "go"
+    arguments = ("async", str(tmp_path / "model"), str(go))
+    with cluster.start(comers.SCRIPT, "--workers", "2", args=arguments, **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.step(1)
+        more = comers.scale(4, **runtime)
+        assert "starting worker/2, worker/3, to join the run." in more.stdout, more.stderr
+        output.step(2)
+        seen = output.step(3)
+        assert "4 workers are there already." in comers.scale(4, **runtime).stdout
+        fewer = comers.scale(1, "script", **runtime)
+        assert "asking worker/1, worker/2, worker/3 to leave the run." in fewer.stdout, fewer.stderr
+        output.step(0, after=seen + 50)
+        go.touch()
+        out, err = output.end()
+    for worker in (1, 2, 3):
+        assert f"worker/{worker} has left the run, as asked." in err
+    assert "[worker/0] done" in out and "[worker/3] done" not in out
+
+
+def test_synchronous_updates_follow_the_number_of_workers(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    go = tmp_path / "go"
+    with cluster.start(comers.SCRIPT, "--workers", "2", args=("sync", "", str(go)), **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.until("[worker/0]", "step", "*", "2")
+        assert comers.scale(4, **runtime).returncode == 0
+        output.until("[worker/0]", "step", "*", "4")
+        assert comers.scale(1, **runtime).returncode == 0
+        output.until("[worker/0]", "step", "*", "1")
+        go.touch()
+        out, _ = output.end()
+    assert "[worker/0] done" in out
+
+
+def test_a_killed_ps_starts_again_and_training_goes_on_from_the_checkpoint(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    go = tmp_path / "go"
+    arguments = ("async", str(tmp_path / "model"), str(go))
+    with cluster.start(comers.SCRIPT, "--workers", "2", "--restarts", "1", args=arguments, **runtime) as launcher:
+        output = comers.Output(launcher)
+        pid = int(output.until("[ps/0]", "ps")[2])
+        before = output.step(0, after=100)
+        os.kill(pid, signal.SIGKILL)
+        output.until("[ps/0]", "ps")
+        assert output.step(1) > before - 60
+        go.touch()
+        _, err = output.end()
+    assert "ps/0 was killed by SIGKILL; starting it again (1 of 1)." in err
+
+
+def test_four_ranks_go_on_as_three_and_again_as_four(cluster: Cluster, tmp_path: Path, runtime: dict[str, str]) -> None:
+    go = tmp_path / "go"
+    options, arguments = ("--ps", "0", "--workers", "4"), ("ranks", "", str(go))
+    with cluster.start(comers.SCRIPT, *options, args=arguments, **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.until("[worker/3]", "step", "*", "4")
+        assert comers.scale(3, **runtime).returncode == 0
+        output.until("[worker/0]", "step", "*", "3")
+        assert comers.scale(4, **runtime).returncode == 0
+        at = int(output.until("[worker/3]", "step", "*", "4")[2])
+        assert at > 1  # it has taken over what the others have
+        go.touch()
+        out, err = output.end()
+    done = [line.split()[2] for line in out.splitlines() if line.split()[1] == "done"]
+    assert len(done) == 4 and len(set(done)) == 1  # the same bits
+
+
+def test_a_job_that_is_not_there_is_an_error(runtime: dict[str, str]) -> None:
+    done = comers.scale(3, **runtime)
+    assert done.returncode == 2 and "No job of `tfmini launch` runs here." in done.stderr

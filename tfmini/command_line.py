@@ -1,0 +1,123 @@
+"""Commands whose errors about mistyped options and arguments name the option or argument that was meant, and types of
+options that are checked before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfmini import errors
+from tfmini.text import printable_lines, similar
+
+
+class Command(click.Command):
+    """A command that suggests an option for an unknown one.
+
+    Attributes:
+      hint: a sentence that follows the error about an unknown option.
+    """
+
+    hint = ""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs it. Its errors may have names of a graph or words of a server."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = printable_lines(error.message)  # type: ignore[misc]  # click means its subclasses
+            raise
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [spelling for option in self.get_params(ctx) for spelling in option.opts]
+            raise click.UsageError(no_such("option", error.option_name, known, self.hint), ctx) from None
+
+
+class WithScript(Command):
+    """A command with options before and after a script's name; the script's own options follow ``--``."""
+
+    hint = "(Options of the script itself come after --.)"
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def valued(name: str, kind: click.ParamType | None, metavar: str | None, told: str, default: Any = None) -> Decorator:
+    """An option with a value. The help shows its default, if it has one."""
+    return click.option(name, type=kind, metavar=metavar, help=told, default=default, show_default=default is not None)
+
+
+class OutputFile(click.Path):
+    """A file to write. Its folder must be there: better an error now than after a long run."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        folder = Path(value).absolute().parent
+        if not folder.is_dir():
+            raise click.ClickException(f"Cannot write {value}: there is no directory {folder}.")
+        return super().convert(value, param, ctx)
+
+
+class ProfileFile(click.Path):
+    """A profile of `tfmini calibrate`."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not Path(value).exists():
+            raise click.UsageError(no_profile(value))
+        return super().convert(value, param, ctx)
+
+
+def no_profile(path: str) -> str:
+    """The error about a profile that is not there."""
+    return f"There is no {path}: run `tfmini calibrate` on an idle machine, or name a profile by --profile."
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Within the block, an error about what the user gave becomes one of the command."""
+    try:
+        yield
+    except errors.OpError as error:
+        from tfmini.show.inspection.findings import without_tags  # slow to import, and only this needs it
+
+        raise click.ClickException(without_tags(error.message)) from None
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a file.
+
+    Raises:
+      click.ClickException: it cannot be written.
+    """
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
+
+
+class OptionalArgument(click.Argument):
+    """An argument that errors call by its name, without the brackets of the usage line."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        return f"'{(self.name or '').upper()}'"
+
+
+def no_such(kind: str, name: str, known: Collection[str], hint: str = "") -> str:
+    """The error about a name that a command line does not know, with a suggestion if there is one."""
+    near = similar(name, known)
+    meant = f"Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return " ".join(filter(None, [f"No such {kind} '{name}'.", meant, hint]))

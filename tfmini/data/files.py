@@ -1,0 +1,270 @@
+"""Datasets of the lines or records of files: ``tf.data.TextLineDataset``, ``TFRecordDataset`` and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.data.dataset import Dataset
+from tfmini.data.dataset_ops import dataset_op
+from tfmini.data.pipeline import FunctionSource, Reading, Source
+from tfmini.data.structure import Leaf, Structure, int64
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
+from tfmini.numerics.images import check_inflated
+from tfmini.ops.io.record_files import InflatedFile, RecordWriter, read_records
+
+_FILES = "filenames: string, compression_type: string, buffer_size: int64"
+text_line_dataset = dataset_op("TextLineDataset", _FILES, "")
+tf_record_dataset = dataset_op("TFRecordDataset", _FILES, "")
+fixed_length_record_dataset = dataset_op(
+    "FixedLengthRecordDatasetV2",
+    "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64,"
+    " compression_type: string",
+    "",
+)
+
+CHUNK = 1 << 18
+
+
+def paths_of(filenames: Any) -> list[bytes]:
+    return np.asarray(filenames, object).ravel().tolist()
+
+
+def _files(filenames: Any, read: Callable[[bytes], Iterator[bytes]]) -> Source:
+    paths = paths_of(filenames)
+    return FunctionSource(lambda _: ((record,) for path in paths for record in read(path)))
+
+
+@text_line_dataset.kernel("CPU")
+def _text_lines(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+    compression = compression_of(compression_type)
+    return _files(filenames, lambda path: _lines(path, compression))
+
+
+def compression_of(compression_type: Any) -> str:
+    text: str = np.asarray(compression_type, object).item().decode()
+    if text not in ("", "ZLIB", "GZIP"):
+        raise errors.InvalidArgumentError.of(f"Unsupported compression_type: {text}.")
+    return text
+
+
+def _lines(path: bytes, compression: str) -> Iterator[bytes]:
+    file = InflatedFile(path, compression)
+    try:
+        parts: list[bytes] = []  # of a line that has not ended; joined once, as it may be long
+        while chunk := file.read(CHUNK):
+            first, *more = chunk.split(b"\n")
+            parts.append(first)
+            if more:
+                yield b"".join(parts).removesuffix(b"\r")
+                yield from (line.removesuffix(b"\r") for line in more[:-1])
+                parts = [more[-1]]
+            elif compression:
+                check_inflated(len(parts) * CHUNK, f"A line of {path.decode()}")
+        if rest := b"".join(parts):
+            yield rest.removesuffix(b"\r")
+    finally:
+        file.close()
+
+
+@tf_record_dataset.kernel("CPU")
+def _records(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+    compression = compression_of(compression_type)
+    return _files(filenames, lambda path: read_records(path, compression))
+
+
+@fixed_length_record_dataset.kernel("CPU")
+def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any, compression_type: Any) -> Source:
+    compression = compression_of(compression_type)
+    if size <= 0:
+        raise errors.InvalidArgumentError.of("`record_bytes` must be > 0")
+    read = _inflated_records if compression else _fixed_records
+    return _files(filenames, lambda path: read(path, compression, int(header), int(size), int(footer)))
+
+
+def _fixed_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
+    file = InflatedFile(path)
+    try:
+        body = file.read(-1)
+    finally:
+        file.close()
+    _check_length(path, len(body), header, size, footer)
+    for start in range(header, len(body) - footer, size):
+        yield body[start : start + size]
+
+
+def _inflated_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
+    """The records of a compressed file, which may be too large for memory. A wrong length is found at its end."""
+    file = InflatedFile(path, compression)
+    try:
+        length = file.skip(header)
+        ahead = file.read(footer)  # the last bytes that were read may be the footer
+        length += len(ahead)
+        while more := file.read(size):
+            length += len(more)
+            record, ahead = (ahead + more)[:size], (ahead + more)[size:]
+            if len(more) == size:
+                yield record
+    finally:
+        file.close()
+    _check_length(path, length, header, size, footer)
+
+
+def _check_length(path: bytes, total: int, header: int, size: int, footer: int) -> None:
+    length = total - header - footer
+    if length < 0 or length % size:
+        raise errors.InvalidArgumentError.of(
+            f'Excluding the header ({header} bytes) and footer ({footer} bytes), input file "{path.decode()}" has'
+            f" body length {length} bytes, which is not an exact multiple of the record length ({size} bytes)."
+        )
+
+
+_RECORDS = Structure(Leaf(Tensor, dtypes.string, ()))
+_BUFFER_BYTES = 256 * 1024
+
+
+def _string(value: Any, name: str) -> Tensor:
+    return convert_to_tensor(value, dtype=dtypes.string, name=name)
+
+
+def _bytes(value: Any, name: str, default: int = 0) -> Tensor:
+    return int64(default if value is None else value, name)
+
+
+class _WholeFiles(Dataset):
+    """Base class of datasets that read whole files; see `TextLineDataset` for the arguments."""
+
+    _records_of: Callable[..., Tensor]
+
+    def __init__(
+        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
+        num_parallel_reads: Any = None,
+    ) -> None:  # fmt: skip
+        kind = _string(compression_type or "", "compression_type")
+        size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
+
+        def read(names: Any) -> Dataset:
+            return Dataset(self._records_of(names, kind, size), _RECORDS)
+
+        super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
+
+
+@export("tf.data.TextLineDataset", "tf.contrib.data.TextLineDataset")
+class TextLineDataset(_WholeFiles):
+    """The lines of text files, without line ends (``tf.data.TextLineDataset``).
+
+    Args:
+      filenames: a string tensor, or a dataset of names.
+      compression_type: "", "ZLIB" or "GZIP".
+      buffer_size: size of reads in bytes; a hint.
+      num_parallel_reads: number of files to read at a time, interleaved; None reads one after the other.
+    """
+
+    _records_of = staticmethod(text_line_dataset)
+
+
+@export("tf.data.TFRecordDataset", "tf.contrib.data.TFRecordDataset")
+class TFRecordDataset(_WholeFiles):
+    """The records of TFRecord files (``tf.data.TFRecordDataset``); the arguments are those of `TextLineDataset`."""
+
+    _records_of = staticmethod(tf_record_dataset)
+
+
+@export("tf.data.FixedLengthRecordDataset", "tf.contrib.data.FixedLengthRecordDataset")
+class FixedLengthRecordDataset(Dataset):
+    """The records of binary files (``tf.data.FixedLengthRecordDataset``).
+
+    Args:
+      filenames: a string tensor, or a dataset of names.
+      record_bytes: bytes per record.
+      header_bytes, footer_bytes: bytes to skip at the beginning and at the end of each file.
+      buffer_size, compression_type, num_parallel_reads: as in `TextLineDataset`.
+    """
+
+    def __init__(
+        self, filenames: Any, record_bytes: Any, header_bytes: Any = None, footer_bytes: Any = None,
+        buffer_size: Any = None, compression_type: str | None = None, num_parallel_reads: Any = None,
+    ) -> None:  # fmt: skip
+        kind = _string(compression_type or "", "compression_type")
+        size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
+        header, record = _bytes(header_bytes, "header_bytes"), _bytes(record_bytes, "record_bytes")
+        footer = _bytes(footer_bytes, "footer_bytes")
+
+        def read(names: Any) -> Dataset:
+            return Dataset(fixed_length_record_dataset(names, header, record, footer, size, kind), _RECORDS)
+
+        super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
+
+
+def _of_files(filenames: Any, read: Any, num_parallel_reads: Any) -> Dataset:
+    """The records of files whose names are given as a tensor or as a dataset."""
+    if isinstance(filenames, Dataset):
+        if filenames.output_types != dtypes.string:
+            raise TypeError("`filenames` must be a `tf.data.Dataset` of `tf.string` elements.")
+        if num_parallel_reads is None:
+            return filenames.flat_map(read)
+        return filenames.interleave(read, num_parallel_reads)
+    names = _string(filenames, "filenames")
+    if num_parallel_reads is None:
+        return read(names)  # type: ignore[no-any-return]
+    return Dataset.from_tensor_slices(names).interleave(read, num_parallel_reads)
+
+
+# ---- ``tf.data.experimental.TFRecordWriter``: writes datasets to TFRecord files ------------------------------------
+
+dataset_to_tf_record: OpHandle[Operation] = op(
+    "DatasetToTFRecord(input_dataset: variant, filename: string, compression_type: string)",
+    stateful=True, waits=True, slow_io=True, shape=[],
+)  # fmt: skip
+dataset_to_tf_record.not_differentiable()
+
+
+@dataset_to_tf_record.kernel("CPU")
+def _write(step: Any, source: Source, filename: Any, compression_type: Any) -> tuple[()]:
+    path = np.asarray(filename, object).item()
+    compression = np.asarray(compression_type, object).item().decode()
+    reading = Reading(step.owner, step)
+    stage = source.open(reading)
+    writer = RecordWriter(path, compression)
+    try:
+        for (record,) in stage:
+            reading.check()
+            writer.write(record)
+    finally:
+        writer.close()
+        stage.close()
+    return ()
+
+
+@export("tf.contrib.data.TFRecordWriter", "tf.data.experimental.TFRecordWriter")
+class TFRecordWriter:
+    """Writes datasets to a TFRecord file.
+
+    Args:
+      filename: the file's name, a string scalar.
+      compression_type: "", "ZLIB" or "GZIP".
+    """
+
+    def __init__(self, filename: Any, compression_type: Any = None) -> None:
+        self._filename = convert_to_tensor(filename, dtype=dtypes.string, name="filename")
+        self._compression_type = convert_to_tensor(compression_type or "", dtype=dtypes.string, name="compression_type")
+
+    def write(self, dataset: Dataset) -> Operation:
+        """An op that writes all elements of ``dataset``.
+
+        Raises:
+          TypeError: for elements that are not scalar strings.
+        """
+        if not isinstance(dataset, Dataset):
+            raise TypeError("`dataset` must be a `tf.data.Dataset` object.")
+        leaf = dataset._structure.skeleton
+        if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.string or leaf.shape != ():
+            raise TypeError(
+                f"`dataset` must produce scalar `DT_STRING` tensors whereas it produces shape {dataset.output_shapes}"
+                f" and types {dataset.output_types}"
+            )
+        return dataset_to_tf_record(dataset._variant_tensor, self._filename, self._compression_type)

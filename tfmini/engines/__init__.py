@@ -1,1 +1,0 @@
-"""Engines: each starts the tasks of `tfmini launch` somewhere else. `tfmini.tools.engine` is their interface."""

@@ -1,0 +1,638 @@
+"""``tf.feature_column``: how raw features become numbers for a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.export import export
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array.filling import fill
+from tfmini.ops.array.gather import gather_nd
+from tfmini.ops.array.identity import cast
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.partition import one_hot, where
+from tfmini.ops.array.shape import expand_dims, reshape, shape
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
+from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reductions import reduce_sum
+from tfmini.ops.math.search import bucketize_op
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
+from tfmini.ops.sparse.functions import sparse_tensor_to_dense
+from tfmini.ops.sparse.sets import sparse_cross_hashed
+from tfmini.ops.string_ops import as_string
+from tfmini.ops.string_pieces import string_to_hash_bucket_fast
+from tfmini.ops.variables.initializers import TruncatedNormal, Zeros
+from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.ops.vocabulary_tables import index_table_from_file, index_table_from_tensor
+from tfmini.train.checkpointing.assign import init_from_checkpoint
+
+Features = Mapping[str, Any]
+
+
+class Column:
+    """Base class: a named function of the features.
+
+    A *dense* column has the method ``dense`` and the attribute ``width``; a *categorical* one has ``ids`` and
+    ``num_buckets``.
+
+    Attributes:
+      name: names the column's variables; columns are used in the order of their names.
+    """
+
+    name: str
+
+    def parse_spec(self) -> dict[str, Any]:
+        """Name of a feature -> how to parse it from an Example."""
+        raise NotImplementedError
+
+
+def feature(features: Features, key: str) -> Any:
+    if key not in features:
+        present = ", ".join(sorted(map(str, features)))
+        raise ValueError(f"Feature {key} is not in features dictionary; it has {present}.")
+    value = features[key]
+    value = value if isinstance(value, SparseTensor) else convert_to_tensor(value)
+    # A batch of scalars is a column.
+    return expand_dims(value, -1) if isinstance(value, Tensor) and value.get_shape().ndims == 1 else value
+
+
+class NumericColumn(Column):
+    """See `numeric_column`."""
+
+    def __init__(self, key: str, dims: tuple[int, ...], default: Any, dtype: Any, normalizer: Any) -> None:
+        self.name = self._key = key
+        self._dims, self._default, self._dtype, self._normalizer = dims, default, dtype, normalizer
+        self.width = math.prod(dims)
+
+    def parse_spec(self) -> dict[str, Any]:
+        return {self._key: FixedLenFeature(self._dims, self._dtype, self._default)}
+
+    def raw(self, features: Features) -> Tensor:
+        """The floats, in the shape of the feature."""
+        value = feature(features, self._key)
+        if isinstance(value, SparseTensor):
+            raise ValueError(f"The corresponding Tensor of numerical column must be a Tensor. Got {value}.")
+        if self._normalizer is not None:
+            value = self._normalizer(value)
+        floats: Tensor = cast(value, dtypes.float32)
+        return floats
+
+    def dense(self, features: Features) -> Tensor:
+        """The numbers of each example, [batch, width]."""
+        return reshape(self.raw(features), [-1, self.width])
+
+
+@export("tf.feature_column.numeric_column")
+def numeric_column(
+    key: str,
+    shape: Any = (1,),
+    default_value: Any = None,
+    dtype: Any = dtypes.float32,
+    normalizer_fn: Callable[[Any], Any] | None = None,
+) -> NumericColumn:
+    """Numbers as they are (``tf.feature_column.numeric_column``).
+
+    Args:
+      key: name of the feature.
+      shape: the shape of one example's feature.
+      default_value: for Examples that lack it: a number, or one for each place.
+      dtype: the feature's type.
+      normalizer_fn: a function of the tensor.
+
+    Raises:
+      ValueError, TypeError: when a value makes no sense.
+    """
+    _check_key(key)
+    dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if any(not isinstance(d, int) or d <= 0 for d in dims):
+        raise ValueError(f"shape dimensions must be greater than 0. shape: {dims}")
+    dtype = dtypes.as_dtype(dtype)
+    if not (dtype.is_integer or dtype.is_floating):
+        raise ValueError(f"dtype must be convertible to float. dtype: {dtype}, key: {key}")
+    if normalizer_fn is not None and not callable(normalizer_fn):
+        raise TypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
+    default = None if default_value is None else np.broadcast_to(default_value, dims).tolist()
+    return NumericColumn(key, dims, default, dtype, normalizer_fn)
+
+
+class BucketizedColumn(Column):
+    """See `bucketized_column`."""
+
+    def __init__(self, source: NumericColumn, boundaries: tuple[float, ...]) -> None:
+        self._source, self._boundaries = source, boundaries
+        self.name = f"{source.name}_bucketized"
+        self._depth = len(boundaries) + 1
+        self.width = self.num_buckets = self._depth * source.width
+
+    def parse_spec(self) -> dict[str, Any]:
+        return self._source.parse_spec()
+
+    def _buckets(self, features: Features) -> Tensor:
+        return bucketize_op(self._source.dense(features), boundaries=list(self._boundaries))
+
+    def dense(self, features: Features) -> Tensor:
+        """A mark for the bucket of each number, [batch, width]."""
+        marks = one_hot(cast(self._buckets(features), dtypes.int64), self._depth, 1.0, 0.0)
+        return reshape(marks, [-1, self.width])
+
+    def ids(self, features: Features) -> SparseTensor:
+        """The bucket of each number; each place has buckets of its own."""
+        buckets = self._buckets(features) + self._depth * np.arange(self._source.width, dtype=np.int32)
+        return _sparse(cast(buckets, dtypes.int64), None)
+
+
+@export("tf.feature_column.bucketized_column")
+def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float]) -> BucketizedColumn:
+    """Which interval a number is in (``tf.feature_column.bucketized_column``): below, between, from the last on.
+
+    Raises:
+      ValueError: when the source is no numeric column of a vector, or the boundaries are not sorted.
+    """
+    if not isinstance(source_column, NumericColumn):
+        raise ValueError(f"source_column must be a column generated with numeric_column(). Given: {source_column}")
+    if len(source_column._dims) > 1:
+        raise ValueError(f"source_column must be one-dimensional column. Given: {source_column.name}")
+    found = tuple(boundaries or ())
+    if not found or any(a >= b for a, b in zip(found, found[1:])):
+        raise ValueError(f"boundaries must be a sorted list. Given: {boundaries}")
+    return BucketizedColumn(source_column, found)
+
+
+def _sparse(dense: Tensor, ignored: Any) -> SparseTensor:
+    """The entries of a dense tensor that are not ``ignored``."""
+    wanted = greater_equal(dense, dense.dtype.min) if ignored is None else not_equal(dense, ignored)
+    indices = where(wanted)
+    return SparseTensor(indices, gather_nd(dense, indices), shape(dense, out_type=dtypes.int64))
+
+
+class CategoricalColumn(Column):
+    """A feature whose values are numbered by a function from its values to ids below ``num_buckets``."""
+
+    def __init__(self, key: str, num_buckets: int, dtype: Any, numbered: Callable[[Tensor], Tensor]) -> None:
+        self.name = self._key = key
+        self.num_buckets, self._dtype, self._numbered = num_buckets, dtypes.as_dtype(dtype), numbered
+
+    def parse_spec(self) -> dict[str, Any]:
+        return {self._key: VarLenFeature(self._dtype)}
+
+    def ids(self, features: Features) -> SparseTensor:
+        """The ids of each example. In a dense feature, "" and -1 stand for nothing."""
+        value = feature(features, self._key)
+        if not isinstance(value, SparseTensor):
+            value = _sparse(value, "" if value.dtype == dtypes.string else -1)
+        return SparseTensor(value.indices, self._numbered(value.values), value.dense_shape)
+
+
+class HashedColumn(CategoricalColumn):
+    """See `categorical_column_with_hash_bucket`."""
+
+
+@export("tf.feature_column.categorical_column_with_hash_bucket")
+def categorical_column_with_hash_bucket(
+    key: str, hash_bucket_size: int, dtype: Any = dtypes.string
+) -> CategoricalColumn:
+    """Values by their hash (``tf.feature_column.categorical_column_with_hash_bucket``).
+
+    Raises:
+      ValueError: when the size is less than 1, or the type is neither string nor integer.
+    """
+    if hash_bucket_size is None or hash_bucket_size < 1:
+        raise ValueError(f"hash_bucket_size must be at least 1. hash_bucket_size: {hash_bucket_size}, key: {key}")
+    _check_categorical(key, dtype)
+
+    def numbered(values: Tensor) -> Tensor:
+        texts = values if values.dtype == dtypes.string else as_string(values)
+        return string_to_hash_bucket_fast(texts, hash_bucket_size)
+
+    return HashedColumn(key, hash_bucket_size, dtype, numbered)
+
+
+@export("tf.feature_column.categorical_column_with_identity")
+def categorical_column_with_identity(key: str, num_buckets: int, default_value: int | None = None) -> CategoricalColumn:
+    """Integers as they are (``tf.feature_column.categorical_column_with_identity``).
+
+    Args:
+      key: name of the feature.
+      num_buckets: the ids are below it.
+      default_value: the id of values outside; None: they fail when an id is looked up.
+
+    Raises:
+      ValueError: when a number makes no sense.
+    """
+    if num_buckets < 1:
+        raise ValueError(f"num_buckets {num_buckets} < 1, column_name {key}")
+    if default_value is not None and not 0 <= default_value < num_buckets:
+        raise ValueError(f"default_value {default_value} not in range [0, {num_buckets}), column_name {key}")
+    _check_key(key)
+
+    def numbered(values: Tensor) -> Tensor:
+        ids = cast(values, dtypes.int64)
+        if default_value is None:
+            return ids
+        inside = logical_and(greater_equal(ids, np.int64(0)), less(ids, np.int64(num_buckets)))
+        return where(inside, ids, fill(shape(ids), np.int64(default_value)))
+
+    return CategoricalColumn(key, num_buckets, dtypes.int64, numbered)
+
+
+@export("tf.feature_column.categorical_column_with_vocabulary_list")
+def categorical_column_with_vocabulary_list(
+    key: str, vocabulary_list: Sequence[Any], dtype: Any = None, default_value: int = -1, num_oov_buckets: int = 0
+) -> CategoricalColumn:
+    """Values by their place in a list (``tf.feature_column.categorical_column_with_vocabulary_list``).
+
+    Args:
+      key: name of the feature.
+      vocabulary_list: strings or integers.
+      dtype: their type; default: that of the list.
+      default_value: the id of other values; -1 leaves them out.
+      num_oov_buckets: number of ids for other values, by their hash.
+
+    Raises:
+      ValueError: when the list is empty or has a value twice, or both ways for other values are given.
+    """
+    words = np.asarray(vocabulary_list)
+    if not words.size:
+        raise ValueError(f"vocabulary_list {vocabulary_list} must be non-empty, column_name: {key}")
+    if len(set(words.tolist())) != len(words):
+        raise ValueError(f"Duplicate keys in vocabulary_list {vocabulary_list}, column_name: {key}")
+    _check_others(default_value, num_oov_buckets, key)
+    own = dtypes.string if words.dtype.kind in "SUO" else dtypes.int64
+    dtype = own if dtype is None else dtypes.as_dtype(dtype)
+    _check_categorical(key, dtype)
+
+    def numbered(values: Tensor) -> Tensor:
+        wide = dtypes.string if dtype == dtypes.string else dtypes.int64
+        mapping = [str(word) if own == dtypes.string and isinstance(word, str) else word for word in words.tolist()]
+        table = index_table_from_tensor(mapping, num_oov_buckets, default_value, dtype=wide, name=f"{key}_lookup")
+        return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
+
+    return CategoricalColumn(key, len(words) + num_oov_buckets, dtype, numbered)
+
+
+@export("tf.feature_column.categorical_column_with_vocabulary_file")
+def categorical_column_with_vocabulary_file(
+    key: str, vocabulary_file: str, vocabulary_size: int | None = None, num_oov_buckets: int = 0,
+    default_value: int | None = None, dtype: Any = dtypes.string,
+) -> CategoricalColumn:  # fmt: skip
+    """Values by their line in a file (``tf.feature_column.categorical_column_with_vocabulary_file``).
+
+    Args:
+      key: name of the feature.
+      vocabulary_file: one value on each line.
+      vocabulary_size: number of lines to use; default: all.
+      num_oov_buckets, default_value: see `categorical_column_with_vocabulary_list`.
+      dtype: the values' type.
+
+    Raises:
+      ValueError: when the file is missing or empty, or both ways for other values are given.
+    """
+    if not vocabulary_file:
+        raise ValueError(f"Missing vocabulary_file in {key}.")
+    _check_others(-1 if default_value is None else default_value, num_oov_buckets, key)
+    _check_categorical(key, dtype)
+    if vocabulary_size is None:
+        with open(vocabulary_file, "rb") as file:
+            vocabulary_size = sum(1 for _ in file)
+    if vocabulary_size < 1:
+        raise ValueError(f"Invalid vocabulary_size in {key}.")
+    other = -1 if default_value is None else default_value
+
+    def numbered(values: Tensor) -> Tensor:
+        wide = dtypes.string if dtypes.as_dtype(dtype) == dtypes.string else dtypes.int64
+        table = index_table_from_file(
+            vocabulary_file, num_oov_buckets, vocabulary_size, other, key_dtype=wide, name=f"{key}_lookup"
+        )
+        return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
+
+    return CategoricalColumn(key, vocabulary_size + num_oov_buckets, dtype, numbered)
+
+
+def _check_key(key: Any) -> None:
+    if not isinstance(key, str):
+        raise ValueError(f"key must be a string. Got: type {type(key)}. Given key: {key}.")
+
+
+def _check_categorical(key: Any, dtype: Any) -> None:
+    _check_key(key)
+    dtype = dtypes.as_dtype(dtype)
+    if dtype != dtypes.string and not dtype.is_integer:
+        raise ValueError(f"dtype must be string or integer. dtype: {dtype}, column_name: {key}")
+
+
+def _check_others(default_value: int, num_oov_buckets: int, key: str) -> None:
+    if num_oov_buckets and default_value != -1:
+        raise ValueError(f"Can't specify both num_oov_buckets and default_value in {key}.")
+    if num_oov_buckets < 0:
+        raise ValueError(f"Invalid num_oov_buckets {num_oov_buckets} in {key}.")
+
+
+# ---- ``tf.feature_column.crossed_column``: combinations of categories as categories of their own -------------------
+
+
+class CrossedColumn(Column):
+    """See `crossed_column`."""
+
+    def __init__(self, keys: Sequence[Any], size: int, hash_key: int | None) -> None:
+        self._keys, self.num_buckets, self._hash_key = tuple(keys), size, hash_key
+        self.name = "_X_".join(sorted(key if isinstance(key, str) else key.name for key in self.leaves()))
+
+    def leaves(self) -> Iterator[Any]:
+        """The keys, with those of a crossed column in its place."""
+        for key in self._keys:
+            if isinstance(key, CrossedColumn):
+                yield from key.leaves()
+            else:
+                yield key
+
+    def parse_spec(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key in self._keys:
+            found.update({key: VarLenFeature(dtypes.string)} if isinstance(key, str) else key.parse_spec())
+        return found
+
+    def ids(self, features: Features) -> SparseTensor:
+        """The hashes of each example's combinations."""
+        inputs = [feature(features, key) if isinstance(key, str) else key.ids(features) for key in self.leaves()]
+        return sparse_cross_hashed(inputs, self.num_buckets, self._hash_key)
+
+
+@export("tf.feature_column.crossed_column")
+def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | None = None) -> CrossedColumn:
+    """Combinations of categories by their hash (``tf.feature_column.crossed_column``).
+
+    Args:
+      keys: at least two, each the name of a feature of strings or integers, or a categorical column.
+      hash_bucket_size: number of hashes.
+      hash_key: the hash function's key.
+
+    Raises:
+      ValueError: when there are fewer keys, one makes no sense, or the size is less than 1.
+    """
+    if not hash_bucket_size or hash_bucket_size < 1:
+        raise ValueError(f"hash_bucket_size must be > 1. hash_bucket_size: {hash_bucket_size}")
+    if not keys or isinstance(keys, str) or len(keys) < 2:
+        raise ValueError(f"keys must be a list with length > 1. Given: {keys}")
+    for key in keys:
+        if isinstance(key, HashedColumn):
+            raise ValueError(
+                "categorical_column_with_hash_bucket is not supported for crossing, since hashes of hashes collide more"
+                f" often. Use the feature's name as a string instead. Given: {key.name}"
+            )
+        if not isinstance(key, (str, CategoricalColumn, BucketizedColumn, CrossedColumn)):
+            raise ValueError(f"Unsupported key type. All keys must be strings or categorical columns. Given: {key}")
+    return CrossedColumn(keys, hash_bucket_size, hash_key)
+
+
+# ---- dense columns ----------------------------------------
+# Categories as dense columns: marks and embeddings (``tf.feature_column.indicator_column``, ``embedding_column``).
+
+
+class IndicatorColumn(Column):
+    """See `indicator_column`."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.name = f"{source.name}_indicator"
+        self.width = source.num_buckets
+
+    def parse_spec(self) -> dict[str, Any]:
+        return self.source.parse_spec()  # type: ignore[no-any-return]
+
+    def dense(self, features: Features) -> Tensor:
+        """How often each example has each id, [batch, num_buckets]."""
+        ids = sparse_tensor_to_dense(self.source.ids(features), np.int64(-1))
+        counts = reduce_sum(one_hot(ids, self.width, 1.0, 0.0), [-2])
+        return reshape(counts, [-1, self.width])
+
+
+@export("tf.feature_column.indicator_column")
+def indicator_column(categorical_column: Any) -> IndicatorColumn:
+    """A number for each category: how often it occurs (``tf.feature_column.indicator_column``)."""
+    return IndicatorColumn(_categorical(categorical_column))
+
+
+class EmbeddingColumn(Column):
+    """See `embedding_column`."""
+
+    def __init__(self, source: Any, width: int, settings: Mapping[str, Any]) -> None:
+        self.source, self.width, self.settings = source, width, settings
+        self.name = f"{source.name}_embedding"
+
+    def parse_spec(self) -> dict[str, Any]:
+        return self.source.parse_spec()  # type: ignore[no-any-return]
+
+
+@export("tf.feature_column.embedding_column")
+def embedding_column(
+    categorical_column: Any,
+    dimension: int,
+    combiner: str = "mean",
+    initializer: Any = None,
+    ckpt_to_load_from: str | None = None,
+    tensor_name_in_ckpt: str | None = None,
+    max_norm: float | None = None,
+    trainable: bool = True,
+) -> EmbeddingColumn:
+    """A trained vector for each category (``tf.feature_column.embedding_column``).
+
+    Args:
+      categorical_column: the categories.
+      dimension: length of the vectors.
+      combiner: how an example's vectors are joined: "mean", "sqrtn" or "sum".
+      initializer: of the vectors; default: truncated normal, with the deviation 1/sqrt(dimension).
+      ckpt_to_load_from, tensor_name_in_ckpt: a checkpoint and its tensor that the vectors start with; both or none.
+      max_norm: longer vectors are shortened to it.
+      trainable: whether optimizers change the vectors.
+
+    Raises:
+      ValueError: when a value makes no sense.
+    """
+    if dimension is None or dimension < 1:
+        raise ValueError(f"Invalid dimension {dimension}.")
+    if (ckpt_to_load_from is None) != (tensor_name_in_ckpt is None):
+        raise ValueError("Must specify both `ckpt_to_load_from` and `tensor_name_in_ckpt` or none of them.")
+    if initializer is not None and not callable(initializer):
+        raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {categorical_column}")
+    settings = {
+        "combiner": combiner,
+        "initializer": initializer or TruncatedNormal(0.0, 1 / math.sqrt(dimension)),
+        "checkpoint": ckpt_to_load_from,
+        "tensor": tensor_name_in_ckpt,
+        "max_norm": max_norm,
+        "trainable": trainable,
+    }
+    return EmbeddingColumn(_categorical(categorical_column), dimension, settings)
+
+
+def _categorical(column: Any) -> Any:
+    if not hasattr(column, "ids"):
+        raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
+    return column
+
+
+# ---- column layers ----------------------------------------
+# ``tf.feature_column.input_layer`` and ``linear_model``: the first layer of a model, made of feature columns.
+
+
+def sorted_columns(feature_columns: Any) -> list[Column]:
+    """The columns in the order of their names.
+
+    Raises:
+      ValueError: when there is none, one is no column, or two have the same name.
+    """
+    given = [feature_columns] if isinstance(feature_columns, Column) else list(feature_columns or ())
+    if not given:
+        raise ValueError("feature_columns must not be empty.")
+    found = sorted((checked_column(column) for column in given), key=lambda column: column.name)
+    for one, other in zip(found, found[1:]):
+        if one.name == other.name:
+            raise ValueError(f"Duplicate feature column name found for columns: {one.name}.")
+    return found
+
+
+def _collections(weight_collections: Iterable[str] | None) -> list[str]:
+    listed = list(weight_collections or ())
+    return listed if GraphKeys.GLOBAL_VARIABLES in listed else [*listed, GraphKeys.GLOBAL_VARIABLES]
+
+
+@export("tf.feature_column.input_layer")
+def input_layer(
+    features: Features,
+    feature_columns: Any,
+    weight_collections: Iterable[str] | None = None,
+    trainable: bool = True,
+    cols_to_vars: dict[Any, Any] | None = None,
+    cols_to_output_tensors: dict[Any, Any] | None = None,
+) -> Tensor:
+    """The dense columns side by side, [batch, width] (``tf.feature_column.input_layer``).
+
+    Args:
+      features: name -> tensor.
+      feature_columns: dense columns.
+      weight_collections: collections for the variables.
+      trainable: whether optimizers change the variables.
+      cols_to_vars: gets the variables of each column.
+      cols_to_output_tensors: gets the tensor of each column.
+
+    Raises:
+      ValueError: when a column is not dense, or two have the same name.
+    """
+    columns = sorted_columns(feature_columns)
+    for column in columns:
+        if not hasattr(column, "width"):
+            raise ValueError(
+                f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
+                f" indicator_column. Given: {column.name}"
+            )
+    outputs = []
+    with variable_scope(None, "input_layer", list(features.values())):
+        for column in columns:
+            with variable_scope(None, column.name):
+                tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
+            outputs.append(tensor)
+            if cols_to_vars is not None:
+                cols_to_vars[column] = variables
+            if cols_to_output_tensors is not None:
+                cols_to_output_tensors[column] = tensor
+        return concat(outputs, 1)
+
+
+def _dense(column: Any, features: Features, collections: list[str], trainable: bool) -> tuple[Tensor, list[Any]]:
+    """(the column's tensor, its variables)."""
+    if not isinstance(column, EmbeddingColumn):
+        return column.dense(features), []
+    settings = column.settings
+    table = get_variable(
+        "embedding_weights",
+        [column.source.num_buckets, column.width],
+        initializer=settings["initializer"],
+        trainable=trainable and settings["trainable"],
+        collections=collections,
+    )
+    if settings["checkpoint"] is not None:
+        init_from_checkpoint(settings["checkpoint"], {settings["tensor"]: table})
+    found = safe_embedding_lookup_sparse(
+        table, column.source.ids(features), combiner=settings["combiner"], max_norm=settings["max_norm"]
+    )
+    return found, [table]
+
+
+@export("tf.feature_column.linear_model")
+def linear_model(
+    features: Features,
+    feature_columns: Any,
+    units: int = 1,
+    sparse_combiner: str = "sum",
+    weight_collections: Iterable[str] | None = None,
+    trainable: bool = True,
+    cols_to_vars: dict[Any, Any] | None = None,
+) -> Tensor:
+    """A weighted sum of all columns, and a bias, [batch, units] (``tf.feature_column.linear_model``).
+
+    Args:
+      features: name -> tensor.
+      feature_columns: dense and categorical columns; a categorical one has a weight for each category.
+      units: number of sums.
+      sparse_combiner: how the weights of several categories of one example are joined: "mean", "sqrtn" or "sum".
+      weight_collections, trainable, cols_to_vars: see `input_layer`; the bias has the key "bias".
+    """
+    collections = _collections(weight_collections)
+    columns = sorted_columns(feature_columns)
+    sums = []
+    with variable_scope(None, "linear_model", list(features.values())):
+        for column in columns:
+            with variable_scope(None, column.name):
+                total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
+            sums.append(total)
+            if cols_to_vars is not None:
+                cols_to_vars[column] = variables
+        bias = get_variable("bias_weights", [units], initializer=Zeros(), trainable=trainable, collections=collections)
+        if cols_to_vars is not None:
+            cols_to_vars["bias"] = [bias]
+        return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
+
+
+def _weighted(
+    column: Any, features: Features, units: int, combiner: str, collections: list[str], trainable: bool
+) -> tuple[Tensor, list[Any]]:
+    sparse = isinstance(column, BucketizedColumn) or not hasattr(column, "width")
+    rows = column.num_buckets if sparse else column.width
+    inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
+    weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
+    if sparse:
+        return safe_embedding_lookup_sparse(weights, column.ids(features), combiner=combiner), [weights]
+    return matmul(inputs, weights), [*variables, weights]
+
+
+@export("tf.feature_column.make_parse_example_spec")
+def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
+    """Name -> how to parse it, of all columns (``tf.feature_column.make_parse_example_spec``).
+
+    Raises:
+      ValueError: when two columns parse a feature differently.
+    """
+    found: dict[str, Any] = {}
+    for column in feature_columns:
+        for name, spec in checked_column(column).parse_spec().items():
+            if found.setdefault(name, spec) != spec:
+                raise ValueError(f"feature_columns contain different parse_spec for key {name}. Given {spec}.")
+    return found
+
+
+def checked_column(column: Any) -> Column:
+    """The column; ValueError for what is none."""
+    if not isinstance(column, Column):
+        raise ValueError(f"All feature_columns must be made by tf.feature_column. Given: {column}")
+    return column

@@ -1,1 +1,0 @@
-"""The inspector: shows the placement of ops and the transfers of one step. See `tfmini.inspection.api`."""

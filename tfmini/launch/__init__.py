@@ -1,0 +1,1 @@
+"""What starts the tasks of a cluster: on this machine, or by an engine such as MPI, Slurm, Ray or Kubernetes."""

@@ -1,0 +1,663 @@
+"""Applies the decisions of `Supervision` to the tasks of an engine, in one thread with one selector."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import shlex
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from tfmini.cluster import ClusterSpec
+from tfmini.command_line import Decorator, OutputFile, no_profile, valued
+from tfmini.launch.control import Control
+from tfmini.launch.engine import (
+    ENGINES,
+    MEMBERS,
+    Engine,
+    EngineError,
+    EngineOptions,
+    Resources,
+    TaskCommand,
+    TaskRequest,
+)
+from tfmini.launch.output import OutputLines, Sink
+from tfmini.launch.progress import LaunchProgress
+from tfmini.launch.supervision import (
+    EXIT_TIMED_OUT,
+    SERVICE_JOBS,
+    Dismiss,
+    Event,
+    GraceExpired,
+    Instruction,
+    Note,
+    RunOver,
+    ScaleError,
+    SendSignal,
+    ServerJoined,
+    SignalReceived,
+    StartGrace,
+    StartTasks,
+    Supervision,
+    TaskExited,
+    TaskId,
+    TaskMet,
+    TaskPhase,
+    TimeLimitReached,
+)
+from tfmini.library_log import MEETS, MEETS_ELASTIC
+from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
+from tfmini.show.simulation.profile import read_profile
+
+_NO_PLACE = 127  # the exit code of a task that could not be started
+
+CommandsOf = Callable[[ClusterSpec, Mapping[TaskId, int]], dict[TaskId, TaskCommand]]
+"""Makes the commands of all tasks from their addresses and from the cores that each has."""
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """Limits in seconds.
+
+    Attributes:
+      grace_s: between SIGTERM and SIGKILL.
+      time_limit_s: of the whole run (None: no limit).
+      start_s: until every task has a place.
+    """
+
+    grace_s: float
+    time_limit_s: float | None = None
+    start_s: float = 300.0
+
+
+@contextlib.contextmanager
+def received_signals() -> Iterator[socket.socket]:
+    """Yields a socket that receives the number of each signal as one byte, within the block."""
+    read, write = socket.socketpair()
+    read.setblocking(False)
+    write.setblocking(False)
+    wanted = [signal.SIGCHLD]
+    # Signals that the parent process made this one ignore (nohup, a background job of a shell) stay ignored.
+    wanted += [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    old_fd = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+    old_handlers = {number: signal.signal(number, lambda *_: None) for number in wanted}
+    try:
+        yield read
+    finally:
+        for number, handler in old_handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(old_fd)
+        read.close()
+        write.close()
+
+
+@dataclass
+class ClusterRun:
+    """One run of a cluster. Call `run` once, in the main thread (it installs signal handlers).
+
+    It is the `Events` of its engine.
+    """
+
+    engine: Engine
+    requests: Sequence[TaskRequest]
+    commands_of: CommandsOf
+    supervision: Supervision
+    limits: RunLimits
+    sink: Sink
+    prefixes: Mapping[TaskId, bytes]
+    say: Callable[[str], None]
+    on_places: Callable[[ClusterSpec], None] = lambda cluster: None
+    display: LaunchProgress = field(default_factory=lambda: LaunchProgress([], None))
+    log_json: bool = False
+    request_of: Callable[[TaskId], TaskRequest] = TaskRequest
+    control: Control | None = None
+
+    _outputs: dict[TaskId, OutputLines] = field(default_factory=dict, init=False)
+    _places: dict[TaskId, str] = field(default_factory=dict, init=False)
+    _cpus: dict[TaskId, int] = field(default_factory=dict, init=False)
+    _unshown: dict[TaskId, OutputLines] = field(default_factory=dict, init=False)  # with lines without an end
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector, init=False)
+    _holds: bool = field(default=False, init=False)  # whether the engine holds the output back
+    _started: bool = field(default=False, init=False)
+    _limit_at: float | None = field(default=None, init=False)
+    _grace_at: float | None = field(default=None, init=False)
+    _sink_reported: bool = field(default=False, init=False)
+    _broken: str = field(default="", init=False)
+    _finish: RunOver | None = field(default=None, init=False)
+    _homeless: dict[TaskId, float] = field(default_factory=dict, init=False)  # until when it may wait for a place
+    _ready: list[TaskId] = field(default_factory=list, init=False)  # such as have got one
+    _leaving: dict[TaskId, float] = field(default_factory=dict, init=False)  # when it is killed
+
+    def run(self) -> RunOver:
+        """Start every task, and return when all have ended.
+
+        Raises:
+          OSError: a process could not be started; the others have been killed.
+          EngineError: the engine has no places for the tasks, or not in time.
+        """
+        self._outputs = {request.task: self._output_of(request.task) for request in self.requests}
+        with received_signals() as signals, self._selector:
+            self._selector.register(signals, selectors.EVENT_READ, lambda: self._take_signals(signals))
+            self._selector.register(self.sink, selectors.EVENT_READ, self.sink.woken)
+            if self.control is not None:
+                self._selector.register(self.control, selectors.EVENT_READ, self._take_orders)
+            if self.limits.time_limit_s is not None:
+                self._limit_at = time.monotonic() + self.limits.time_limit_s
+            try:
+                self.engine.reserve(self.requests, self, self._selector)
+                self._wait_for_places()
+                if self._finish is None:
+                    self._start()
+                while self._finish is None:
+                    self._wait()
+                return self._finish
+            finally:
+                self.display.close()
+                self.engine.close(1 if self._finish is None else self._finish.exit_code)
+
+    def scale(self, workers: int) -> str:
+        """Lets workers join the run, or leave it, until so many are there; returns what is done.
+
+        Raises:
+          ScaleError: that is impossible.
+        """
+        if not self._started:
+            raise ScaleError("its tasks have no places yet.")
+        if not self.engine.adds_tasks:
+            raise ScaleError("its engine cannot start tasks later.")
+        instructions = self.supervision.scale(workers)
+        self._carry_out(instructions)
+        return next(each.text for each in instructions if isinstance(each, Note))
+
+    def _take_orders(self) -> None:
+        assert self.control is not None
+        self.control.answer(self.scale)
+
+    def _output_of(self, task: TaskId) -> OutputLines:
+        return OutputLines(self.prefixes[task], self.sink, str(task) if self.log_json else "")
+
+    def last_lines(self, task: TaskId) -> list[str]:
+        """The last lines that a task wrote."""
+        return self._outputs[task].last_lines()
+
+    def _wait_for_places(self) -> None:
+        until = time.monotonic() + self.limits.start_s
+        while len(self._places) < len(self.requests) and self._finish is None:
+            if self._broken:
+                raise EngineError(self._broken)
+            if time.monotonic() >= until:
+                raise EngineError(
+                    f"After {self.limits.start_s:g} s, these tasks have no place: {', '.join(self._missing())}. The "
+                    f"engine may lack free resources, or its processes cannot connect to this one. Ask for fewer or "
+                    f"smaller tasks, or for more time by --start-within."
+                )
+            self._wait(until)
+
+    def _missing(self) -> list[str]:
+        return [str(request.task) for request in self.requests if request.task not in self._places]
+
+    def _spec(self) -> ClusterSpec:
+        """The cluster of all tasks that are there or have been: a task that left keeps its number."""
+        jobs: dict[str, dict[int, str]] = {}
+        for job, index in dict.fromkeys([request.task for request in self.requests] + sorted(self._places)):
+            jobs.setdefault(job, {})[index] = self._places[TaskId(job, index)]
+        return ClusterSpec(jobs)
+
+    def _start(self) -> None:
+        spec = self._spec()
+        self.say("starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
+        self.on_places(spec)
+        self._started = True
+        self.display.started()
+        self.engine.start(self.commands_of(spec, self._cpus))
+
+    def _find_places(self, tasks: Sequence[TaskId]) -> None:
+        """Asks for places during the run: for tasks that have joined it, or have ended and start again."""
+        for task in tasks:
+            self._homeless[task] = time.monotonic() + self.limits.start_s
+            self._outputs[task] = self._outputs.get(task) or self._output_of(task)
+        for task in tasks:
+            if task in self._homeless:  # else it was told to end when another one found no place
+                self._find_place(task)
+
+    def _find_place(self, task: TaskId) -> None:
+        try:
+            self.engine.add([self.request_of(task)])
+        except EngineError as error:
+            self.say(str(error))
+            self._has_no_place(task)
+
+    def _has_no_place(self, task: TaskId) -> None:
+        self.engine.withdraw(task)
+        self.ended(task, _NO_PLACE)
+
+    def _start_later(self) -> None:
+        """Starts the tasks that have got places during the run.
+
+        It starts one after the other: if one cannot be started, the others run, or have been told to end before.
+        """
+        if not self._ready:
+            return
+        spec = self._spec()
+        self.say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in self._ready))
+        self.on_places(spec)
+        while self._ready:
+            task = self._ready.pop(0)
+            try:
+                self.engine.start(self.commands_of(spec, {task: self._cpus[task]}))
+            except OSError as error:
+                self.say(f"Could not start {task}: {error}")
+                self._has_no_place(task)
+
+    def _dismiss(self, tasks: Sequence[TaskId]) -> None:
+        """Asks tasks to leave the run, while the others go on."""
+        self._leaving |= dict.fromkeys(tasks, time.monotonic() + self.limits.grace_s)
+        self._signal(tasks, signal.SIGTERM)
+
+    def _signal(self, tasks: Sequence[TaskId], signum: int) -> None:
+        """Signals tasks. One that has not been started yet has ended therewith."""
+        idle = [task for task in tasks if task in self._homeless or task in self._ready]
+        self.engine.signal([task for task in tasks if task not in idle], signum)
+        for task in idle:
+            self._ready = [other for other in self._ready if other != task]
+            self.engine.withdraw(task)
+            self.ended(task, -signum)
+
+    def _wait(self, until: float | None = None) -> None:
+        self._start_later()
+        if self._finish is not None:
+            return
+        later = [at for at in (*self._homeless.values(), *self._leaving.values()) if at < math.inf]
+        later += [output.due for output in self._unshown.values() if output.due is not None]
+        deadlines = [at for at in (self._limit_at, self._grace_at, until, *later) if at is not None]
+        timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        self._hold_output()
+        for key, _ in self._selector.select(timeout):
+            if self._selector.get_map().get(key.fd) is key:  # else what came before it has ended its task
+                key.data()
+        if self.sink.broken and not self._sink_reported:
+            self._sink_reported = True
+            self._dispatch(SignalReceived(signal.SIGPIPE))
+        self._check_deadlines()
+
+    def _hold_output(self) -> None:
+        """Lets the tasks wait while nobody reads their output. When they are to end, they wait no more."""
+        is_running = self.supervision.phase is TaskPhase.RUNNING
+        self.sink.may_lose = not is_running
+        if self._holds != (self.sink.is_full and is_running):
+            self._holds = not self._holds
+            self.engine.hold_output(self._holds)
+
+    def _check_deadlines(self) -> None:
+        now = time.monotonic()
+        for task, output in list(self._unshown.items()):
+            if output.due is not None and now >= output.due:
+                with self.display.cleared():
+                    output.show()
+            if output.due is None:
+                del self._unshown[task]
+        if self._limit_at is not None and now >= self._limit_at:
+            self._limit_at = None
+            self._dispatch(TimeLimitReached(self.limits.time_limit_s or 0.0))
+        if self._grace_at is not None and now >= self._grace_at:
+            self._grace_at = None
+            self._dispatch(GraceExpired())
+        for task in [task for task, at in self._leaving.items() if now >= at]:
+            self._leaving[task] = math.inf
+            self.say(f"{task} did not leave within the grace time; killing it.")
+            self.engine.signal([task], signal.SIGKILL)
+        for task in [task for task, at in self._homeless.items() if now >= at]:
+            self.say(f"{task} has found no place within {self.limits.start_s:g} s.")
+            self._has_no_place(task)
+
+    def _take_signals(self, signals: socket.socket) -> None:
+        for signum in signals.recv(4096):
+            if signum == signal.SIGCHLD:
+                self.engine.reap()
+            else:
+                self._dispatch(SignalReceived(signum))
+
+    # ---------------------------------------------------------------- events of the engine
+
+    def placed(self, task: TaskId, address: str, cpus: int) -> None:
+        """See `Events.placed`."""
+        self.display.placed(task)
+        self._places[task] = address
+        self._cpus[task] = cpus
+        if self._homeless.pop(task, None) is not None:
+            self._ready.append(task)
+
+    def output(self, task: TaskId, data: bytes) -> None:
+        """See `Events.output`."""
+        output = self._outputs[task]
+        with self.display.cleared():
+            output.feed(data, time.monotonic())
+        if output.due is not None:
+            self._unshown[task] = output
+        self._hold_output()  # at once: other tasks' output may be next
+
+    def joined(self, task: TaskId, joined: bool) -> None:
+        """See `Events.joined`."""
+        self._dispatch(ServerJoined(task, joined))
+
+    def progress(self, task: TaskId, words: str) -> None:
+        """See `Events.progress`."""
+        if words in (MEETS, MEETS_ELASTIC):
+            self._dispatch(TaskMet(task, elastic=words == MEETS_ELASTIC))
+        else:
+            self.display.told(task, words)
+
+    def ended(self, task: TaskId, returncode: int) -> None:
+        """See `Events.ended`."""
+        self._homeless.pop(task, None)
+        self.display.ended(task)
+        self._outputs[task].end()
+        if self._leaving.pop(task, None) is not None:
+            self.engine.withdraw(task)
+        self._dispatch(TaskExited(task, returncode))
+
+    def note(self, text: str) -> None:
+        """See `Events.note`."""
+        self.say(text)
+
+    def broken(self, reason: str) -> None:
+        """See `Events.broken`."""
+        self._broken = self._broken or reason
+
+    def _dispatch(self, event: Event) -> None:
+        if not self._started:  # there is no task yet that could get a signal
+            self._finish = _finish_before_start(event)
+            return
+        instructions = self.supervision.handle(event)
+        self._hold_output()  # tasks that are to end may have to write before
+        self._carry_out(instructions)
+
+    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case SendSignal(tasks, signum):
+                    self._signal(tasks, signum)
+                case StartTasks(tasks):
+                    self._find_places(tasks)
+                case Dismiss(tasks):
+                    self._dismiss(tasks)
+                case StartGrace():
+                    self._grace_at = time.monotonic() + self.limits.grace_s
+                case Note(text):
+                    self.say(text)
+                case RunOver():
+                    self._finish = instruction
+
+
+def _finish_before_start(event: Event) -> RunOver:
+    match event:
+        case SignalReceived(signum):
+            return RunOver(128 + signum, None, f"ended by {signal.Signals(signum).name} before all tasks had a place")
+        case TimeLimitReached(limit_s):
+            return RunOver(EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
+    raise ValueError(f"{event} before the tasks have started")
+
+
+# ---- The options of `tfmini launch`, and what of them concerns the engine and each role ----------------------------
+# `tfmini run --cluster` and `tfmini manifest` share some of them.
+
+_MIB = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
+
+
+class Memory(click.ParamType):
+    """An amount of memory as MiB: ``500M``, ``4G``; a number alone counts MiB."""
+
+    name = "memory"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).upper().removesuffix("IB").removesuffix("B")
+        number, unit = (text[:-1], text[-1:]) if text[-1:].isalpha() else (text, "")
+        if not number.isdecimal() or unit not in _MIB or not int(number):
+            self.fail(f"{value!r} is no amount of memory; write 500M or 4G.", param, ctx)
+        return int(number) * _MIB[unit]
+
+
+class Words(click.ParamType):
+    """Arguments for another command, quoted as for a shell."""
+
+    name = "words"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        try:
+            return tuple(shlex.split(value)) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(f"{value!r} has {str(error).lower()}; quote it as for a shell.", param, ctx)
+
+
+_ROLES = (
+    valued("--ps", click.IntRange(0), None, "Number of ps tasks.", default=1),
+    valued("--workers", click.IntRange(0), None, "Number of worker tasks.", default=1),
+    click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
+)
+_RESOURCES = (
+    valued("--ps-cpus", click.IntRange(1), "N", "Cores of each ps task."),
+    valued("--worker-cpus", click.IntRange(1), "N", "Cores of each worker, and of the chief."),
+    valued("--worker-memory", Memory(), "SIZE", "Memory of each worker, such as 4G."),
+    click.option("--worker-gpus", type=click.IntRange(0), default=0, metavar="N", help="Accelerators of each worker."),
+    click.option("--pack/--spread", default=None, help="Use few hosts, or many.  [default: as the engine likes]"),
+)
+_SECONDS = click.FloatRange(0, min_open=True)
+_RUN = (
+    valued("--coordinator-timeout", _SECONDS, "S",
+           "Stop all tasks and fail (exit code 124) if the run has not ended after S seconds."),
+    valued("--grace", click.FloatRange(0), "S",
+           "Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 5; by another engine: 25]"),
+    click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first."),
+    valued("--cpus-per-task", click.IntRange(1), "N",
+           "Threads of a task's numeric libraries.  [default: the task's cores]"),
+    click.option("--no-color", is_flag=True, help="Print the names of the tasks without colours."),
+    click.option("--log-json", is_flag=True, help="Print each line of output as a JSON object."),
+    click.option("--dashboard", is_flag=True, help="Serve a live page of the cluster while it runs."),
+    valued("--dashboard-port", click.IntRange(1, 65535), "P", "Port of the page.  [default: a free port]"),
+)  # fmt: skip
+_START_WITHIN = valued(
+    "--start-within", _SECONDS, "S", "Fail if the tasks have no places after S seconds.", default=300.0
+)
+_ENGINE = (
+    valued("--on", click.Choice(sorted(ENGINES)), None, "Who starts the tasks.", default="local"),
+    _START_WITHIN,
+    valued("--restarts", click.IntRange(0), "N",
+           "How often a task is started again that was killed, or lost with its host.", default=0),
+    valued("--port-base", click.IntRange(1, 65535), "P",
+           "With --on local: use the ports P, P+1, …  [default: free ports]"),
+    valued("--address", None, "ADDRESS", "With --on ray: the Ray cluster to use.  [default: auto]"),
+    valued("--engine-args", Words(), "ARGS", "With --on slurm or mpi: arguments for srun or mpirun."),
+    valued("--sbatch", OutputFile(), "FILE", "With --on slurm: start nothing; write a batch script that does."),
+    valued("--image", None, "IMAGE", "With --on kubernetes: an image with tfmini and SCRIPT."),
+    valued("--namespace", None, "NAME", "With --on kubernetes.  [default: the current one]"),
+    click.option("--predict", is_flag=True, help="Print the predicted step time beside the measured one at the end."),
+    valued("--profile", click.Path(dir_okay=False), None, "Costs for --predict, from `tfmini calibrate`.",
+           default="profile.toml"),
+)  # fmt: skip
+
+
+def options(*groups: tuple[Decorator, ...]) -> Decorator:
+    """A decorator that gives a command the options of these groups, in their order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_MEMBER = (
+    click.option("--cluster", type=click.Choice(sorted(MEMBERS)), help="Who has started this process as a task."),
+    _ROLES[0],
+    valued("--workers", click.IntRange(0), None, "Number of workers.  [default: all other processes]"),
+    _ROLES[2],
+)
+_MANIFEST = (
+    valued("--kind", click.Choice(["jobset", "tfjob"]), None, "JobSet, or TFJob of Kubeflow's training operator.",
+           default="jobset"),
+    click.option("--image", required=True, help="Image with tfmini and the script."),
+    click.option("--name", help="Name of the job.  [default: from SCRIPT]"),
+    click.option("--namespace", help="Namespace of all objects.  [default: the current one]"),
+    valued("--secret", None, "NAME", "Secret with a file tfmini.key_secret.  [default: a new one]"),
+    valued("--port", click.IntRange(1, 65535), None, "Port of every task.", default=2222),
+    valued("--restarts", click.IntRange(0), None, "How often the job starts again after a failure.", default=3),
+)  # fmt: skip
+manifest_options = options(_ROLES, _MANIFEST, _RESOURCES)
+member_options = options(_MEMBER, (_START_WITHIN,), _RUN)
+launch_options = options(_ROLES, _ENGINE, _RESOURCES, _RUN)
+
+
+def _check_profile(path: str) -> None:
+    """Raises click.UsageError: a profile cannot be read. It is read now, and not after a long run."""
+    if not os.path.isfile(path):
+        raise click.UsageError(f"--predict needs a profile. {no_profile(path)}")
+    try:
+        read_profile(path)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+_WORKERS_PER_CORE = 64  # of a machine; more than that is a typing error that would stop the machine
+_ONLY_FOR = {
+    "port_base": (("local",), "; elsewhere TFMINI_PORTS names a range of ports"),
+    "address": (("ray",), ""),
+    "engine_args": (("slurm", "mpi"), ""),
+    "sbatch": (("slurm",), ""),
+    "image": (("kubernetes",), ""),
+    "namespace": (("kubernetes",), ""),
+}
+_NO_EFFECT = {
+    "local": ("worker_memory", "worker_gpus", "pack"),
+    "mpi": ("worker_memory", "worker_gpus"),
+    "kubernetes": ("cpus_per_task", "keep_going"),
+}
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """The values of `launch_options`; times in seconds, memory in MiB."""
+
+    ps: int = 1
+    workers: int = 1
+    chief: bool = False
+    on: str = "local"
+    start_within: float = 300.0
+    restarts: int = 0
+    address: str | None = None
+    engine_args: tuple[str, ...] | None = None
+    sbatch: str | None = None
+    image: str | None = None
+    namespace: str | None = None
+    predict: bool = False
+    profile: str = "profile.toml"
+    ps_cpus: int | None = None
+    worker_cpus: int | None = None
+    worker_memory: int | None = None
+    worker_gpus: int = 0
+    pack: bool | None = None
+    coordinator_timeout: float | None = None
+    grace: float | None = None
+    keep_going: bool = False
+    cpus_per_task: int | None = None
+    port_base: int | None = None
+    no_color: bool = False
+    log_json: bool = False
+    dashboard: bool = False
+    dashboard_port: int | None = None
+
+    def check(self) -> None:
+        """Refuses options that belong to another engine.
+
+        Raises:
+          click.UsageError: one does, or there is no task.
+        """
+        self.tasks()
+        for name, (engines, hint) in _ONLY_FOR.items():
+            if getattr(self, name) is not None and self.on not in engines:
+                option = "--" + name.replace("_", "-")
+                raise click.UsageError(f"{option} is for --on {' and --on '.join(engines)}{hint}.")
+        if self.predict and (self.on != "local" or self.chief or not self.workers):
+            raise click.UsageError("--predict is for workers on this machine (--on local), without --chief.")
+        if self.predict:
+            _check_profile(self.profile)
+        if self.on == "kubernetes" and not self.image:
+            raise click.UsageError("--on kubernetes needs an image with tfmini and the script: give --image.")
+
+    def unused(self) -> list[str]:
+        """The options that have no effect with this engine."""
+        names = [name for name in _NO_EFFECT.get(self.on, ()) if getattr(self, name) != getattr(LaunchOptions, name)]
+        return ["--spread" if name == "pack" and not self.pack else "--" + name.replace("_", "-") for name in names]
+
+    def tasks(self) -> list[TaskId]:
+        """The tasks of the cluster, services first.
+
+        Raises:
+          click.UsageError: there is none.
+        """
+        tasks = cluster_tasks(self.ps, self.workers, self.chief)
+        if not tasks:
+            raise click.UsageError("A cluster needs at least one task: give --ps, --workers or --chief.")
+        return tasks
+
+    def requests(self) -> list[TaskRequest]:
+        """The tasks with what each needs."""
+        return [self.request_of(task) for task in self.tasks()]
+
+    def request_of(self, task: TaskId) -> TaskRequest:
+        """A task with what it needs."""
+        worker = Resources(self.worker_cpus, self.worker_memory, self.worker_gpus)
+        return TaskRequest(task, Resources(self.ps_cpus) if task.job in SERVICE_JOBS else worker)
+
+    def most_workers(self) -> int | None:
+        """How many workers `tfmini scale` may ask for; None: as many as the engine has room for."""
+        return _WORKERS_PER_CORE * (os.cpu_count() or 1) if self.on == "local" else None
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds between SIGTERM and SIGKILL. Schedulers give a job about 30."""
+        return self.grace if self.grace is not None else 5.0 if self.on == "local" else 25.0
+
+    def engine_options(self, script: str, args: Sequence[str]) -> EngineOptions:
+        """What the engine gets."""
+        return EngineOptions(
+            self.grace_s, self.port_base, self.pack, self.address, self.engine_args or (), self.restarts,
+            self.image or "", self.namespace or "", (script, *args),
+        )  # fmt: skip
+
+    def page_port(self) -> int | None:
+        """The port of the live page; 0: a free one; None: there is no page."""
+        return (self.dashboard_port or 0) if self.dashboard or self.dashboard_port else None
+
+    def threads(self, task: TaskId, cpus: int) -> int:
+        """The threads of a task's numeric libraries, if its place has ``cpus`` cores for it."""
+        asked = self.ps_cpus if task.job in SERVICE_JOBS else self.worker_cpus
+        return self.cpus_per_task or asked or cpus
+
+
+def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
+    """The tasks of a cluster, services first."""
+    counts = {"ps": ps, "chief": int(chief), "worker": workers}
+    return [TaskId(job, task) for job, count in counts.items() for task in range(count)]
+
+
+# ---- The key of a run: only the tasks of the run can connect to its servers ----------------------------------------
+
+
+@contextmanager
+def key_of_run() -> Iterator[str]:
+    """Yields the path of the secret file with a new key; "" if the user has chosen keys, or to do without."""
+    if os.environ.get(KEYS_ENV) or os.environ.get(INSECURE_ENV) == "1":
+        yield ""
+        return
+    with keys_in_memory() as path:
+        yield path

@@ -1,0 +1,465 @@
+"""Losses of sequences (``tf.contrib.seq2seq``), and the losses and decoder of ``tf.contrib.legacy_seq2seq``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.export import export, export_names
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
+from tfmini.layers import binary_metrics, metrics
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import range as range_of
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.gather import gather_nd
+from tfmini.ops.array.identity import cast
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.layout import tile, transpose
+from tfmini.ops.array.partition import one_hot, sequence_mask, where
+from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.math.comparison import equal, greater, less, less_equal
+from tfmini.ops.math.elementwise import div_no_nan, minimum
+from tfmini.ops.math.reductions import argmax, count_nonzero, reduce_logsumexp, reduce_max, reduce_mean, reduce_sum
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.math.unary import floor
+from tfmini.ops.nn.activation import softplus
+from tfmini.ops.nn.cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from tfmini.ops.random_functions import random_uniform
+from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+
+LossFunction = Callable[..., Any]
+
+
+@export("tf.contrib.seq2seq.sequence_loss")
+def sequence_loss(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    sum_over_timesteps: bool = False,
+    sum_over_batch: bool = False,
+    softmax_loss_function: LossFunction | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """The weighted cross-entropy of sequences (``tf.contrib.seq2seq.sequence_loss``).
+
+    Args:
+      logits: ``[batch, time, classes]``.
+      targets: class indices ``[batch, time]``.
+      weights: ``[batch, time]``, for instance from `tf.sequence_mask`.
+      average_across_timesteps, average_across_batch: sum over the axis and divide by the sum of its weights.
+      sum_over_timesteps, sum_over_batch: sum over the axis and divide by the number of its nonzero weights.
+      softmax_loss_function: ``f(labels=, logits=)`` in place of the sparse softmax cross-entropy.
+
+    Raises:
+      ValueError: when a rank is wrong, or one axis is to be both averaged and summed.
+    """
+    logits, targets, weights = (convert_to_tensor(value) for value in (logits, targets, weights))
+    for value, rank, what in ((logits, 3, "Logits"), (targets, 2, "Targets"), (weights, 2, "Weights")):
+        if value.shape.ndims != rank:
+            sizes = "batch_size x sequence_length" + (" x logits" if rank == 3 else "")
+            raise ValueError(f"{what} must be a [{sizes}] tensor")
+    for average, total, axis in (
+        (average_across_timesteps, sum_over_timesteps, "timesteps"), (average_across_batch, sum_over_batch, "batch")
+    ):  # fmt: skip
+        if average and total:
+            raise ValueError(f"average_across_{axis} and sum_over_{axis} cannot be set to True at same time.")
+    with name_scope(name, "sequence_loss", [logits, targets, weights]):
+        losses = _weighted(logits, targets, weights, softmax_loss_function)
+        averaged = _axes(average_across_batch, average_across_timesteps)
+        if averaged:  # TensorFlow then ignores the sum_over arguments
+            return div_no_nan(reduce_sum(losses, axis=averaged), reduce_sum(weights, axis=averaged))
+        summed = _axes(sum_over_batch, sum_over_timesteps)
+        if summed:
+            count = cast(count_nonzero(weights, axis=summed), losses.dtype)
+            return div_no_nan(reduce_sum(losses, axis=summed), count)
+        return losses
+
+
+def _axes(batch: bool, time: bool) -> list[int]:
+    return [axis for axis, wanted in enumerate((batch, time)) if wanted]
+
+
+def _weighted(logits: Tensor, targets: Tensor, weights: Tensor, function: LossFunction | None) -> Tensor:
+    """The weighted loss of each step, ``[batch, time]``."""
+    loss = function or sparse_softmax_cross_entropy_with_logits
+    sizes = shape_of(logits)
+    each = loss(labels=reshape(targets, [-1]), logits=reshape(logits, [-1, sizes[2]]))
+    return reshape(each * reshape(weights, [-1]), sizes[0:2])
+
+
+@export("tf.contrib.legacy_seq2seq.sequence_loss_by_example")
+def sequence_loss_by_example(
+    logits: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    average_across_timesteps: bool = True,
+    softmax_loss_function: LossFunction | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """The cross-entropy of each sequence, ``[batch]`` (``tf.contrib.legacy_seq2seq.sequence_loss_by_example``).
+
+    Args:
+      logits: a list with a tensor ``[batch, classes]`` per step.
+      targets, weights: lists with a tensor ``[batch]`` per step.
+      average_across_timesteps: whether to divide by the sum of the weights.
+      softmax_loss_function: as in `sequence_loss`.
+
+    Raises:
+      ValueError: when the lists have different lengths.
+    """
+    if not len(logits) == len(targets) == len(weights):
+        raise ValueError(
+            f"Lengths of logits, weights, and targets must be the same {len(logits)}, {len(weights)}, {len(targets)}."
+        )
+    loss = softmax_loss_function or sparse_softmax_cross_entropy_with_logits
+    with name_scope(name, "sequence_loss_by_example", [*logits, *targets, *weights]):
+        steps = [
+            loss(labels=reshape(target, [-1]) if softmax_loss_function is None else target, logits=logit) * weight
+            for logit, target, weight in zip(logits, targets, weights, strict=True)
+        ]
+        total = add_n(steps)
+        # The small term avoids a division by zero if all weights are zero.
+        return total / (add_n(list(weights)) + 1e-12) if average_across_timesteps else total
+
+
+@export("tf.contrib.legacy_seq2seq.sequence_loss")
+def sequence_loss_of_steps(
+    logits: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    softmax_loss_function: LossFunction | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """`sequence_loss_by_example`, averaged or summed over the batch (``tf.contrib.legacy_seq2seq.sequence_loss``)."""
+    with name_scope(name, "sequence_loss", [*logits, *targets, *weights]):
+        total = reduce_sum(
+            sequence_loss_by_example(logits, targets, weights, average_across_timesteps, softmax_loss_function)
+        )
+        return total / cast(shape_of(targets[0])[0], total.dtype) if average_across_batch else total
+
+
+@export("tf.contrib.legacy_seq2seq.rnn_decoder")
+def rnn_decoder(
+    decoder_inputs: Sequence[Any],
+    initial_state: Any,
+    cell: Any,
+    loop_function: Callable[[Any, int], Any] | None = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """Runs a cell over a list of inputs; returns (outputs, last state) (``tf.contrib.legacy_seq2seq.rnn_decoder``).
+
+    Args:
+      decoder_inputs: a list with a tensor ``[batch, width]`` per step.
+      initial_state: the cell's initial state.
+      loop_function: ``f(last output, step)`` computes the inputs of all steps but the first.
+    """
+    outputs: list[Any] = []
+    state = initial_state
+    with variable_scope(scope or "rnn_decoder"):
+        for i, given in enumerate(decoder_inputs):
+            if loop_function is not None and outputs:
+                with variable_scope("loop_function", reuse=True):
+                    given = loop_function(outputs[-1], i)
+            if i > 0:
+                get_variable_scope().reuse_variables()
+            output, state = cell(given, state)
+            outputs.append(output)
+    return outputs, state
+
+
+# ---- nn functions ----------------------------------------
+# ``tf.contrib.nn``: losses with their old order of arguments, dropout for SELU networks, a scaled softplus.
+
+_DROPPED = -1.7580993408473766  # the limit of SELU towards minus infinity
+
+
+@export("tf.contrib.nn.deprecated_flipped_softmax_cross_entropy_with_logits")
+def deprecated_flipped_softmax_cross_entropy_with_logits(
+    logits: Any, labels: Any, dim: int = -1, name: str | None = None
+) -> Any:
+    """`softmax_cross_entropy_with_logits`, with the logits first."""
+    return softmax_cross_entropy_with_logits(labels=labels, logits=logits, dim=dim, name=name)
+
+
+@export("tf.contrib.nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits")
+def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(
+    logits: Any, labels: Any, name: str | None = None
+) -> Any:
+    """`sparse_softmax_cross_entropy_with_logits`, with the logits first."""
+    return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name=name)
+
+
+@export("tf.contrib.nn.deprecated_flipped_sigmoid_cross_entropy_with_logits")
+def deprecated_flipped_sigmoid_cross_entropy_with_logits(logits: Any, targets: Any, name: str | None = None) -> Any:
+    """`sigmoid_cross_entropy_with_logits`, with the logits first."""
+    return sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name=name)
+
+
+@export("tf.contrib.nn.alpha_dropout")
+def alpha_dropout(
+    x: Any, keep_prob: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
+) -> Any:
+    """Dropout that keeps mean and variance of the activations of SELU (``tf.contrib.nn.alpha_dropout``).
+
+    Raises:
+      ValueError: ``keep_prob`` is not in (0, 1].
+    """
+    if not 0 < keep_prob <= 1:
+        raise ValueError(f"keep_prob must be a scalar tensor or a float in the range (0, 1], got {keep_prob}")
+    with name_scope(name, "alpha_dropout", [x]):
+        x = convert_to_tensor(x, name="x")
+        if keep_prob == 1:
+            return x
+        shape = shape_of(x) if noise_shape is None else noise_shape
+        kept = floor(random_uniform(shape, dtype=x.dtype, seed=seed) + keep_prob)
+        a = (keep_prob + keep_prob * (1 - keep_prob) * _DROPPED**2) ** -0.5
+        found = a * (x * kept + _DROPPED * (1 - kept)) - a * _DROPPED * (1 - keep_prob)
+        found.set_shape(x.shape)
+        return found
+
+
+@export("tf.contrib.nn.scaled_softplus")
+def scaled_softplus(x: Any, alpha: Any, clip: Any = None, name: str | None = None) -> Any:
+    """``alpha * softplus(x / alpha)``, at most ``clip`` (``tf.contrib.nn.scaled_softplus``)."""
+    with name_scope(name, "scaled_softplus", [x, alpha]):
+        found = alpha * softplus(convert_to_tensor(x) / alpha)
+        return found if clip is None else minimum(found, clip)
+
+
+# ---- ``tf.contrib.metrics``: the metrics of ``tf.metrics`` under older names, with the predictions first -----------
+
+Metric = tuple[Any, Any]
+
+
+def _predictions_first(metric: Callable[..., Metric]) -> Callable[..., Metric]:
+    def streaming(predictions: Any, labels: Any, *args: Any, **kwargs: Any) -> Metric:
+        return metric(labels, predictions, *args, **kwargs)
+
+    streaming.__name__ = streaming.__qualname__ = f"streaming_{metric.__name__}"
+    streaming.__doc__ = f"`tf.metrics.{metric.__name__}` with the predictions before the labels."
+    return streaming
+
+
+streaming_accuracy = _predictions_first(metrics.accuracy)
+streaming_auc = _predictions_first(binary_metrics.auc)
+streaming_false_negatives = _predictions_first(binary_metrics.false_negatives)
+streaming_false_positives = _predictions_first(binary_metrics.false_positives)
+streaming_mean = metrics.mean
+streaming_mean_absolute_error = _predictions_first(metrics.mean_absolute_error)
+streaming_mean_cosine_distance = _predictions_first(metrics.mean_cosine_distance)
+streaming_mean_iou = _predictions_first(metrics.mean_iou)
+streaming_mean_relative_error = _predictions_first(metrics.mean_relative_error)
+streaming_mean_squared_error = _predictions_first(metrics.mean_squared_error)
+streaming_mean_tensor = metrics.mean_tensor
+streaming_percentage_less = metrics.percentage_below
+streaming_precision = _predictions_first(binary_metrics.precision)
+streaming_precision_at_thresholds = _predictions_first(binary_metrics.precision_at_thresholds)
+streaming_recall = _predictions_first(binary_metrics.recall)
+streaming_recall_at_thresholds = _predictions_first(binary_metrics.recall_at_thresholds)
+streaming_root_mean_squared_error = _predictions_first(metrics.root_mean_squared_error)
+streaming_sensitivity_at_specificity = _predictions_first(binary_metrics.sensitivity_at_specificity)
+streaming_sparse_average_precision_at_k = _predictions_first(binary_metrics.sparse_average_precision_at_k)
+streaming_sparse_precision_at_k = _predictions_first(binary_metrics.precision_at_k)
+streaming_sparse_recall_at_k = _predictions_first(binary_metrics.recall_at_k)
+streaming_specificity_at_sensitivity = _predictions_first(binary_metrics.specificity_at_sensitivity)
+streaming_true_negatives = _predictions_first(binary_metrics.true_negatives)
+streaming_true_positives = _predictions_first(binary_metrics.true_positives)
+
+
+@export("tf.contrib.metrics.accuracy")
+def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Any:
+    """The fraction of correct predictions in one batch (``tf.contrib.metrics.accuracy``).
+
+    Raises:
+      ValueError: when labels or predictions are no integers, strings or booleans, or their types differ.
+    """
+    for what, value in (("Labels", labels), ("Predictions", predictions)):
+        if not (value.dtype.is_integer or value.dtype in (dtypes.bool, dtypes.string)):
+            raise ValueError(f"{what} should have bool, string or integer dtype, not {value.dtype!r}")
+    if labels.dtype != predictions.dtype:
+        raise ValueError(
+            f"Dtypes of predictions and labels should match. Given: predictions ({predictions.dtype!r}) and labels"
+            f" ({labels.dtype!r})"
+        )
+    with name_scope(name, "accuracy", [predictions, labels]):
+        right = cast(equal(predictions, labels), dtypes.float32)
+        if weights is None:
+            return reduce_mean(right)
+        return reduce_sum(right * weights) / reduce_sum(right * 0 + weights)
+
+
+@export("tf.contrib.metrics.aggregate_metrics")
+def aggregate_metrics(*value_update_tuples: Metric) -> tuple[list[Any], list[Any]]:
+    """(list of values, list of updates) of several metrics (``tf.contrib.metrics.aggregate_metrics``)."""
+    if not value_update_tuples:
+        raise ValueError("Expected at least one value_tensor/update_op pair")
+    return [value for value, _ in value_update_tuples], [update for _, update in value_update_tuples]
+
+
+@export("tf.contrib.metrics.aggregate_metric_map")
+def aggregate_metric_map(names_to_tuples: Mapping[str, Metric]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(name -> value, name -> update) of several metrics (``tf.contrib.metrics.aggregate_metric_map``)."""
+    values = {name: value for name, (value, _) in names_to_tuples.items()}
+    return values, {name: update for name, (_, update) in names_to_tuples.items()}
+
+
+export_names(
+    "tf.contrib.metrics",
+    "streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean "
+    "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+    "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+    "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+    "streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
+    "streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity "
+    "streaming_true_negatives streaming_true_positives",
+)
+
+
+# ---- ``tf.contrib.crf``: linear-chain conditional random fields ----------------------------------------------------
+
+
+@export("tf.contrib.crf.crf_sequence_score")
+def crf_sequence_score(inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
+    """The unnormalised score of a tag sequence: `crf_unary_score` plus `crf_binary_score`, ``[batch]``."""
+    binary_metrics = crf_binary_score(tag_indices, sequence_lengths, transition_params)
+    return crf_unary_score(tag_indices, sequence_lengths, inputs) + binary_metrics
+
+
+@export("tf.contrib.crf.crf_unary_score")
+def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any:
+    """The sum of the potentials of the tags, up to each sequence's length, ``[batch]``.
+
+    Args:
+      tag_indices: ``[batch, steps]``; ``sequence_lengths``: ``[batch]``; ``inputs``: ``[batch, steps, tags]``.
+    """
+    inputs = convert_to_tensor(inputs)
+    chosen = one_hot(tag_indices, shape_of(inputs)[2], dtype=inputs.dtype)
+    return reduce_sum(reduce_sum(inputs * chosen, 2) * _inside(sequence_lengths, shape_of(inputs)[1], inputs), 1)
+
+
+@export("tf.contrib.crf.crf_binary_score")
+def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
+    """The sum of the transitions between neighbouring tags, up to each sequence's length, ``[batch]``."""
+    tags, transitions = convert_to_tensor(tag_indices), convert_to_tensor(transition_params)
+    scores = gather_nd(transitions, stack([tags[:, :-1], tags[:, 1:]], axis=2))
+    return reduce_sum(scores * _inside(sequence_lengths, shape_of(tags)[1], transitions)[:, 1:], 1)
+
+
+@export("tf.contrib.crf.crf_log_norm")
+def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> Any:
+    """The logarithm of the sum of the exponentials of all tag sequences' scores, ``[batch]``; 0 for length 0."""
+    inputs, lengths = convert_to_tensor(inputs), convert_to_tensor(sequence_lengths, dtypes.int32)
+    transitions = expand_dims(convert_to_tensor(transition_params), 0)
+    steps = _steps(inputs)
+
+    def body(time: Any, alphas: Any) -> Any:
+        after = steps.read(time) + reduce_logsumexp(expand_dims(alphas, 2) + transitions, [1])
+        return time + 1, _where_rows(less(time, lengths), after, alphas)
+
+    count = shape_of(inputs)[1]
+    _, alphas = while_loop(lambda time, _: less(time, count), body, (constant(1), inputs[:, 0]))
+    found = reduce_logsumexp(alphas, [1])
+    return where(less_equal(lengths, 0), zeros_like(found), found)
+
+
+@export("tf.contrib.crf.crf_log_likelihood")
+def crf_log_likelihood(
+    inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
+) -> tuple[Any, Any]:
+    """The log-likelihood of tag sequences (``tf.contrib.crf.crf_log_likelihood``).
+
+    Args:
+      inputs: ``[batch, steps, tags]``, the potentials.
+      transition_params: ``[tags, tags]``; default: a new variable ``transitions``.
+
+    Returns:
+      (log-likelihoods ``[batch]``, the transitions).
+    """
+    inputs = convert_to_tensor(inputs)
+    if transition_params is None:
+        tags = inputs.shape.as_list()[2]
+        transition_params = get_variable("transitions", [tags, tags])
+    score = crf_sequence_score(inputs, tag_indices, sequence_lengths, transition_params)
+    return score - crf_log_norm(inputs, sequence_lengths, transition_params), transition_params
+
+
+@export("tf.contrib.crf.crf_decode")
+def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) -> tuple[Any, Any]:
+    """(the best tags, int32 ``[batch, steps]``, 0 beyond the lengths; their scores, ``[batch]``)."""
+    potentials, lengths = convert_to_tensor(potentials), convert_to_tensor(sequence_length, dtypes.int32)
+    transitions = expand_dims(convert_to_tensor(transition_params), 0)
+    batch, count, tags = (shape_of(potentials)[axis] for axis in range(3))
+    steps = _steps(potentials)
+    stay = tile(expand_dims(range_of(tags), 0), stack([batch, 1]))
+
+    def forward(time: Any, best: Any, pointers: Any) -> Any:
+        scores = expand_dims(best, 2) + transitions
+        inside = less(time, lengths)
+        came_from = _where_rows(inside, cast(argmax(scores, 1), dtypes.int32), stay)
+        after = _where_rows(inside, reduce_max(scores, [1]) + steps.read(time), best)
+        return time + 1, after, pointers.write(time, came_from)
+
+    pointers = TensorArray(dtypes.int32, count, clear_after_read=False).write(0, stay)
+    _, best, pointers = while_loop(
+        lambda time, *_: less(time, count), forward, (constant(1), potentials[:, 0], pointers)
+    )
+    last = cast(argmax(best, 1), dtypes.int32)
+
+    def backward(time: Any, tag: Any, found: Any) -> Any:
+        before = gather_nd(pointers.read(time), stack([range_of(batch), tag], axis=1))
+        return time - 1, before, found.write(time - 1, before)
+
+    found = TensorArray(dtypes.int32, count).write(count - 1, last)
+    _, _, found = while_loop(lambda time, *_: greater(time, 0), backward, (count - 1, last, found))
+    decoded = transpose(found.stack(), [1, 0]) * cast(sequence_mask(lengths, count), dtypes.int32)
+    decoded.set_shape(potentials.shape[:2])
+    return decoded, reduce_max(best, [1])
+
+
+@export("tf.contrib.crf.viterbi_decode")
+def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
+    """(the best tags, their score) of one sequence of numpy arrays (``tf.contrib.crf.viterbi_decode``).
+
+    Args:
+      score: ``[steps, tags]``; ``transition_params``: ``[tags, tags]``.
+    """
+    best, pointers = np.array(score[0]), []
+    for row in score[1:]:
+        scores = best[:, None] + transition_params
+        pointers.append(np.argmax(scores, 0))
+        best = row + np.max(scores, 0)
+    tags = [int(np.argmax(best))]
+    for came_from in reversed(pointers):
+        tags.append(int(came_from[tags[-1]]))
+    return tags[::-1], np.max(best)
+
+
+def _inside(lengths: Any, count: Any, like: Any) -> Any:
+    return cast(sequence_mask(lengths, count), like.dtype)
+
+
+def _steps(inputs: Any) -> TensorArray:
+    whole = transpose(inputs, [1, 0, 2])
+    return TensorArray(inputs.dtype, shape_of(whole)[0], clear_after_read=False).unstack(whole)
+
+
+def _where_rows(chosen: Any, one: Any, other: Any) -> Any:
+    found = where(chosen, one, other)
+    found.set_shape(other.shape)
+    return found

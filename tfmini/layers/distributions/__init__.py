@@ -1,1 +1,0 @@
-"""``tf.distributions``: probability distributions made of ops."""

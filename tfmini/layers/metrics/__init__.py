@@ -1,1 +1,0 @@
-"""Metrics (``tf.metrics``): each function returns (value, update op)."""

@@ -1,0 +1,412 @@
+"""Unrolling of cells over sequences: ``tf.nn.dynamic_rnn``, ``tf.nn.static_rnn`` and their bidirectional forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.export import export
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.scoping import control_dependencies
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.identity import cast, identity
+from tfmini.ops.array.joining import concat, stack, unstack
+from tfmini.ops.array.layout import reverse, reverse_sequence, transpose
+from tfmini.ops.array.partition import where
+from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.math.comparison import greater_equal, less, logical_not, logical_or
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.math.reductions import reduce_all
+from tfmini.ops.variables.scope import variable_scope
+from tfmini.shapes import TensorShape
+
+
+def check_cell(cell: Any, name: str = "cell") -> None:
+    """Raises TypeError unless ``cell`` has the interface of an `RNNCell`."""
+    missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
+    if missing or not callable(cell):
+        raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
+
+
+def _held(finished: Any, old: Any, new: Any) -> Any:
+    """Selects per row ``old`` if the sequence is finished, else ``new``."""
+
+    def chosen(before: Any, after: Any) -> Any:
+        if isinstance(after, TensorArray) or after.shape.ndims == 0:
+            return after
+        result = where(finished, before, after)
+        result.set_shape(after.shape)
+        return result
+
+    return nest.map_structure(chosen, old, new)
+
+
+def _lengths(sequence_length: Any) -> Any:
+    """The lengths as an int32 vector; raises ValueError for another rank."""
+    lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
+    if lengths.shape.ndims not in (None, 1):
+        raise ValueError(f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}")
+    return lengths
+
+
+def _batch_major(value: Any) -> Any:
+    """Swaps the first two axes."""
+    rank = value.shape.ndims
+    return transpose(value, [1, 0, *range(2, rank)])
+
+
+@export("tf.nn.dynamic_rnn")
+def dynamic_rnn(
+    cell: Any,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any]:
+    """Runs a cell over all steps in a loop of the graph (``tf.nn.dynamic_rnn``).
+
+    Args:
+      cell: an `RNNCell`.
+      inputs: ``[batch, steps, …]``, or ``[steps, batch, …]`` when ``time_major``.
+      sequence_length: ``[batch]``; beyond it outputs are zero and the state does not change.
+      initial_state: default: zeros of type ``dtype``.
+      scope: scope of the variables, default "rnn".
+
+    Returns:
+      (outputs in the layout of the inputs, the last state).
+
+    Raises:
+      ValueError: when both initial state and dtype are missing, or the rank of the inputs is unknown.
+    """
+    check_cell(cell)
+    with variable_scope(scope or "rnn"):
+        steps_first = [convert_to_tensor(t) for t in nest.flatten(inputs)]
+        if not time_major:
+            steps_first = [_batch_major(t) for t in steps_first]
+        if sequence_length is not None:
+            sequence_length = _lengths(sequence_length)
+        state = _first_state(cell, steps_first[0], initial_state, dtype, shape_of(steps_first[0])[1])
+        outputs, state = _loop(
+            cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory,
+            dtype,
+        )  # fmt: skip
+        if not time_major:
+            outputs = nest.map_structure(_batch_major, outputs)
+        return outputs, state
+
+
+def _first_state(cell: Any, first: Any, initial_state: Any, dtype: Any, batch: Any) -> Any:
+    if initial_state is not None:
+        return nest.map_structure(convert_to_tensor, initial_state)
+    if not dtype:
+        raise ValueError("If there is no initial_state, you must give a dtype.")
+    known = first.shape.as_list()[1] if first.shape.ndims and first.shape.ndims > 1 else None
+    return cell.zero_state(batch if known is None else known, dtype)
+
+
+def _output_type(dtype: Any, state: Any) -> Any:
+    """The type of the outputs: ``dtype``, or the type of all states.
+
+    Raises:
+      ValueError: when ``dtype`` is None and the states have several types.
+    """
+    if dtype is not None:
+        return dtype
+    kinds = {part.dtype for part in nest.flatten(state)}
+    if not kinds:
+        raise ValueError("Unable to infer dtype from empty state.")
+    if len(kinds) > 1:
+        raise ValueError(
+            "State has tensors of different inferred_dtypes. Unable to infer a single representative dtype."
+        )
+    return kinds.pop()
+
+
+def _loop(
+    cell: Any, inputs: Any, state: Any, lengths: Any, parallel_iterations: int | None, swap_memory: bool,
+    dtype: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    flat = nest.flatten(inputs)
+    steps = shape_of(flat[0])[0]
+    sources = [TensorArray(t.dtype, steps, name=f"dynamic_rnn/input_{i}").unstack(t) for i, t in enumerate(flat)]
+    sizes = nest.flatten(cell.output_size)
+    kinds = _output_type(dtype, state)
+    results = [TensorArray(kinds, steps, name=f"dynamic_rnn/output_{i}") for i in range(len(sizes))]
+
+    def body(time: Any, arrays: Any, before: Any) -> Any:
+        values = [source.read(time) for source in sources]
+        for value, whole in zip(values, flat):
+            value.set_shape(whole.shape[1:])
+        output, after = cell(nest.pack_sequence_as(inputs, values), before)
+        if lengths is not None:
+            over = greater_equal(time, lengths)
+            output = _held(over, nest.map_structure(zeros_like, output), output)
+            after = _held(over, before, after)
+        written = [array.write(time, one) for array, one in zip(arrays, nest.flatten(output))]
+        return add(time, 1), written, after
+
+    _, results, state = while_loop(
+        lambda time, *_: less(time, steps),
+        body,
+        (constant(0, dtype=dtypes.int32, name="time"), results, state),
+        parallel_iterations=parallel_iterations or 32,
+        swap_memory=swap_memory,
+    )
+    outputs = [array.stack() for array in results]
+    for output, size in zip(outputs, sizes):
+        width = [size] if isinstance(size, int) else TensorShape(size).as_list()
+        output.set_shape(TensorShape([*flat[0].shape.as_list()[:2], *width]))
+    return nest.pack_sequence_as(cell.output_size, outputs), state
+
+
+@export("tf.nn.bidirectional_dynamic_rnn")
+def bidirectional_dynamic_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any]:
+    """Runs one cell forward and one backward (``tf.nn.bidirectional_dynamic_rnn``): (output pair, state pair)."""
+    check_cell(cell_fw, "cell_fw")
+    check_cell(cell_bw, "cell_bw")
+    steps, batch = (0, 1) if time_major else (1, 0)
+
+    def turned(value: Any) -> Any:
+        if sequence_length is None:
+            return reverse(value, [steps])
+        return reverse_sequence(value, sequence_length, seq_axis=steps, batch_axis=batch)
+
+    common = (parallel_iterations, swap_memory, time_major)
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as fw:
+            forward = dynamic_rnn(cell_fw, inputs, sequence_length, initial_state_fw, dtype, *common, scope=fw)
+        with variable_scope("bw") as bw:
+            backward = dynamic_rnn(
+                cell_bw, nest.map_structure(turned, inputs), sequence_length, initial_state_bw, dtype, *common,
+                scope=bw,
+            )  # fmt: skip
+    return (forward[0], nest.map_structure(turned, backward[0])), (forward[1], backward[1])
+
+
+@export("tf.nn.static_rnn", "tf.contrib.rnn.static_rnn")
+def static_rnn(
+    cell: Any,
+    inputs: list[Any],
+    initial_state: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """Runs a cell over a list of steps; the graph gets the cell's ops once per step (``tf.nn.static_rnn``).
+
+    Returns:
+      (the list of outputs, the last state); see `dynamic_rnn` for the arguments.
+
+    Raises:
+      TypeError: when ``inputs`` is no list.
+      ValueError: when ``inputs`` is empty, or both initial state and dtype are missing.
+    """
+    check_cell(cell)
+    if not isinstance(inputs, (list, tuple)):
+        raise TypeError("inputs must be a sequence")
+    if not inputs:
+        raise ValueError("inputs must not be empty")
+    outputs = []
+    with variable_scope(scope or "rnn") as opened:
+        first = convert_to_tensor(nest.flatten(inputs[0])[0])
+        state = _first_state(cell, expand_dims(first, 0), initial_state, dtype, shape_of(first)[0])
+        if sequence_length is not None:
+            sequence_length = _lengths(sequence_length)
+        for time, step in enumerate(inputs):
+            if time > 0:
+                opened.reuse_variables()
+            output, after = cell(step, state)
+            if sequence_length is not None:
+                over = greater_equal(time, sequence_length)
+                output = _held(over, nest.map_structure(zeros_like, output), output)
+                after = _held(over, state, after)
+            outputs.append(output)
+            state = after
+    return outputs, state
+
+
+@export("tf.nn.static_bidirectional_rnn", "tf.contrib.rnn.static_bidirectional_rnn")
+def static_bidirectional_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: list[Any],
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any, Any]:
+    """Runs one cell forward and one backward over a list (``tf.nn.static_bidirectional_rnn``).
+
+    Returns:
+      (list of the concatenated outputs of each step, the forward state, the backward state).
+    """
+
+    def turned(steps: list[Any]) -> list[Any]:
+        if sequence_length is None:
+            return list(reversed(steps))
+        whole = reverse_sequence(stack(steps), sequence_length, seq_axis=0, batch_axis=1)
+        return unstack(whole, num=len(steps))
+
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as fw:
+            forward, state_fw = static_rnn(cell_fw, inputs, initial_state_fw, dtype, sequence_length, scope=fw)
+        with variable_scope("bw") as bw:
+            backward, state_bw = static_rnn(
+                cell_bw, turned(list(inputs)), initial_state_bw, dtype, sequence_length, scope=bw
+            )
+    outputs = [concat([f, b], 1) for f, b in zip(forward, turned(backward))]
+    return outputs, state_fw, state_bw
+
+
+# ---- ``tf.nn.raw_rnn``: a cell in a loop; a user function computes its inputs and outputs --------------------------
+
+
+@export("tf.nn.raw_rnn")
+def raw_rnn(
+    cell: Any,
+    loop_fn: Callable[..., Any],
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Runs a cell until ``loop_fn`` says that all sequences are finished (``tf.nn.raw_rnn``).
+
+    Args:
+      cell: an `RNNCell`.
+      loop_fn: ``(time, cell_output, cell_state, loop_state) -> (finished, next_input, next_state,
+        emit_output, next_loop_state)``. At time 0 the last three arguments are None; the function then
+        returns the initial values, and its ``emit_output`` gives the structure of the emitted outputs
+        (None: that of the cell's output). ``finished`` is a bool vector ``[batch]``.
+
+    Returns:
+      (nested structure of `TensorArray`s with the emitted outputs; the last state; the last loop state).
+
+    Raises:
+      TypeError: when ``cell`` is no `RNNCell` or ``loop_fn`` is not callable.
+    """
+    check_cell(cell)
+    if not callable(loop_fn):
+        raise TypeError("loop_fn must be a callable")
+    with variable_scope(scope or "rnn"):
+        time = constant(0, dtype=dtypes.int32)
+        finished, inputs, state, emitted, loop_state = loop_fn(time, None, None, None)
+        nest.assert_same_structure(state, cell.state_size)
+        state = nest.map_structure(convert_to_tensor, state)
+        arrays, blanks = _emission(cell, inputs, state, emitted)
+        start = constant(0, dtype=dtypes.int32) if loop_state is None else loop_state
+        *_, arrays, state, last = while_loop(
+            lambda _, done, *__: logical_not(reduce_all(done)),
+            _body(cell, loop_fn, blanks),
+            [time, finished, inputs, arrays, state, start],
+            parallel_iterations=parallel_iterations or 32,
+            swap_memory=swap_memory,
+        )
+        return arrays, state, None if loop_state is None else last
+
+
+def _emission(cell: Any, inputs: Any, state: Any, emitted: Any) -> tuple[Any, Any]:
+    """The arrays for the outputs and the zeros that a finished row emits, in the structure of the output."""
+    first = nest.flatten(inputs)[0]
+    known = TensorShape(None)
+    for one in nest.flatten(inputs):
+        known = known.merge_with(one.shape[:1])
+    batch = known.as_list()[0] if known.ndims else None
+    rows = shape_of(first)[0] if batch is None else batch
+    if emitted is None:
+        emitted, kinds = cell.output_size, None
+        sizes = [TensorShape([s] if isinstance(s, int) else s) for s in nest.flatten(emitted)]
+    else:
+        kinds = [one.dtype for one in nest.flatten(emitted)]
+        sizes = [one if one.shape.ndims is None or None in one.shape.as_list() else one.shape
+                 for one in nest.flatten(emitted)]  # fmt: skip
+    kinds = kinds or [nest.flatten(state)[0].dtype] * len(sizes)
+    arrays, blanks = [], []
+    for i, (kind, size) in enumerate(zip(kinds, sizes)):
+        shape = size if isinstance(size, TensorShape) else size.shape
+        arrays.append(
+            TensorArray(kind, 0, dynamic_size=True, element_shape=TensorShape([batch]).concatenate(shape),
+                        name=f"rnn_output_{i}")
+        )  # fmt: skip
+        tail = constant(shape.as_list(), dtypes.int32) if isinstance(size, TensorShape) else shape_of(size)
+        blanks.append(zeros(concat([[rows], tail], 0), kind))
+    return nest.pack_sequence_as(emitted, arrays), nest.pack_sequence_as(emitted, blanks)
+
+
+def _body(cell: Any, loop_fn: Callable[..., Any], blanks: Any) -> Callable[..., Any]:
+    def body(time: Any, done: Any, current: Any, arrays: Any, state: Any, loop_state: Any) -> Any:
+        def kept(old: Any, new: Any) -> Any:
+            if isinstance(old, TensorArray) or old.shape.ndims == 0:
+                return new
+            return where(done, old, new)
+
+        output, after = cell(current, state)
+        nest.assert_same_structure(state, after)
+        nest.assert_same_structure(cell.output_size, output)
+        finished, following, after, emitted, next_loop_state = loop_fn(time + 1, output, after, loop_state)
+        nest.assert_same_structure(state, after)
+        nest.assert_same_structure(current, following)
+        nest.assert_same_structure(arrays, emitted)
+        emitted = nest.map_structure(kept, blanks, emitted)
+        after = nest.map_structure(kept, state, after)
+        arrays = nest.map_structure(lambda array, one: array.write(time, one), arrays, emitted)
+        loop_state = loop_state if next_loop_state is None else next_loop_state
+        return time + 1, logical_or(done, finished), following, arrays, after, loop_state
+
+    return body
+
+
+# ---- ``tf.nn.static_state_saving_rnn``: an unrolled cell whose state a saver keeps between steps -------------------
+
+
+@export("tf.nn.static_state_saving_rnn")
+def static_state_saving_rnn(
+    cell: Any, inputs: list[Any], state_saver: Any, state_name: Any, sequence_length: Any = None, scope: Any = None
+) -> tuple[list[Any], Any]:
+    """`static_rnn` that reads its first state from a saver and saves its last (``tf.nn.static_state_saving_rnn``).
+
+    Args:
+      state_saver: an object with ``state(name)``, which returns a tensor, and ``save_state(name, value)``, an op.
+      state_name: a name, or names in the structure of the cell's state.
+
+    Raises:
+      ValueError: when the structures of names and state differ.
+    """
+    sizes = cell.state_size
+    nested = nest.is_nested(sizes)
+    if nested != nest.is_nested(state_name):
+        raise ValueError(
+            "state_name should be the same type as cell.state_size.  "
+            f"state_name: {state_name}, cell.state_size: {sizes}"
+        )
+    names = nest.flatten(state_name)
+    if len(names) != len(nest.flatten(sizes)):
+        raise ValueError(f"#elems(state_name) != #elems(state_size): {len(names)} vs. {len(nest.flatten(sizes))}")
+    first = nest.pack_sequence_as(sizes, [state_saver.state(name) for name in names])
+    outputs, state = static_rnn(cell, inputs, first, sequence_length=sequence_length, scope=scope)
+    saved = [state_saver.save_state(name, part) for name, part in zip(names, nest.flatten(state))]
+    with control_dependencies(saved):
+        outputs[-1] = nest.map_structure(identity, outputs[-1])
+        return outputs, nest.map_structure(identity, state)

@@ -1,0 +1,288 @@
+"""Sparse tensors as values: ``tf.SparseTensor`` and ``tf.SparseTensorValue``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tfmini import dtypes
+from tfmini.dtypes import DType
+from tfmini.export import export
+from tfmini.graph.conversion import (
+    IndexedSlices,
+    IndexedSlicesValue,
+    SparseComponents,
+    SparseTensorValue,
+    convert_to_tensor,
+)
+from tfmini.graph.families import Tensor, name_scope
+from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.shapes import TensorShape, merge_dims, with_rank
+
+
+@export("tf.SparseTensor", "tf.sparse.SparseTensor")
+class SparseTensor(SparseComponents):
+    """A tensor given by its nonzero elements (``tf.SparseTensor``).
+
+    Args:
+      indices: int64 [N, rank], in row-major order.
+      values: [N].
+      dense_shape: int64 [rank].
+
+    Raises:
+      ValueError: when the shapes contradict each other.
+    """
+
+    if TYPE_CHECKING:
+        # The module `functions` defines the operators.
+        def __mul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+
+    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
+            super().__init__(
+                convert_to_tensor(indices, name="indices", dtype=dtypes.int64),
+                convert_to_tensor(values, name="values"),
+                convert_to_tensor(dense_shape, name="dense_shape", dtype=dtypes.int64),
+            )
+        pairs = with_rank(self._indices.raw_shape, 2)
+        merge_dims(pairs[0], with_rank(self._values.raw_shape, 1)[0])
+        merge_dims(pairs[1], with_rank(self._dense_shape.raw_shape, 1)[0])
+
+    @classmethod
+    def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
+        """A sparse tensor of constants.
+
+        Raises:
+          TypeError: when it is neither a sparse tensor nor the value of one.
+        """
+        if not isinstance(sparse_tensor_value, (SparseTensor, SparseTensorValue)):
+            raise TypeError(f"Neither a SparseTensor nor SparseTensorValue: {sparse_tensor_value}.")
+        return cls(sparse_tensor_value.indices, sparse_tensor_value.values, sparse_tensor_value.dense_shape)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static dense shape, as far as it is known."""
+        return TensorShape.from_raw(constant_value_as_shape(self._dense_shape))
+
+    def get_shape(self) -> TensorShape:
+        """Same as `shape`."""
+        return self.shape
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
+        """The value in ``session`` or the default session."""
+        found = self.graph._session_hook("eval", [self._indices, self._values, self._dense_shape], feed_dict, session)
+        return SparseTensorValue(*found)
+
+
+def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:
+    """Applies ``function`` to the values of a sparse tensor."""
+    return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)
+
+
+@export("tf.convert_to_tensor_or_sparse_tensor")
+def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """A `SparseTensor` unchanged or made from its value; any other value as a tensor.
+
+    Raises:
+      RuntimeError: when a sparse tensor has another type than ``dtype``.
+    """
+    if isinstance(value, SparseTensorValue):
+        value = SparseTensor.from_value(value)
+    if not isinstance(value, SparseTensor):
+        return convert_to_tensor(value, dtype=dtype, name=name)
+    if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
+        raise RuntimeError(f"Sparse dtype: requested = {dtypes.as_dtype(dtype).name}, actual = {value.dtype.name}")
+    return value
+
+
+# ---- Static descriptions of values: `TensorSpec`, `SparseTensorSpec`, `IndexedSlicesSpec` --------------------------
+
+
+@export("tf.TypeSpec")
+class TypeSpec:
+    """Base of the specs: immutable values, compared by their contents."""
+
+    value_type: type = object
+
+    def _serialize(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    @property
+    def _component_specs(self) -> tuple[TensorSpec, ...]:
+        """The specs of a value's component tensors."""
+        raise NotImplementedError
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether this spec describes the given value, or could describe a value of the given spec."""
+        if isinstance(spec_or_value, TypeSpec):
+            same = type(self) is type(spec_or_value)
+            mine, others = self._component_specs, spec_or_value._component_specs
+        else:
+            same = isinstance(spec_or_value, self.value_type)
+            mine = self._component_specs
+            others = tuple(map(TensorSpec.from_tensor, _components(spec_or_value))) if same else ()
+        return same and len(mine) == len(others) and all(a._allows(b) for a, b in zip(mine, others))
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(part.raw if isinstance(part, TensorShape) else part for part in self._serialize())
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._serialize()))})"
+
+
+@export("tf.TensorSpec", "tf.contrib.framework.TensorSpec")
+class TensorSpec(TypeSpec):
+    """Shape, type and name of a tensor (``tf.TensorSpec``).
+
+    Args:
+      shape: a `TensorShape` or a value that converts to one; None for an unknown rank.
+      dtype: of the elements.
+      name: or None.
+    """
+
+    value_type = Tensor
+
+    def __init__(self, shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> None:
+        self._shape = TensorShape(shape)
+        self._dtype = dtypes.as_dtype(dtype)
+        self._name = name
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        """The spec of a tensor; its name is the op's unless given."""
+        return cls(tensor.shape, tensor.dtype, name or tensor.op.name)
+
+    @classmethod
+    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
+        """A copy, with another name if given."""
+        return cls(spec.shape, spec.dtype, name or spec.name)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._dtype
+
+    @property
+    def name(self) -> str | None:
+        """The name, or None."""
+        return self._name
+
+    @property
+    def _component_specs(self) -> tuple[TensorSpec, ...]:
+        return (self,)
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        if not isinstance(spec_or_value, (TypeSpec, Tensor)):
+            spec_or_value = convert_to_tensor(spec_or_value)
+        return super().is_compatible_with(spec_or_value)
+
+    def _allows(self, other: TensorSpec) -> bool:
+        return self._dtype.is_compatible_with(other._dtype) and self._shape.is_compatible_with(other._shape)
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self._shape, self._dtype, self._name
+
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self._shape}, dtype={self._dtype!r}, name={self._name!r})"
+
+
+@export("tf.SparseTensorSpec")
+class SparseTensorSpec(TypeSpec):
+    """Dense shape and type of a `SparseTensor` (``tf.SparseTensorSpec``)."""
+
+    value_type = SparseTensor
+
+    def __init__(self, shape: Any = None, dtype: Any = dtypes.float32) -> None:
+        self._shape = TensorShape(shape)
+        self._dtype = dtypes.as_dtype(dtype)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static dense shape."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the values."""
+        return self._dtype
+
+    @property
+    def _component_specs(self) -> tuple[TensorSpec, ...]:
+        rank = self._shape.ndims
+        return (
+            TensorSpec([None, rank], dtypes.int64), TensorSpec([None], self._dtype), TensorSpec([rank], dtypes.int64),
+        )  # fmt: skip
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self._shape, self._dtype
+
+
+@export("tf.IndexedSlicesSpec")
+class IndexedSlicesSpec(TypeSpec):
+    """Dense shape and types of an `IndexedSlices` (``tf.IndexedSlicesSpec``).
+
+    Args:
+      shape: the dense shape.
+      dtype: of the values.
+      indices_dtype: int32 or int64.
+      dense_shape_dtype: int32 or int64, None where the value carries no dense shape.
+      indices_shape: of the indices, one dimension; None for an unknown number.
+    """
+
+    value_type = IndexedSlices
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: Any = dtypes.float32,
+        indices_dtype: Any = dtypes.int64,
+        dense_shape_dtype: Any = None,
+        indices_shape: Any = None,
+    ) -> None:
+        self._shape = TensorShape(shape)
+        self._values_dtype = dtypes.as_dtype(dtype)
+        self._indices_dtype = dtypes.as_dtype(indices_dtype)
+        self._dense_shape_dtype = None if dense_shape_dtype is None else dtypes.as_dtype(dense_shape_dtype)
+        self._indices_shape = TensorShape(indices_shape).with_rank(1)
+
+    @property
+    def _component_specs(self) -> tuple[TensorSpec, ...]:
+        rows, rest = self._indices_shape, self._shape[1:]
+        specs = (
+            TensorSpec(rows.concatenate(rest), self._values_dtype), TensorSpec(rows, self._indices_dtype),
+        )  # fmt: skip
+        if self._dense_shape_dtype is None:
+            return specs
+        return (*specs, TensorSpec([self._shape.ndims], self._dense_shape_dtype))
+
+    def _to_components(self, value: IndexedSlices) -> tuple[Any, ...]:
+        return _components(value)
+
+    def _from_components(self, parts: tuple[Any, ...]) -> Any:
+        kind = IndexedSlices if isinstance(parts[0], Tensor) else IndexedSlicesValue
+        return kind(*parts, *[None] * (3 - len(parts)))
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return (
+            self._shape, self._values_dtype, self._indices_dtype, self._dense_shape_dtype, self._indices_shape,
+        )  # fmt: skip
+
+
+def _components(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, SparseTensor):
+        return value.indices, value.values, value.dense_shape
+    if isinstance(value, IndexedSlices):
+        return (value.values, value.indices) + (() if value.dense_shape is None else (value.dense_shape,))
+    return (value,)

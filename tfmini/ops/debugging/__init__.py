@@ -1,1 +1,0 @@
-"""Assertions, checks and printing (``tf.debugging``, ``tf.Print``)."""

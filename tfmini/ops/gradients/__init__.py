@@ -1,1 +1,0 @@
-"""Reverse-mode differentiation (``tf.gradients``) and the registry of gradients."""

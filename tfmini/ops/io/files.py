@@ -1,0 +1,305 @@
+"""Files in the graph: ``ReadFile``, ``WriteFile``, ``MatchingFiles``."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import platform
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors, protos
+from tfmini.export import export
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.io.record_files import InflatedFile, Path, RecordWriter, frame, read_records
+from tfmini.shapes import RawShape, format_raw, with_rank
+
+read_file_op = op("ReadFile(filename: string) -> contents: string", stateful=True, slow_io=True)
+write_file_op: OpHandle[Operation] = op("WriteFile(filename: string, contents: string)", stateful=True, slow_io=True)
+matching_files_op = op(
+    "MatchingFiles(pattern: string) -> filenames: string", stateful=True, shape=[(None,)], copyable=True
+)
+all_of(read_file_op, write_file_op, matching_files_op).not_differentiable()
+
+
+def _check_scalar(node: Operation) -> None:
+    for tensor in node.inputs:
+        with_rank(tensor.raw_shape, 0)
+
+
+@read_file_op.shape
+def _read_shape(node: Operation) -> list[RawShape]:
+    _check_scalar(node)
+    return [()]
+
+
+@write_file_op.shape
+def _write_shape(node: Operation) -> list[RawShape]:
+    _check_scalar(node)
+    return []
+
+
+def _scalar(value: Any, what: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if np.ndim(value):
+        refuse(f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}")
+    return np.asarray(value, object).item()  # type: ignore[no-any-return]
+
+
+@read_file_op.kernel("CPU")
+def _read_file(filename: Any) -> bytes:
+    file = InflatedFile(_scalar(filename, "Input filename"))
+    try:
+        return file.read(-1)
+    finally:
+        file.close()
+
+
+@write_file_op.kernel("CPU")
+def _write_file(filename: Any, contents: Any) -> tuple[()]:
+    path, data = _scalar(filename, "Input filename"), _scalar(contents, "Contents")
+    try:
+        os.makedirs(os.path.dirname(path) or b".", exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise errors.from_os_error(error, path) from error
+    return ()
+
+
+@matching_files_op.kernel("CPU")
+def _matching_files(pattern: Any) -> Any:
+    patterns = [pattern] if isinstance(pattern, bytes) else np.asarray(pattern, object).ravel().tolist()
+    # Sorted, because the file system's order is arbitrary.
+    found = sorted(name for one in patterns for name in glob.glob(one))
+    out = np.empty(len(found), object)
+    out[:] = found
+    return out
+
+
+@export("tf.read_file", "tf.io.read_file")
+def read_file(filename: Any, name: str | None = None) -> Tensor:
+    """The content of a file, a string scalar (``tf.read_file``)."""
+    return read_file_op(filename, name=name)
+
+
+@export("tf.write_file", "tf.io.write_file")
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
+    """Writes a file; makes its directory if needed (``tf.write_file``)."""
+    return write_file_op(filename, contents, name=name)
+
+
+@export("tf.matching_files", "tf.io.matching_files")
+def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+    """The names of the files that match glob patterns, sorted: string [n] (``tf.matching_files``)."""
+    return matching_files_op(pattern, name=name)
+
+
+# ---- An event file: records of Event messages, as TensorBoard reads them -------------------------------------------
+
+_log = logging.getLogger("tensorflow")
+FILE_VERSION = "brain.Event:2"
+
+
+class EventFile:
+    """The event file of one writer; a new file is started after the current one is closed or deleted.
+
+    Args:
+      prefix: directory and first part of the name, ``logdir/events``.
+      suffix: last part of the name.
+    """
+
+    def __init__(self, prefix: str, suffix: str = "") -> None:
+        self._prefix = prefix
+        self._suffix = suffix
+        self._path = ""
+        self._file: Any = None
+        self._unflushed = 0
+
+    @property
+    def path(self) -> str:
+        """The path of the file; empty before the first event."""
+        return self._path
+
+    def write(self, serialized: bytes) -> None:
+        """Appends one serialized Event; opens the file if none is open."""
+        if self._file is None:
+            self.open()
+        self._file.write(frame(serialized))
+        self._unflushed += 1
+
+    def open(self) -> None:
+        """Starts a file with the event that has the format's version.
+
+        Raises:
+          NotFoundError, PermissionDeniedError, …: when it cannot be created.
+        """
+        seconds = int(time.time())
+        while True:
+            path = f"{self._prefix}.out.tfevents.{seconds:010d}.{platform.node()}{self._suffix}"
+            try:
+                # Never an existing file: another writer may have created it in this second.
+                self._file = open(path, "xb")  # noqa: SIM115 - closed by close
+                break
+            except FileExistsError:
+                seconds += 1
+            except OSError as error:
+                raise errors.from_os_error(error, path) from error
+        self._path = path
+        self.write(protos.Event(wall_time=seconds, file_version=FILE_VERSION).SerializeToString())
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes all events to disk. If the file was deleted, logs that; the next event starts a new file."""
+        if self._file is None or not self._unflushed:
+            return
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if not os.path.exists(self._path):
+            _log.warning("The events file %s has disappeared; %d events are lost.", self._path, self._unflushed)
+            self._file.close()
+            self._file = None
+        self._unflushed = 0
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+# ---- ``tf.python_io``: TFRecord files from Python (``TFRecordWriter``, ``tf_record_iterator``, options) ------------
+
+
+@export("tf.io.TFRecordCompressionType", "tf.python_io.TFRecordCompressionType")
+class TFRecordCompressionType:
+    """The compression of a record file (``tf.python_io.TFRecordCompressionType``)."""
+
+    NONE = 0
+    ZLIB = 1
+    GZIP = 2
+
+
+@export("tf.io.TFRecordOptions", "tf.python_io.TFRecordOptions")
+class TFRecordOptions:
+    """Compression and its parameters (``tf.python_io.TFRecordOptions``).
+
+    Args:
+      compression_type: ``""``, ``"ZLIB"``, ``"GZIP"`` or a `TFRecordCompressionType`.
+      flush_mode, input_buffer_size, output_buffer_size: accepted and unused; they do not change the file.
+      window_bits, compression_level, compression_method, mem_level, compression_strategy: zlib's.
+
+    Raises:
+      ValueError: for an unknown compression type.
+    """
+
+    compression_type_map = {
+        TFRecordCompressionType.ZLIB: "ZLIB",
+        TFRecordCompressionType.GZIP: "GZIP",
+        TFRecordCompressionType.NONE: "",
+    }
+
+    def __init__(
+        self,
+        compression_type: Any = None,
+        flush_mode: int | None = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
+        self.get_compression_type_string(compression_type)
+        self.compression_type = compression_type
+        self.flush_mode = flush_mode
+        self.input_buffer_size = input_buffer_size
+        self.output_buffer_size = output_buffer_size
+        self.window_bits = window_bits
+        self.compression_level = compression_level
+        self.compression_method = compression_method
+        self.mem_level = mem_level
+        self.compression_strategy = compression_strategy
+
+    @classmethod
+    def get_compression_type_string(cls, options: Any) -> str:
+        """The compression as a string, from options, a type constant or a string.
+
+        Raises:
+          ValueError: for anything else.
+        """
+        if not options:
+            return ""
+        if isinstance(options, TFRecordOptions):
+            return cls.get_compression_type_string(options.compression_type)
+        names = cls.compression_type_map
+        if options in names:
+            return names[options]
+        if options in names.values():
+            return str(options)
+        raise ValueError(f'Not a valid compression_type: "{options}"')
+
+
+@export("tf.io.TFRecordWriter", "tf.python_io.TFRecordWriter")
+class TFRecordWriter:
+    """Writes records to a new TFRecord file (``tf.python_io.TFRecordWriter``); a context manager.
+
+    Args:
+      path: of the file.
+      options: `TFRecordOptions`, or a compression type.
+
+    Raises:
+      OpError: NotFoundError or another subclass when the file cannot be opened.
+      ValueError: for an unknown compression type.
+    """
+
+    def __init__(self, path: Path, options: Any = None) -> None:
+        if not isinstance(options, TFRecordOptions):
+            options = TFRecordOptions(options)
+        self._writer = RecordWriter(
+            path,
+            TFRecordOptions.get_compression_type_string(options),
+            level=options.compression_level,
+            window_bits=options.window_bits,
+            mem_level=options.mem_level,
+            strategy=options.compression_strategy,
+        )
+
+    def write(self, record: bytes | str) -> None:
+        """Appends one record (bytes; text is written as UTF-8)."""
+        self._writer.write(record.encode() if isinstance(record, str) else bytes(record))
+
+    def flush(self) -> None:
+        """Makes all written records visible to readers."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._writer.close()
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@export("tf.io.tf_record_iterator", "tf.python_io.tf_record_iterator")
+def tf_record_iterator(path: Path, options: Any = None) -> Iterator[bytes]:
+    """The records of a TFRecord file (``tf.python_io.tf_record_iterator``).
+
+    Raises:
+      OpError: NotFoundError or another subclass when the file cannot be opened, DataLossError when it is damaged.
+    """
+    return read_records(path, TFRecordOptions.get_compression_type_string(options))

@@ -1,1 +1,0 @@
-"""Linear algebra: decompositions, solvers, functions of matrices."""

@@ -1,0 +1,480 @@
+"""Ragged tensors: rows of different lengths as one flat tensor with row splits (``tf.RaggedTensor``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.export import export
+from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.gather import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.identity import cast, identity, placeholder
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.math.reductions import cumsum, reduce_max
+from tfmini.ops.math.segments import unsorted_segment_sum
+from tfmini.shapes import TensorShape
+
+_INVALID = "Arguments to {} do not form a valid RaggedTensor"
+
+
+@export("tf.ragged.RaggedTensorValue")
+class RaggedTensorValue:
+    """The value of a ragged tensor (``tf.ragged.RaggedTensorValue``): ``values`` may be ragged themselves."""
+
+    def __init__(self, values: Any, row_splits: Any) -> None:
+        self.values = values
+        self.row_splits = row_splits
+
+    @property
+    def dtype(self) -> Any:
+        return self.values.dtype
+
+    @property
+    def ragged_rank(self) -> int:
+        return self.values.ragged_rank + 1 if isinstance(self.values, RaggedTensorValue) else 1
+
+    @property
+    def flat_values(self) -> Any:
+        return self.values.flat_values if isinstance(self.values, RaggedTensorValue) else self.values
+
+    @property
+    def nested_row_splits(self) -> tuple[Any, ...]:
+        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensorValue) else ()
+        return (self.row_splits, *inner)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return (self.row_splits.shape[0] - 1, None, *self.values.shape[1:])
+
+    def to_list(self) -> list[Any]:
+        """Nested Python lists."""
+        rows = self.values.to_list() if isinstance(self.values, RaggedTensorValue) else self.values.tolist()
+        return [rows[low:high] for low, high in zip(self.row_splits, self.row_splits[1:])]
+
+    def __repr__(self) -> str:
+        return f"tf.RaggedTensorValue(values={self.values!r}, row_splits={self.row_splits!r})"
+
+
+@export("tf.RaggedTensor")
+class RaggedTensor:
+    """A tensor whose rows may differ in length (``tf.RaggedTensor``); made by the ``from_…`` methods.
+
+    Row ``i`` holds ``values[row_splits[i]:row_splits[i + 1]]``; ``values`` may be ragged, too. With ``validate``, a
+    ``from_…`` method raises InvalidArgumentError for arguments that do not divide the values into rows: at once where
+    they are static, else in the step.
+    """
+
+    def __init__(self, values: Any, row_splits: Tensor, internal: bool = False) -> None:
+        if not internal:
+            raise ValueError("RaggedTensor constructor is private; please use one of the factory methods instead.")
+        self._values = values
+        self._row_splits = row_splits
+
+    # ---- making ----
+
+    @classmethod
+    def from_row_splits(
+        cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows from the position at which each begins and the last one ends."""
+        if isinstance(row_splits, (list, tuple)) and not row_splits:
+            raise ValueError("row_splits tensor may not be empty.")
+        with name_scope(name, "RaggedFromRowSplits", [values, row_splits]):
+            return _cut(as_ragged(values), _index_vector(row_splits), validate, "from_row_splits")
+
+    @classmethod
+    def from_row_lengths(
+        cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows from their lengths."""
+        with name_scope(name, "RaggedFromRowLengths", [values, row_lengths]):
+            lengths = _index_vector(row_lengths)
+            zero = constant([0], lengths.dtype.base_dtype)
+            splits = array_joining.concat([zero, cumsum(lengths)], 0)
+            return _cut(as_ragged(values), splits, validate, "from_row_lengths")
+
+    @classmethod
+    def from_value_rowids(
+        cls, values: Any, value_rowids: Any, nrows: Any = None, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows from the row number of each value, in order."""
+        with name_scope(name, "RaggedFromValueRowIds", [values, value_rowids, nrows]):
+            rowids = _index_vector(value_rowids)
+            dtype = rowids.dtype.base_dtype
+            if validate:
+                rowids = _rising(rowids, nrows, "from_value_rowids")
+            if nrows is None:
+                padded = array_joining.concat([constant([-1], dtype), rowids], 0)
+                nrows = reduce_max(padded) + 1
+            lengths = unsorted_segment_sum(array_filling.ones_like(rowids), rowids, cast(nrows, dtype))
+            splits = array_joining.concat([constant([0], dtype), cumsum(lengths)], 0)
+            return _cut(as_ragged(values), splits, validate, "from_value_rowids")
+
+    @classmethod
+    def from_row_starts(
+        cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows from the position at which each begins."""
+        with name_scope(name, "RaggedFromRowStarts", [values, row_starts]):
+            values, starts = as_ragged(values), _index_vector(row_starts)
+            end = array_shape.reshape(cast(_row_count(values), starts.dtype.base_dtype), [1])
+            return _cut(values, array_joining.concat([starts, end], 0), validate, "from_row_starts")
+
+    @classmethod
+    def from_row_limits(
+        cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows from the position at which each ends."""
+        with name_scope(name, "RaggedFromRowLimits", [values, row_limits]):
+            limits = _index_vector(row_limits)
+            zero = constant([0], limits.dtype.base_dtype)
+            return _cut(as_ragged(values), array_joining.concat([zero, limits], 0), validate, "from_row_limits")
+
+    @classmethod
+    def from_nested_row_splits(
+        cls, flat_values: Any, nested_row_splits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Several ragged levels, outermost first."""
+        if isinstance(nested_row_splits, Tensor):
+            raise TypeError("nested_row_splits must be a list of Tensors")
+        with name_scope(name, "RaggedFromNestedRowSplits", [flat_values]):
+            found = flat_values
+            for splits in reversed(nested_row_splits):
+                found = cls.from_row_splits(found, splits, validate=validate)
+            return found  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, lengths: Any = None, padding: Any = None, ragged_rank: int = 1,
+                    name: str | None = None, row_splits_dtype: Any = dtypes.int64) -> RaggedTensor:  # fmt: skip
+        """A dense tensor with ``ragged_rank`` axes after the first as ragged axes; all rows have the same length.
+
+        Raises:
+          NotImplementedError: for ``lengths`` or ``padding``.
+        """
+        if lengths is not None or padding is not None:
+            raise NotImplementedError("RaggedTensor.from_tensor takes whole rows only: cut them with tf.boolean_mask.")
+        splits_type = dtypes.as_dtype(row_splits_dtype)
+        with name_scope(name, "RaggedFromTensor", [tensor]):
+            tensor = convert_to_tensor(tensor)
+            sizes = array_shape.shape(tensor, out_type=splits_type)
+            if ragged_rank > 1:
+                merged = array_joining.concat([constant([-1], splits_type), getitem(sizes, slice(2, None))], 0)
+                inner: Any = cls.from_tensor(
+                    array_shape.reshape(tensor, merged), ragged_rank=ragged_rank - 1, row_splits_dtype=splits_type
+                )
+            else:
+                merged = array_joining.concat([constant([-1], splits_type), getitem(sizes, slice(2, None))], 0)
+                inner = array_shape.reshape(tensor, merged)
+            rows, length = getitem(sizes, 0), getitem(sizes, 1)
+            return cls(inner, array_filling.range(rows + 1) * length, internal=True)
+
+    # ---- reading ----
+
+    @property
+    def values(self) -> Any:
+        return self._values
+
+    @property
+    def row_splits(self) -> Tensor:
+        return self._row_splits
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return self._values.dtype  # type: ignore[no-any-return]
+
+    @property
+    def ragged_rank(self) -> int:
+        """The number of ragged levels."""
+        return self._values.ragged_rank + 1 if isinstance(self._values, RaggedTensor) else 1
+
+    @property
+    def flat_values(self) -> Tensor:
+        """The innermost, dense values."""
+        return self._values.flat_values if isinstance(self._values, RaggedTensor) else self._values
+
+    @property
+    def nested_row_splits(self) -> tuple[Tensor, ...]:
+        inner = self._values.nested_row_splits if isinstance(self._values, RaggedTensor) else ()
+        return (self._row_splits, *inner)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape; ragged axes are unknown."""
+        splits = self._row_splits.raw_shape
+        rows = None if splits is None or splits[0] is None else splits[0] - 1
+        inner = self._values.shape
+        if inner.ndims is None:
+            return TensorShape(None)
+        return TensorShape([rows, None, *inner.as_list()[1:]])
+
+    def get_shape(self) -> TensorShape:
+        """Same as `shape`."""
+        return self.shape
+
+    @property
+    def graph(self) -> Any:
+        return self._row_splits.graph
+
+    def nrows(self, out_type: Any = None, name: str | None = None) -> Tensor:
+        """The number of rows."""
+        with name_scope(name, "RaggedNRows", [self._row_splits]):
+            count = array_shape.size(self._row_splits, out_type=self._row_splits.dtype.base_dtype) - 1
+            return count if out_type is None else cast(count, out_type)
+
+    def row_starts(self, name: str | None = None) -> Tensor:
+        return getitem(self._row_splits, slice(None, -1))
+
+    def row_limits(self, name: str | None = None) -> Tensor:
+        return getitem(self._row_splits, slice(1, None))
+
+    def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
+        """The length of each row along a ragged axis."""
+        if axis > 1:
+            return self.with_values(self._values.row_lengths(axis - 1))
+        return self.row_limits() - self.row_starts()
+
+    def value_rowids(self, name: str | None = None) -> Tensor:
+        """The row of each value."""
+        splits = self._row_splits
+        dtype = splits.dtype.base_dtype
+        inner = getitem(splits, slice(1, -1))
+        count = array_shape.reshape(getitem(splits, -1), [1]) + 1
+        steps = scatter_nd(array_shape.expand_dims(inner, -1), array_filling.ones_like(inner), cast(count, dtype))
+        return getitem(cumsum(steps), slice(None, -1))
+
+    def with_values(self, new_values: Any) -> RaggedTensor:
+        """A tensor with the same rows and other values."""
+        return RaggedTensor(as_ragged(new_values), self._row_splits, internal=True)
+
+    def with_flat_values(self, new_values: Any) -> RaggedTensor:
+        """A tensor with the same nested rows and other flat values."""
+        if isinstance(self._values, RaggedTensor):
+            return self.with_values(self._values.with_flat_values(new_values))
+        return self.with_values(new_values)
+
+    # ---- converting ----
+
+    def to_tensor(self, default_value: Any = None, name: str | None = None) -> Tensor:
+        """A dense tensor; short rows are padded with ``default_value`` (0 or the empty string)."""
+        with name_scope(name, "RaggedToTensor", [self._row_splits]):
+            if default_value is None:
+                default_value = array_filling.zeros([], self.dtype)
+            default = convert_to_tensor(default_value, self.dtype)
+            values = self._values.to_tensor(default) if isinstance(self._values, RaggedTensor) else self._values
+            rows = self.nrows()
+            zero = constant([0], rows.dtype.base_dtype)
+            longest = reduce_max(array_joining.concat([self.row_lengths(), zero], 0))
+            rowids = self.value_rowids()
+            offsets = array_filling.range(array_shape.size(rowids, out_type=rowids.dtype.base_dtype)) \
+                - array_gather.gather(self.row_starts(), rowids)  # fmt: skip
+            inner = getitem(array_shape.shape(values, out_type=rows.dtype.base_dtype), slice(1, None))
+            sizes = array_joining.concat([array_joining.stack([rows, longest]), inner], 0)
+            blank = array_filling.fill(sizes, default)
+            return tensor_scatter_update(blank, array_joining.stack([rowids, offsets], axis=1), values)
+
+    def to_sparse(self, name: str | None = None) -> SparseTensor:
+        """The values with their coordinates."""
+        with name_scope(name, "RaggedToSparse", [self._row_splits]):
+            rowids = self.value_rowids()
+            starts = array_gather.gather(self.row_starts(), rowids)
+            dtype = rowids.dtype.base_dtype
+            columns = array_filling.range(array_shape.size(rowids, out_type=dtype)) - starts
+            if isinstance(self._values, RaggedTensor):
+                raise NotImplementedError("RaggedTensor.to_sparse takes one ragged level: use to_tensor.")
+            zero = constant([0], dtype)
+            longest = reduce_max(array_joining.concat([self.row_lengths(), zero], 0))
+            sizes = cast(array_joining.stack([self.nrows(), longest]), dtypes.int64)
+            indices = cast(array_joining.stack([rowids, columns], axis=1), dtypes.int64)
+            return SparseTensor(indices, self._values, sizes)
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:
+        """The value in ``session`` or the default session."""
+        tensors, build = self._fetch_parts()
+        return build(self.graph._session_hook("eval", tensors, feed_dict, session))  # type: ignore[no-any-return]
+
+    def _fetch_parts(self) -> tuple[list[Tensor], Any]:
+        """The tensors that `Session.run` fetches for this object, and the function that makes its value of them."""
+
+        def build(values: list[Any]) -> RaggedTensorValue:
+            found: Any = values[-1]
+            for splits in reversed(values[:-1]):
+                found = RaggedTensorValue(found, splits)
+            return found  # type: ignore[no-any-return]
+
+        return [*self.nested_row_splits, self.flat_values], build
+
+    def __repr__(self) -> str:
+        return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
+
+
+def _cut(values: Any, splits: Tensor, validate: bool, method: str) -> RaggedTensor:
+    """Divides the values into rows; with ``validate``, checks the splits first."""
+    if not isinstance(validate, bool):
+        raise TypeError("validate must have type bool")
+    if validate:
+        text = _INVALID.format(method)
+        zero = constant(0, splits.dtype.base_dtype)
+        last = cast(_row_count(values), splits.dtype.base_dtype)
+        checks = [
+            assert_equal(getitem(splits, 0), zero, message=text),
+            assert_less_equal(getitem(splits, slice(None, -1)), getitem(splits, slice(1, None)), message=text),
+            assert_equal(getitem(splits, -1), last, message=text),
+        ]
+        with control_dependencies(checks):
+            splits = identity(splits)
+    return RaggedTensor(values, splits, internal=True)
+
+
+def _rising(rowids: Tensor, nrows: Any, method: str) -> Tensor:
+    """The row numbers, with a check that they are sorted and in range."""
+    text = _INVALID.format(method)
+    dtype = rowids.dtype.base_dtype
+    checks = [
+        assert_less_equal(constant(0, dtype), getitem(rowids, slice(None, 1)), message=text),
+        assert_less_equal(getitem(rowids, slice(None, -1)), getitem(rowids, slice(1, None)), message=text),
+    ]
+    if nrows is not None:
+        checks.append(assert_less(getitem(rowids, slice(-1, None)), cast(nrows, dtype), message=text))
+    with control_dependencies(checks):
+        return identity(rowids)
+
+
+def _row_count(values: Any) -> Tensor:
+    if isinstance(values, RaggedTensor):
+        return values.nrows()
+    return getitem(array_shape.shape(values, out_type=dtypes.int64), 0)
+
+
+def _index_vector(values: Any) -> Tensor:
+    """Row indices as an int32 or int64 vector; Python values become int64."""
+    if isinstance(values, Tensor):
+        return values if values.dtype.base_dtype in (dtypes.int32, dtypes.int64) else cast(values, dtypes.int64)
+    dtype = dtypes.int32 if getattr(values, "dtype", None) == np.int32 else dtypes.int64
+    return convert_to_tensor(np.asarray(values, dtype.numpy), dtype, name="row_splits")
+
+
+def as_ragged(values: Any) -> Any:
+    """A `RaggedTensor` unchanged, its value as constants, any other value as a tensor."""
+    if isinstance(values, RaggedTensor):
+        return values
+    if isinstance(values, RaggedTensorValue):
+        return RaggedTensor.from_row_splits(values.values, values.row_splits, validate=False)
+    return convert_to_tensor(values, name="values")
+
+
+@export("tf.ragged.placeholder")
+def ragged_placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None) -> RaggedTensor:
+    """A ragged tensor made of placeholders (``tf.ragged.placeholder``)."""
+    with name_scope(name, "RaggedPlaceholder", []):
+        shape = TensorShape([None]).concatenate(TensorShape(value_shape if value_shape is not None else None))
+        found: Any = placeholder(dtype, shape, "flat_values")
+        for level in reversed(range(ragged_rank)):
+            splits = placeholder(dtypes.int64, [None], f"row_splits_{level}")
+            found = RaggedTensor(found, splits, internal=True)
+        return found  # type: ignore[no-any-return]
+
+
+# ---- Ragged tensors from nested Python lists (``tf.ragged.constant``) ----------------------------------------------
+
+
+@export("tf.ragged.constant")
+def ragged_constant(
+    pylist: Any, dtype: Any = None, ragged_rank: int | None = None, inner_shape: Any = None, name: str | None = None,
+    row_splits_dtype: Any = dtypes.int64,
+) -> Any:  # fmt: skip
+    """A constant ragged tensor from nested lists (``tf.ragged.constant``).
+
+    Args:
+      pylist: nested lists, tuples or arrays.
+      dtype: of the values, inferred by default.
+      ragged_rank: the number of ragged levels; default: all axes but the innermost.
+      inner_shape: the shape of each flat value.
+      name: of the scope.
+      row_splits_dtype: int32 or int64.
+
+    Returns:
+      A `RaggedTensor`, or a plain tensor if no level is ragged.
+
+    Raises:
+      ValueError: when scalars are nested at different depths.
+    """
+    with name_scope(name, "RaggedConstant", []):
+        splits, flat = _parse(pylist, ragged_rank, inner_shape)
+        value_type = None if dtype is None else dtypes.as_dtype(dtype)
+        flat_tensor = constant(flat, value_type, shape=_flat_shape(flat, inner_shape))
+        if not splits:
+            return flat_tensor
+        levels = [constant(s, dtypes.as_dtype(row_splits_dtype)) for s in splits]
+        return RaggedTensor.from_nested_row_splits(flat_tensor, levels, validate=False)
+
+
+@export("tf.ragged.constant_value")
+def ragged_constant_value(
+    pylist: Any, dtype: Any = None, ragged_rank: int | None = None, inner_shape: Any = None,
+    row_splits_dtype: Any = "int64",
+) -> Any:  # fmt: skip
+    """`ragged_constant` as a numpy value (``tf.ragged.constant_value``)."""
+    splits, flat = _parse(pylist, ragged_rank, inner_shape)
+    found: Any = np.array(flat, dtype=None if dtype is None else dtypes.as_dtype(dtype).numpy)
+    shape = _flat_shape(flat, inner_shape)
+    found = found if shape is None else found.reshape(shape)
+    splits_type = dtypes.as_dtype(row_splits_dtype).numpy
+    for level in reversed(splits):
+        found = RaggedTensorValue(found, np.array(level, splits_type))
+    return found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or isinstance(value, np.ndarray) and value.ndim > 0
+
+
+def _depth(value: Any) -> int | None:
+    """The nesting depth of scalars; None if there is no scalar."""
+    if not _is_list(value):
+        return 0
+    depths = {_depth(item) for item in value} - {None}
+    if len(depths) > 1:
+        raise ValueError("all scalar values must have the same nesting depth")
+    return None if not depths else depths.pop() + 1  # type: ignore[operator]
+
+
+def _list_depth(value: Any) -> int:
+    """The deepest nesting of lists, empty ones included."""
+    return 1 + max((_list_depth(item) for item in value), default=0) if _is_list(value) else 0
+
+
+def _flat_shape(flat: Any, inner_shape: Any) -> Any:
+    return None if inner_shape is None else (-1 if len(flat) else 0, *inner_shape)
+
+
+def _parse(pylist: Any, ragged_rank: int | None, inner_shape: Any) -> tuple[list[list[int]], Any]:
+    """The row splits of each ragged level, outermost first, and the flat values."""
+    if not _is_list(pylist):
+        return [], pylist
+    depth, deepest = _depth(pylist), _list_depth(pylist)
+    if depth is not None and deepest > depth:
+        raise ValueError(f"Invalid pylist={pylist}: empty list nesting is greater than scalar value nesting")
+    depth = depth or deepest
+    inner = () if inner_shape is None else tuple(inner_shape)
+    if ragged_rank is None:
+        ragged_rank = max(depth - 1 - len(inner), 0)
+    if ragged_rank and ragged_rank >= depth and inner_shape is None:
+        raise ValueError(f"Invalid pylist={pylist}: ragged_rank must be less than {depth}")
+    splits: list[list[int]] = []
+    values: Any = pylist
+    for _ in range(ragged_rank):
+        bounds = [0]
+        for row in values:
+            bounds.append(bounds[-1] + len(row))
+        splits.append(bounds)
+        values = [item for row in values for item in row]
+    return splits, values

@@ -1,1 +1,0 @@
-"""Random ops (``tf.random``)."""

@@ -1,0 +1,322 @@
+"""Splits, hashes and joins of strings: split, hash buckets, fingerprints, n-grams, joins by segment."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.export import export
+from tfmini.graph.families import (
+    Operation,
+    OpHandle,
+    Tensor,
+    all_of,
+    convert_to_tensor,
+    name_scope,
+    op,
+    same_shape,
+    sized,
+)
+from tfmini.numerics.texts import fingerprint64, hash64, siphash
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.ragged import RaggedTensor
+from tfmini.ops.string_ops import each
+from tfmini.processes import check_room
+from tfmini.shapes import RawShape, at_least_rank, compatible_raw, format_raw
+
+split_op: OpHandle[Any] = op(
+    "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
+    " skip_empty: bool = true"
+)
+split_v2_op: OpHandle[Any] = op(
+    "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
+)
+all_of(split_op, split_v2_op).shape(sized("_, () -> _ 2, _, 2"))
+bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_op.kernel("CPU")(lambda value, *, num_buckets: each(lambda s: hash64(s) % num_buckets, value, np.int64))
+bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_fast_op.kernel("CPU")(
+    lambda value, *, num_buckets: each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+)
+bucket_strong_op = op(
+    "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)", shape=same_shape
+)
+ngrams_op: OpHandle[Any] = op(
+    "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
+    " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64",
+    shape=sized("_, n -> _, n"),
+)
+fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
+segment_join_op = op(
+    "UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> output: string;"
+    " separator: string = ''; Tindices: {int32, int64}; Tnumsegments: {int32, int64} = DT_INT32"
+)
+for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_op, fingerprint_op, ngrams_op,
+                segment_join_op):  # fmt: skip
+    _handle.not_differentiable()
+
+
+# ---- split ----------------------------------------------------------------------------------
+
+
+def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
+    count = sum(map(len, rows))
+    indices, values = np.empty((count, 2), np.int64), np.empty(count, object)
+    at = 0
+    for number, row in enumerate(rows):
+        stop = at + len(row)
+        indices[at:stop, 0], indices[at:stop, 1] = number, np.arange(len(row))
+        values[at:stop] = row
+        at = stop
+    return indices, values, np.array([len(rows), max(map(len, rows), default=0)], np.int64)
+
+
+def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
+    """The pieces between the bytes of ``delimiters``; without delimiters, the single bytes."""
+    if not delimiters:
+        return [text[i : i + 1] for i in range(len(text))]
+    if len(delimiters) == 1:
+        found = text.split(delimiters)
+    else:
+        found = re.split(b"[" + re.escape(delimiters) + b"]", text)
+    return [piece for piece in found if piece] if skip_empty else found
+
+
+@split_op.kernel("CPU")
+def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any, Any, Any]:
+    if np.ndim(texts) != 1:
+        refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
+    if np.ndim(delimiter):
+        refuse(f"delimiter must be a scalar, got shape: {list(np.shape(delimiter))}")
+    delimiters: Any = as_ndarray(delimiter)[()]
+    return _as_sparse([_pieces(text, delimiters, skip_empty) for text in texts])
+
+
+@split_v2_op.kernel("CPU")
+def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, Any]:
+    if np.ndim(texts) != 1:
+        refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
+    if np.ndim(sep):
+        refuse(f"sep must be a scalar, got shape: {list(np.shape(sep))}")
+    separator = as_ndarray(sep)[()] or None
+    return _as_sparse([text.split(separator, maxsplit) for text in texts])
+
+
+# ---- hashes ---------------------------------------------------------------------------------
+
+
+@bucket_strong_op.kernel("CPU")
+def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
+    if len(key) != 2:
+        refuse(f"Key must have 2 elements, got {len(key)}")
+    return each(lambda s: siphash(s, (key[0], key[1])) % num_buckets, value, np.int64)
+
+
+@fingerprint_op.shape
+def _fingerprint_shape(node: Operation) -> list[RawShape]:
+    shape = at_least_rank(node.inputs[0].raw_shape, 1)
+    return [(None if shape is None else shape[0], 8)]
+
+
+@fingerprint_op.kernel("CPU")
+def _fingerprint_kernel(data: Any, method: Any) -> Any:
+    name: Any = as_ndarray(method)[()]
+    if np.ndim(method):
+        refuse(f"`method` should be a scalar string: {list(np.shape(method))}")
+    if name != b"farmhash64":
+        refuse(f"Unsupported data fingerprinting method: {name.decode(errors='replace')}")
+    if not np.ndim(data):
+        refuse("input 'data' should not be scalar")
+    rows = data.reshape(data.shape[0], -1)
+    if data.dtype == object:
+        # The fingerprint of several strings is that of their fingerprints.
+        marks = [[fingerprint64(s) for s in row] for row in rows]
+        found = [m[0] if rows.shape[1] == 1 else fingerprint64(np.array(m, "<u8").tobytes()) for m in marks]
+    else:
+        found = [fingerprint64(np.ascontiguousarray(row).tobytes()) for row in rows]
+    return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)
+
+
+# ---- n-grams --------------------------------------------------------------------------------
+
+
+@ngrams_op.kernel("CPU")
+def _ngrams_kernel(
+    data: Any, splits: Any, *, separator: bytes, ngram_widths: list[int], left_pad: bytes, right_pad: bytes,
+    pad_width: int, preserve_short_sequences: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    if pad_width < -1:
+        refuse(f"Pad width should be >= 0, got {pad_width}")
+    if pad_width * 2 + len(data) > np.iinfo(np.int32).max:
+        refuse(f"Pad width could lead to integer overflow, got pad_width = {pad_width}")
+    if not ngram_widths:
+        refuse("ngram_widths must not be empty")
+    if min(ngram_widths) <= 0:
+        refuse(f"ngram_widths must contain positive values, got {ngram_widths}")
+    if splits.size and splits[0] != 0:
+        refuse(f"First split value must be 0, got {splits[0]}")
+    if splits.size and ((np.diff(splits) < 0).any() or splits[-1] != len(data)):
+        refuse(f"Invalid split value, the last must be {len(data)} and none below its predecessor")
+    found: list[bytes] = []
+    ends = [0]
+    for low, high in zip(splits, splits[1:]):
+        row = _ngrams_of(data[low:high].tolist(), ngram_widths, separator, left_pad, right_pad, pad_width)
+        if not row and preserve_short_sequences and high > low:
+            row = _ngrams_of(data[low:high].tolist(), [int(high - low)], separator, b"", b"", 0)
+        found += row
+        ends.append(len(found))
+    texts = np.empty(len(found), object)
+    texts[:] = found
+    return texts, np.array(ends if splits.size else [], splits.dtype)
+
+
+def _ngrams_of(words: list[bytes], widths: list[int], sep: bytes, left: bytes, right: bytes, pad: int) -> list[bytes]:
+    found = []
+    for width in widths:
+        count = width - 1 if pad < 0 else min(pad, width - 1)
+        padded = [left] * count + words + [right] * count
+        found += [sep.join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
+    return found
+
+
+# ---- joins by segment -----------------------------------------------------------------------
+
+
+@segment_join_op.shape
+def _segment_join_shape(node: Operation) -> list[RawShape]:
+    inputs, ids = node.inputs[0].raw_shape, node.inputs[1].raw_shape
+    count = constant_value(node.inputs[2])
+    if inputs is None or ids is None:
+        return [None]
+    if len(ids) > len(inputs) or not compatible_raw(ids, inputs[: len(ids)]):
+        raise ValueError(f"segment_ids {format_raw(ids)} must be a prefix of the inputs' shape {format_raw(inputs)}")
+    return [(None if count is None else int(count), *inputs[len(ids) :])]
+
+
+@segment_join_op.kernel("CPU")
+def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator: bytes) -> Any:
+    inputs, ids = as_ndarray(inputs), as_ndarray(ids)
+    if np.ndim(num_segments):
+        refuse("Number of segments should be a scalar.")
+    count = int(num_segments)
+    if count <= 0:
+        refuse("Number of segments must be positive")
+    if ids.shape != inputs.shape[: ids.ndim]:
+        refuse("segment_ids must have the same shape as a prefix of inputs")
+    rest = inputs.shape[ids.ndim :]
+    rows, flat = inputs.reshape(ids.size, math.prod(rest)), ids.ravel()
+    bad = np.flatnonzero((flat >= count) | (flat < 0))
+    if bad.size:
+        refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
+    groups: dict[int, list[int]] = {}
+    for position, segment in enumerate(flat.tolist()):
+        groups.setdefault(segment, []).append(position)
+    check_room((count, rows.shape[1]), 8)
+    out = np.full((count, rows.shape[1]), b"", object)
+    for segment, members in groups.items():
+        out[segment] = [separator.join(column) for column in rows[members].T]
+    return out.reshape(count, *rest)
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+@export("tf.string_split")
+def string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, result_type: str = "SparseTensor",
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """Splits each string of a vector at any byte of ``delimiter``, blank by default (``tf.string_split``).
+
+    Returns:
+      A `SparseTensor` [rows, most pieces], or a ragged tensor for ``result_type="RaggedTensor"``.
+    """
+    if delimiter is not None and sep is not None:
+        raise ValueError("Cannot specify both 'sep' and 'delimiter'")
+    delimiter = sep if delimiter is None else delimiter
+    delimiter = convert_to_tensor(" " if delimiter is None else delimiter, dtypes.string)
+    source = convert_to_tensor(source, dtypes.string)
+    return _result(split_op(source, delimiter=delimiter, skip_empty=skip_empty, name=name), result_type)
+
+
+def _result(found: Any, result_type: str) -> Any:
+    indices, values, shape = found
+    if result_type == "SparseTensor":
+        return SparseTensor(indices, values, _pair(shape))
+    if result_type == "RaggedTensor":
+        rows = getitem(indices, (slice(None), 0))
+        return RaggedTensor.from_value_rowids(values, rows, nrows=getitem(shape, 0), validate=False)
+    raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
+
+
+def _pair(shape: Tensor) -> Tensor:
+    shape.set_shape([2])
+    return shape
+
+
+@export("tf.strings.split")
+def string_split_v2(
+    input: Any = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """Splits at a whole separator, or at runs of white space, as Python's ``split`` (``tf.strings.split``)."""
+    if input is not None and source is not None:
+        raise ValueError("Cannot specify both 'input' and 'source'")
+    text = source if input is None else input
+    with name_scope(name, "StringSplit", [text]):
+        text = convert_to_tensor(text, dtypes.string, name="input")
+        if text.raw_shape == ():
+            text = stack([text])
+        sep = convert_to_tensor("" if sep is None else sep, dtypes.string, name="sep")
+        return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
+
+
+@export("tf.string_to_hash_bucket", "tf.strings.to_hash_bucket")
+def string_to_hash_bucket(
+    string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: Any = None
+) -> Tensor:
+    """The hash of each string modulo the number of buckets, int64 (``tf.string_to_hash_bucket``)."""
+    text = input if string_tensor is None else string_tensor
+    return bucket_op(text, num_buckets=num_buckets, name=name)
+
+
+@export("tf.string_to_hash_bucket_fast", "tf.strings.to_hash_bucket_fast")
+def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
+    """FarmHash's fingerprint of each string modulo the number of buckets (``tf.string_to_hash_bucket_fast``)."""
+    return bucket_fast_op(input, num_buckets=num_buckets, name=name)
+
+
+@export("tf.string_to_hash_bucket_strong", "tf.strings.to_hash_bucket_strong")
+def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
+    """The keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
+
+    Args:
+      input: strings.
+      num_buckets: at least 1.
+      key: two 64-bit numbers.
+      name: of the op.
+    """
+    return bucket_strong_op(input, num_buckets=num_buckets, key=key, name=name)
+
+
+@export("tf.fingerprint")
+def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
+    """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
+    return fingerprint_op(data, method, name=name)
+
+
+@export("tf.strings.unsorted_segment_join")
+def unsorted_segment_join(
+    inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
+) -> Tensor:
+    """The strings of each segment joined in order (``tf.strings.unsorted_segment_join``)."""
+    return segment_join_op(inputs, segment_ids, num_segments, separator=separator, name=name)

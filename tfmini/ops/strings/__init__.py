@@ -1,1 +1,0 @@
-"""Ops on strings (``tf.strings``)."""

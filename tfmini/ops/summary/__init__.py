@@ -1,1 +1,0 @@
-"""Summary ops and the summary writers of a task (``tf.summary``)."""

@@ -1,1 +1,0 @@
-"""Lookup tables (``tf.lookup``)."""

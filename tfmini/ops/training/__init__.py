@@ -1,1 +1,0 @@
-"""The update ops of the optimizers (``ApplyAdam`` and the like)."""

@@ -1,0 +1,382 @@
+"""A task's snapshot of itself, made when somebody asks."""
+
+from __future__ import annotations
+
+import collections
+import os
+import resource
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tfmini.locks import lock
+from tfmini.processes import journal
+from tfmini.rpc.endpoint import Endpoint, Peer, State
+from tfmini.rpc.messages import GetTaskStatus, GetTaskStatusReply
+from tfmini.rpc.peer import Traffic, label, plus
+from tfmini.runtime import waits as stores
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.resources import SessionOwners
+from tfmini.runtime.snapshot import (
+    ANSWER,
+    OK,
+    STUCK,
+    CollectiveSnapshot,
+    EventSnapshot,
+    LinkSnapshot,
+    ScalarSnapshot,
+    SessionSnapshot,
+    StalenessSnapshot,
+    StepSnapshot,
+    TaskSnapshot,
+    WaitSnapshot,
+    to_json,
+)
+from tfmini.runtime.waits import Waits
+from tfmini.runtime.worker.worker import Worker
+from tfmini.runtime.worker.worker_service import describe_computing, innermost, thread_stacks
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer as status_service_Peer
+
+
+# ---- What has happened to the other tasks of a cluster, as one task has seen it ------------------------------------
+
+_KEPT = 100
+JOINED, LOST, RESTARTED = "joined", "lost", "restarted"
+
+
+class TaskEvents:
+    """The latest events: a task joined, was lost, or came back as another incarnation.
+
+    Args:
+      endpoint: tells of connections.
+      wall_time: seconds since 1970.
+    """
+
+    def __init__(self, endpoint: Endpoint, wall_time: Callable[[], float]) -> None:
+        self._wall_time = wall_time
+        self._lock = lock("status events")
+        self._events: collections.deque[EventSnapshot] = collections.deque(maxlen=_KEPT)
+        self._incarnations: dict[str, int] = {}
+        self._ready: dict[str, set[Peer]] = {}  # the connections of each task
+        self._watched: weakref.WeakSet[Peer] = weakref.WeakSet()
+        endpoint.on_peer_ready(self._on_ready)
+
+    def all(self) -> list[EventSnapshot]:
+        """The events, oldest first."""
+        return list(self._events)
+
+    def _on_ready(self, peer: Peer) -> None:
+        if peer.task and self._changed(peer, None):
+            peer.on_lost(self._changed)
+
+    def _changed(self, peer: Peer, why: str | None) -> bool:
+        """A connection has been made, or (with the reason) lost; returns whether it is the peer's first one."""
+        with self._lock:
+            ready = self._ready.setdefault(peer.task, set())
+            if why is not None:
+                if peer in ready:
+                    ready.discard(peer)
+                    if not ready:
+                        self._note(LOST, peer.task, why)
+                return False
+            before, self._incarnations[peer.task] = self._incarnations.get(peer.task, 0), peer.incarnation
+            if before and before != peer.incarnation:
+                self._note(RESTARTED, peer.task, "it has another incarnation")
+            elif not ready:
+                self._note(JOINED, peer.task)
+            ready.add(peer)
+            is_new = peer not in self._watched
+            self._watched.add(peer)
+            return is_new
+
+    def _note(self, kind: str, subject: str, text: str = "") -> None:
+        self._events.append(EventSnapshot(self._wall_time(), kind, subject, text))
+
+
+# ---- task status ------------------------------------------------------------
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NAMES = "sent_bytes", "received_bytes", "sent_messages", "received_messages"
+_WINDOW_S, _LEAST_S, _SAMPLES = 10.0, 0.3, 40
+
+
+def memory_bytes() -> int:
+    """Resident memory; where the system does not tell, the most that it has been."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class CounterRates:
+    """What counters have gained since somebody asked before: their latest readings. Who does not ask costs nothing."""
+
+    def __init__(self) -> None:
+        self._samples: collections.deque[tuple[float, Mapping[str, float]]] = collections.deque(maxlen=_SAMPLES)
+
+    def read(self, now: float, counters: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+        """Returns (the window in seconds, rate per second by counter); (0.0, {}) the first time.
+
+        Args:
+          now: seconds.
+          counters: their values now. One that was not there before counts from 0; one that has fallen has begun anew.
+        """
+        samples = self._samples
+        while len(samples) > 1 and now - samples[0][0] > _WINDOW_S:
+            samples.popleft()
+        window_s, before = (now - samples[0][0], samples[0][1]) if samples else (0.0, {})
+        if not samples or now - samples[-1][0] >= _LEAST_S:
+            samples.append((now, dict(counters)))
+        if window_s < _LEAST_S:
+            return 0.0, {}
+        gained = {name: value - before.get(name, 0.0) for name, value in counters.items()}
+        return window_s, {name: max(0.0, more) / window_s for name, more in gained.items()}
+
+
+def link_counters(endpoint: Endpoint) -> dict[str, Traffic]:
+    """What has been exchanged with each peer, by its `label`."""
+    sums = endpoint.past_traffic.sums()
+    for link in endpoint.links():
+        if link.peer is not None:
+            name = label(link.peer)
+            sums[name] = plus(sums.get(name, (0, 0, 0, 0)), link.traffic())
+    return sums
+
+
+def as_counters(traffic: dict[str, Traffic]) -> dict[str, float]:
+    """The same as flat counters, for `CounterRates`."""
+    return {f"{peer} {name}": float(value) for peer, sums in traffic.items() for name, value in zip(_NAMES, sums)}
+
+
+def link_snapshots(endpoint: Endpoint, traffic: dict[str, Traffic], rates: dict[str, float]) -> list[LinkSnapshot]:
+    """One snapshot per peer, the busiest first."""
+    states: dict[str, dict[str, Any]] = {}
+    for peer in endpoint.peers():
+        link = peer.link
+        entry = states.setdefault(label(peer), {"state": "", "transport": "", "backlog_bytes": 0})
+        if peer.state is State.READY or not entry["state"]:
+            entry["state"] = peer.state.name.lower()
+        if peer.address:
+            entry |= {"address": peer.where, "why": peer.trouble}
+        if link is not None:
+            entry["transport"] = link.connection.kind or entry["transport"]
+            entry["backlog_bytes"] += peer.backlog
+    found = []
+    for name in {**traffic, **states}:
+        sums: dict[str, Any] = dict(zip(_NAMES, traffic.get(name, (0, 0, 0, 0))))
+        speeds: dict[str, Any] = {f"{each}_s": rates.get(f"{name} {each}", 0.0) for each in _NAMES}
+        found.append(LinkSnapshot(name, **{"state": "closed", **states.get(name, {})}, **sums, **speeds))
+    return sorted(found, key=lambda each: -(each.sent_bytes + each.received_bytes))
+
+
+T = TypeVar("T")
+
+LIST_LIMIT = 1000  # entries of each list; a snapshot of 10,000 variables would be megabytes
+_FETCHES = 4
+_STUCK_S = 2.0  # for so long the loop of a busy machine may be late
+_THIS_PROCESS = "this process"
+
+
+class TaskStatus:
+    """Makes the snapshots of one task. It waits for nothing that a step or a handler may hold."""
+
+    def __init__(self, worker: Worker, master: Master, owners: SessionOwners, endpoint: Endpoint) -> None:
+        self._worker, self._master, self._owners, self._endpoint = worker, master, owners, endpoint
+        self._began = worker.now()
+        self._rates = CounterRates()
+        self._events = TaskEvents(endpoint, worker.process.wall_time)
+
+    def tasks(self) -> dict[str, str]:
+        """Full task name -> address, of the whole cluster."""
+        return dict(self._master.addresses())
+
+    def snapshot(self, stacks: bool = False) -> TaskSnapshot:
+        """The task now; ``stacks``: with the Python stacks of its threads."""
+        worker, master = self._worker, self._master
+        traffic = link_counters(self._endpoint)
+        steps, parts = self._steps(), worker.counts.parts + self._executed()
+        counters = {**as_counters(traffic), "steps": steps, "parts": parts}
+        window_s, rates = self._rates.read(worker.now(), counters)
+        waits = Waits(worker, self._owner_task)
+        variables = stores.variable_snapshots(worker)
+        snapshot = TaskSnapshot(
+            worker.task, self.tasks().get(worker.task, ""), *self._condition(),
+            incarnation=f"{worker.incarnation:016x}",
+            host=socket.gethostname(),
+            taken_s=worker.process.wall_time(),
+            uptime_s=worker.now() - self._began,
+            window_s=window_s,
+            steps=steps,
+            steps_failed=master.failed,
+            steps_in_flight=sum(len(session.steps()) for session in list(master.sessions.values())),
+            steps_s=rates.get("steps", 0.0),
+            parts=parts,
+            parts_in_flight=len(worker.runs),
+            parts_s=rates.get("parts", 0.0),
+            sessions=tuple(self._sessions()),
+            running=tuple(self._running()),
+            waits=(*self._answers(), *waits.waits()),
+            pending=tuple(waits.pending()),
+            variables=tuple(variables),
+            variable_bytes=sum(variable.bytes for variable in variables),
+            links=tuple(link_snapshots(self._endpoint, traffic, rates)),
+            queues=tuple(stores.queue_snapshots(worker)),
+            accumulators=tuple(stores.accumulator_snapshots(worker)),
+            staleness=tuple(self._staleness()),
+            collectives=tuple(self._collectives()),
+            events=(*self._events.all(), *_checkpoints()),
+            scalars=tuple(ScalarSnapshot(*scalar) for scalar in journal.scalars()),
+            stacks=thread_stacks() if stacks else (),
+            counters=dict(self._endpoint.counters),
+        )  # fmt: skip
+        return limited(self._with_process(snapshot))
+
+    def _condition(self) -> tuple[str, str]:
+        """The state of the task, and why it is stuck."""
+        if self._endpoint.stuck_s < _STUCK_S:
+            return OK, ""
+        threads = self._endpoint.loop_threads()
+        doing = describe_computing(threads) or innermost(threads)
+        return STUCK, f"no thread has been free to handle messages for {self._endpoint.stuck_s:.1f} s: {doing}"
+
+    @staticmethod
+    def _with_process(snapshot: TaskSnapshot) -> TaskSnapshot:
+        return replace(
+            snapshot, pid=os.getpid(), cpu_s=time.process_time(),
+            memory_bytes=memory_bytes(), threads=threading.active_count(),
+        )  # fmt: skip
+
+    # ---- sessions and steps -----------------------------------------------------------------
+
+    def _executed(self) -> int:
+        """How many steps clients' threads have run alone."""
+        return self._worker.counts.executed + sum(graph.executed for graph in list(self._worker.graphs.values()))
+
+    def _steps(self) -> int:
+        return self._master.steps + self._executed()
+
+    def _owner(self, handle: str) -> str:
+        """Who opened a session."""
+        return self._owners.owner_of(handle) or _THIS_PROCESS
+
+    def _owner_task(self, handle: str) -> str:
+        """The task whose master runs a session's steps."""
+        if handle in self._master.sessions:
+            return self._worker.task
+        return self._owners.owner_of(handle) or self._worker.task
+
+    def _sessions(self) -> list[SessionSnapshot]:
+        executed: dict[str, int] = {}
+        for graph in list(self._worker.graphs.values()):
+            executed[graph.session_handle] = executed.get(graph.session_handle, 0) + graph.executed
+        now = self._worker.now()
+        return [
+            SessionSnapshot(
+                handle[:8], self._owner(handle), now - session.opened_at, session.ended + executed.get(handle, 0),
+                len(session.steps()),
+            )
+            for handle, session in list(self._master.sessions.items())
+        ]  # fmt: skip
+
+    def _running(self) -> list[StepSnapshot]:
+        now = self._worker.now()
+        found = [
+            StepSnapshot(
+                str(step.step_id), handle[:8], self._owner(handle), now - step.started_at,
+                (*step.plan.fetches, *step.plan.targets)[:_FETCHES], tuple(part.task for part in step.waiting_parts()),
+            )
+            for handle, session in list(self._master.sessions.items())
+            for step in session.steps()
+        ]  # fmt: skip
+        return sorted(found, key=lambda step: -step.age_s)
+
+    def _answers(self) -> list[WaitSnapshot]:
+        """The master's waits for the parts of other tasks."""
+        return [
+            WaitSnapshot(
+                step.step_id, step.session, ANSWER, f"the part of {task}", step.age_s, holder=self._worker.task,
+                from_tasks=(task,),
+            )
+            for step in self._running()
+            for task in step.awaits
+            if task != self._worker.task
+        ]  # fmt: skip
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def _staleness(self) -> list[StalenessSnapshot]:
+        found = []
+        for handle, stale in list(self._worker.counts.staleness.items()):
+            updates, mean, most, buckets = stale.summary()
+            found.append(StalenessSnapshot(self._owner_task(handle), updates, mean, stale.latest, most, buckets))
+        return sorted(found, key=lambda each: each.worker)
+
+    def _collectives(self) -> list[CollectiveSnapshot]:
+        collectives = self._worker.collectives
+        sent = collectives.traffic.snapshot()
+        if not sent.messages and not sent.bytes:
+            return []
+        members = list(collectives.members.values())
+        group = ", ".join(str(key) for key in sorted({member.group_key for member in members}))
+        size = max((member.group_size for member in members), default=0)
+        runs = sum(sum(member.counts.values()) for member in members)
+        return [CollectiveSnapshot(group, size, runs, sent.messages, sent.bytes)]
+
+
+def _checkpoints() -> list[EventSnapshot]:
+    return [EventSnapshot(each.time_s, each.kind, each.subject) for each in journal.happenings()]
+
+
+def limited(snapshot: TaskSnapshot) -> TaskSnapshot:
+    """The snapshot with the first `LIST_LIMIT` entries of each list; ``omitted`` says how many are left out."""
+    cut: dict[str, Any] = {}
+    omitted: dict[str, int] = {}
+    for name, value in vars(snapshot).items():
+        if isinstance(value, tuple) and len(value) > LIST_LIMIT:
+            cut[name], omitted[name] = value[:LIST_LIMIT], len(value) - LIST_LIMIT
+    return replace(snapshot, **cut, omitted=omitted) if cut else snapshot
+
+
+# ---- The answers to `GetTaskStatus` --------------------------------------------------------------------------------
+
+FRESH_S = 0.1
+"""An answer that is not older is given again, so that many who ask cost no more than ten answers a second."""
+
+
+def status_handlers(status: TaskStatus, now: Callable[[], float]) -> dict[type[Any], Callable[..., Any]]:
+    """Message kind -> handler, for `Endpoint.serve`."""
+    return {GetTaskStatus: StatusService(status, now).get_task_status}
+
+
+class StatusService:
+    """Answers requests for the task's snapshot.
+
+    Args:
+      now: the clock, in seconds.
+    """
+
+    def __init__(self, status: TaskStatus, now: Callable[[], float]) -> None:
+        self._status = status
+        self._now = now
+        self._lock = lock("status")
+        self._latest: dict[bool, tuple[float, Any]] = {}  # with stacks or without: when, answer
+
+    def get_task_status(self, peer: status_service_Peer, request: GetTaskStatus, respond: Responder) -> None:
+        """The handler."""
+        respond(GetTaskStatusReply(self._status.tasks(), self._answer(request.stacks)))
+
+    def _answer(self, stacks: bool) -> Any:
+        with self._lock:
+            when, answer = self._latest.get(stacks, (float("-inf"), None))
+            if self._now() - when > FRESH_S:
+                answer = to_json(self._status.snapshot(stacks))
+                self._latest[stacks] = self._now(), answer
+            return answer

@@ -1,1 +1,0 @@
-"""What a traced step records, and its forms."""

@@ -1,0 +1,266 @@
+"""What a prediction says: step times, the use of tasks and links, and the critical path."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tfmini.show.simulation.cores import VirtualClock
+from tfmini.show.simulation.profile import LinkProfile, Machine, Profile
+
+# ---- Machines joined by links: when a message that is sent now arrives ---------------------------------------------
+# Each machine has a NIC with two directions. A direction carries one message after the other: the sender's in the order
+# of sending, the receiver's in the order in which their first bytes come. So neither direction ever carries more bytes
+# than its rate allows. Between tasks of one machine there is no NIC: bytes cost CPU time only.
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Where tasks are.
+
+    Attributes:
+      hosts: full task name -> the name of its host.
+      machines: host -> its type.
+      local, link: between tasks of one host, and between hosts.
+    """
+
+    hosts: Mapping[str, str]
+    machines: Mapping[str, Machine]
+    local: LinkProfile
+    link: LinkProfile
+
+    @classmethod
+    def on_one_machine(cls, tasks: list[str], profile: Profile) -> Topology:
+        """All tasks on the profile's default machine."""
+        return cls(dict.fromkeys(tasks, "host"), {"host": profile.machine}, profile.local, profile.local)
+
+    @classmethod
+    def on_own_machines(cls, tasks: list[str], profile: Profile, link: str) -> Topology:
+        """Each task on a machine of its own (the profile's default), joined by a link: see `Profile.link`."""
+        hosts = {task: task for task in tasks}
+        return cls(hosts, dict.fromkeys(tasks, profile.machine), profile.local, profile.link(link))
+
+    @classmethod
+    def of(cls, tasks: list[str], profile: Profile, link: str) -> Topology:
+        """Each task on a machine of its own, joined by ``link``; "": all on one machine."""
+        return cls.on_own_machines(tasks, profile, link) if link else cls.on_one_machine(tasks, profile)
+
+    def between(self, source: str, target: str) -> LinkProfile:
+        """The link from task to task."""
+        return self.local if self.hosts[source] == self.hosts[target] else self.link
+
+
+@dataclass
+class Usage:
+    """What one direction of a NIC has carried: bytes, messages, and seconds in which it was busy."""
+
+    nbytes: int = 0
+    messages: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass
+class Nics:
+    """The NICs of a cluster.
+
+    Attributes:
+      sent, received: by host. ``carried``: bytes by (source, target) task, also within a host.
+    """
+
+    cluster: Topology
+    clock: VirtualClock
+    sent: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
+    received: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
+    carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+
+    def reset(self) -> None:
+        """Forgets what was carried so far."""
+        for usage in (self.sent, self.received, self.carried):
+            usage.clear()
+
+    def send(self, source: str, target: str, nbytes: int, arrived: Callable[[], None], messages: int = 1) -> None:
+        """Bytes leave the task ``source`` now; ``arrived`` is called when all of them are at the task ``target``."""
+        self.carried[source, target] += nbytes
+        here, there = self.cluster.hosts[source], self.cluster.hosts[target]
+        link = self.cluster.between(source, target)
+        if here == there:
+            self.clock.call_later(link.latency_s, arrived)
+            return
+        seconds = nbytes / link.bytes_per_s
+        wait_s = self._pass(self.sent[here], (here, "out"), nbytes, messages, seconds) + link.latency_s
+        self.clock.call_later(wait_s, self._receive, there, nbytes, messages, seconds, arrived)
+
+    def _receive(self, host: str, nbytes: int, messages: int, seconds: float, arrived: Callable[[], None]) -> None:
+        """The first byte has come."""
+        wait_s = self._pass(self.received[host], (host, "in"), nbytes, messages, seconds)
+        self.clock.call_later(wait_s + seconds, arrived)
+
+    def _pass(self, usage: Usage, direction: tuple[str, str], nbytes: int, messages: int, seconds: float) -> float:
+        """Takes the next free time of a direction; returns how long it is until then."""
+        now = self.clock.now()
+        begin = max(now, self._free[direction])
+        self._free[direction] = begin + seconds
+        usage.nbytes += nbytes
+        usage.messages += messages
+        usage.busy_s += seconds
+        return begin - now
+
+
+# ---- prediction ------------------------------------------------------------
+
+_NEAR = 2000  # the steps for which staleness is counted
+
+
+class Event:
+    """Work of one task, or a message on its way.
+
+    Attributes:
+      label: the op that takes most of the time, or what is sent.
+      task: full task name; of a message, ``source -> target``.
+      start, end: virtual seconds.
+      cause: what it waited for last, or None.
+    """
+
+    __slots__ = ("label", "task", "start", "end", "cause")
+
+    def __init__(self, label: str, task: str, start: float, cause: Event | None) -> None:
+        self.label, self.task, self.start, self.end, self.cause = label, task, start, start, cause
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction of a run.
+
+    Attributes:
+      step_s: the median seconds of a step, as a client sees it.
+      steps_s: the seconds of each step that counts, of all workers, in the order of their ends.
+      throughput: steps per second of all workers together.
+      busy: task -> the share of the time in which it computed, of one core.
+      links: host -> the share of the time in which its NIC (sent, received) was busy.
+      staleness: how many updates of other workers ended during a step, on average.
+      nbytes: (source, target) task -> payload bytes of the whole run. ``steps``: how many steps it had.
+      critical: the critical path of the latest step, first event first.
+    """
+
+    step_s: float
+    steps_s: Sequence[float]
+    throughput: float
+    busy: Mapping[str, float]
+    links: Mapping[str, tuple[float, float]]
+    nbytes: Mapping[tuple[str, str], int]
+    steps: int
+    critical: Sequence[Event] = field(default=())
+    staleness: float = 0.0
+
+    def bottleneck(self) -> tuple[str, float]:
+        """What is busy for the largest share of the time (a task's CPU, or a direction of a host's NIC)."""
+        shares = {f"the CPU of {task}": share for task, share in self.busy.items()}
+        for host, (sent, received) in self.links.items():
+            shares[f"what {host} sends"], shares[f"what {host} receives"] = sent, received
+        name = max(shares, key=lambda key: shares[key])
+        return name, shares[name]
+
+    def quantile(self, share: float) -> float:
+        """The seconds that this share of the steps did not exceed."""
+        ordered = sorted(self.steps_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def path_to(event: Event | None, since: float = 0.0) -> list[Event]:
+    """The chain of causes that ends with an event, first event first, from a time on."""
+    path: list[Event] = []
+    while event is not None and event.end > since:
+        path.append(event)
+        event = event.cause
+    return path[::-1]
+
+
+def prediction_of(
+    ends: Sequence[tuple[int, float, float, Event]], clients: int, busy: Mapping[str, float], nics: Nics, seconds: float
+) -> Prediction:
+    """The prediction of a run.
+
+    Args:
+      ends: of each step, in the order of their ends: the number of its client, begin, end, and the last event.
+      busy: task -> share of the time.
+      seconds: of the whole run.
+    """
+    counted = ends[clients:-clients] or ends[clients:] or ends  # while all clients run
+    steps_s = [end - began for _, began, end, _ in counted]
+    last = ends[-1]
+    others = [sum(began < each[2] <= end and each[0] != client for each in ends[-_NEAR:]) for client, began, end, _
+              in counted[-_NEAR // 2 :]]  # fmt: skip
+    return Prediction(
+        step_s=statistics.median(steps_s), steps_s=steps_s, throughput=clients / statistics.mean(steps_s), busy=busy,
+        links={
+            host: (nics.sent[host].busy_s / seconds, nics.received[host].busy_s / seconds)
+            for host in nics.cluster.machines
+        },
+        nbytes=dict(nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
+        staleness=statistics.mean(others),
+    )  # fmt: skip
+
+
+# ---- recordings ----------------------------------------
+# What a thread does between two waits, and what it costs: pieces of CPU time, each with what happens after it.
+# Code of a simulated task runs at once. Meanwhile its `Recording` collects what it costs and what leaves the task. Then
+# the machine's cores play the pieces, so that a message leaves when the work before it has been done.
+
+Effect = Callable[[Event], None]
+"""Called when the CPU time before it has been spent, with the event that has ended."""
+
+
+class RecordedPiece(NamedTuple):
+    """Seconds of CPU, the op or message that takes most of them, what happens then, and the lock that it holds."""
+
+    seconds: float
+    label: str
+    effect: Effect | None
+    lock: str = ""
+
+
+class Recording:
+    """The pieces of one stretch.
+
+    Args:
+      is_pool: whether a thread of the pool runs it.
+
+    Attributes:
+      elapsed: seconds of CPU so far. ``factor``: by how much longer than on a warm and idle machine work takes now.
+    """
+
+    __slots__ = ("pieces", "elapsed", "factor", "is_pool", "_seconds", "_label", "_longest")
+
+    def __init__(self, is_pool: bool = False) -> None:
+        self.pieces: list[RecordedPiece] = []
+        self.elapsed, self.factor, self.is_pool = 0.0, 1.0, is_pool
+        self._seconds, self._label, self._longest = 0.0, "", 0.0
+
+    def charge(self, seconds: float, label: str = "") -> None:
+        """Spends seconds of CPU."""
+        self._seconds += seconds
+        self.elapsed += seconds
+        if seconds > self._longest:
+            self._longest, self._label = seconds, label
+
+    def then(self, effect: Effect | None) -> None:
+        """Ends a piece; the effect happens after what has been charged so far."""
+        if self._seconds or effect is not None:
+            self.pieces.append(RecordedPiece(self._seconds, self._label, effect))
+        self._seconds, self._label, self._longest = 0.0, "", 0.0
+
+    def charge_locked(self, seconds: float, label: str, lock: str) -> None:
+        """Spends seconds of CPU while it holds a lock of the task."""
+        self.then(None)
+        self.elapsed += seconds
+        self.pieces.append(RecordedPiece(seconds, label, None, lock))
+
+    def take(self) -> list[RecordedPiece]:
+        """The pieces so far, which are no longer in it."""
+        self.then(None)
+        pieces, self.pieces = self.pieces, []
+        return pieces

@@ -1,0 +1,1 @@
+"""What follows from the snapshots of a running cluster, and how they are asked for."""

@@ -1,1 +1,0 @@
-"""Hooks of monitored sessions, which run before and after every step."""

@@ -1,1 +1,0 @@
-"""Input pipelines made of queues, and queue runners."""

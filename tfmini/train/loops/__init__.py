@@ -1,1 +1,0 @@
-"""Training and evaluation loops, and the train ops of ``tf.contrib`` and ``slim``."""

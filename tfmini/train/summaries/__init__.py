@@ -1,1 +1,0 @@
-"""Event files, their writers and readers, ``tf.contrib.summary``, and timelines."""
