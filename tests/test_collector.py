@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini import processes
-from tfmini.processes import call_imports_old, call_old, collector_at_rest, current_frames
+from tfmini import memory
+from tfmini.memory import call_imports_old, call_old, collector_at_rest, current_frames
 from tfmini.runtime.worker.worker_service import describe_computing
 
 
@@ -134,7 +134,7 @@ def test_the_objects_of_a_started_program_are_called_old() -> None:
 def test_what_is_imported_is_called_old_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the garbage of a process that makes many servers would never be collected."""
     calls: list[None] = []
-    monkeypatch.setattr(processes, "call_old", lambda: calls.append(None))
+    monkeypatch.setattr(memory, "call_old", lambda: calls.append(None))
     call_imports_old.cache_clear()
     for _ in range(2):
         tf.train.Server.create_local_server().stop()

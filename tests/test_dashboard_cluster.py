@@ -197,7 +197,7 @@ def test_a_slow_ps(opened: Browser, watched: Watched, tmp_path: Path) -> None:
 
 
 def test_the_metrics_have_the_names_of_the_board_and_promtool_accepts_them(watched: Watched) -> None:
-    """The names that only exist while a job uses a queue, writes summaries and the like are tested in tests/show/status."""
+    """Names that only exist while a job uses a queue, writes summaries and so on are tested in tests/show/status."""
     with tf.device("/job:ps/task:0"):
         counter = tf.Variable(0.0)
     clients = Clients(watched.cluster)

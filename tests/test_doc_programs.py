@@ -16,7 +16,7 @@ import tfmini as tf
 from tfmini.compat import internals
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
-from tfmini.processes import LISTEN_FD_ENV
+from tfmini.listen_fd import LISTEN_FD_ENV
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

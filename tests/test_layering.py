@@ -34,7 +34,18 @@ ROOMS = {
         *("image", "queues", "io", "table_state", "table_ops", "tables", "vocabulary_tables", "summary_ops", "summary"),
     ),
     "runtime": (
-        *("options", "snapshot", "process", "resources", "trace", "gathered_trace", "compiler", "collectives"),
+        *(
+            "options",
+            "blas_threads",
+            "heap",
+            "snapshot",
+            "process",
+            "resources",
+            "trace",
+            "gathered_trace",
+            "compiler",
+            "collectives",
+        ),
         *("executor", "worker", "master", "client", "waits", "task_status", "server"),
     ),
     "train": (

@@ -90,9 +90,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except errors.OpError as error:
-        from tfmini.show.inspection.findings import without_tags  # slow to import, and only this needs it
-
-        raise click.ClickException(without_tags(error.message)) from None
+        raise click.ClickException(errors.without_tags(error.message)) from None
     except (ValueError, TypeError, OSError, RuntimeError) as error:
         raise click.ClickException(str(error)) from None
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -84,7 +85,7 @@ class OpError(Exception):
         self.task = task
         self.derived = derived
         self.node_name = ""
-        # Of a step that was cut off: the object that finds out what it has done (`runtime.client.unfinished_step`).
+        # Of a step that was cut off: the object that finds out what it has done (`runtime.client.call`).
         self.unfinished: Any = None
 
     @property
@@ -443,3 +444,12 @@ export_names(
     "NOT_FOUND OK OUT_OF_RANGE PERMISSION_DENIED RESOURCE_EXHAUSTED UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED "
     "UNKNOWN",
 )
+
+
+_NODE_TAG = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}")
+_LAST_TAG = re.compile(r"\n\t \[\[\{\{node [^}]+\}\}\]\]$")
+
+
+def without_tags(message: str) -> str:
+    """A step's error with the plain names of nodes, for which a session writes their source lines."""
+    return _NODE_TAG.sub(r"node \1", _LAST_TAG.sub("", message))

@@ -31,7 +31,7 @@ import msgpack
 from tfmini.cluster import ClusterSpec
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
-from tfmini.processes import LISTEN_FD_ENV
+from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.rpc.records import REGISTRY
 from tfmini.rpc.waiter import Timer
 from tfmini.show.simulation.simulated_process import VirtualNetwork

@@ -33,8 +33,8 @@ from tfmini.checkpoint.reader import Slice
 from tfmini.checkpoint.writer import BundleWriter
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
 from tfmini.compat.hparams import HParams
+from tfmini.json_log import _task_of
 from tfmini.launch.invitation import Invitation, parse_invitation
-from tfmini.library_log import _task_of
 from tfmini.ops.image import codecs
 from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer
 from tfmini.ops.io.record_files import frame, read_records

@@ -38,7 +38,6 @@ import tfmini as tf
 from tests.fuzz.guarded_memory import LARGEST, GuardedMemory, guard
 from tests.fuzz.kernel_cases import Case, case
 from tests.ops.samples.notation import Row
-from tfmini import processes
 from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
 from tfmini.numerics import windows
@@ -186,7 +185,7 @@ def child(first: int, count: int, pattern: str, records: int) -> None:
     os.chdir(folder)
     case(0, folder, pattern)  # imports all ops
     memory = guard()
-    processes.free_memory = lambda: _FREE
+    memory.free_memory = lambda: _FREE
     for seed in range(first, first + count):
         os.write(records, json.dumps([seed]).encode() + b"\n")
         found = case(seed, folder, pattern)

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import tfmini as tf
-from tfmini import processes
+from tfmini import progress
 from tfmini.launch import progress as progress_bars
 from tfmini.launch.progress import Bars, amount, shown
 from tfmini.show.inspection.api import inspect
@@ -58,7 +58,7 @@ def test_work_that_ends_before_the_delay_draws_nothing(screen: tuple[Bars, io.St
 def test_nothing_is_shown_and_rich_is_not_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setattr(progress_bars, "Bars", lambda *_: pytest.fail("bars without a terminal"))
-    with shown(), processes.work("anything") as advance:
+    with shown(), progress.work("anything") as advance:
         advance(1)
 
 
@@ -82,9 +82,9 @@ class Heard:
 @pytest.fixture
 def heard() -> object:
     listener = Heard()
-    processes.listen(listener)
+    progress.listen(listener)
     yield listener
-    processes.listen(None)
+    progress.listen(None)
 
 
 def test_saving_and_restoring_say_how_far_they_are(heard: Heard, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tfmini as tf
 from tests.expressions import check, outcome
 from tests.ops.evaluate import evaluate
-from tfmini import dtypes, errors, processes
+from tfmini import dtypes, errors, memory
 from tfmini.graph.graph import Graph
 from tfmini.ops import string_ops as s
 from tfmini.ops import string_ops as sc
@@ -198,7 +198,7 @@ def test_encodings_of_bytes_are_refused() -> None:
 
 
 def test_texts_that_do_not_fit_are_refused_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "free_memory", lambda: 100 << 20)
+    monkeypatch.setattr(memory, "free_memory", lambda: 100 << 20)
     many, long = tf.placeholder_with_default([b"a"] * 1000, [None]), tf.placeholder_with_default(b"b" * 1_000_000, [])
     tens = tf.placeholder_with_default(b"c" * 10_000_000, [])
     for made in (

@@ -50,7 +50,7 @@ breaks before the reply, a `safe` request may be sent again; a `never` request i
 
 Over ZeroMQ, a message of more than {PIECE_BYTES >> 10} KiB travels in pieces, since no frame may be larger: each is a
 ZeroMQ message of two empty frames and then up to {PIECE_BYTES >> 10} KiB, in any number of frames. The pieces of a
-message follow each other. Together they have the format of a lane (`tfmini/rpc/send_queue.py`).
+message follow each other. Together they have the format of a lane (`tfmini/rpc/lane_wire.py`).
 
 A launcher and the agents of its tasks speak this protocol, too, by a key of the run. They come from one installation of
 tfmini, so their messages may change freely; the number changes with them all the same, and a mix of two versions is

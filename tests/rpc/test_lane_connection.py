@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rpc.task_processes import until
-from tfmini.rpc import lane_connection, send_queue
+from tfmini.rpc import lane_connection, lane_wire
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 
@@ -33,7 +33,7 @@ def test_a_message_of_exactly_one_read_does_not_hide_the_next_one() -> None:
     """The kernel reports bytes once, so a lane must not take a full read for the last one."""
     mine, theirs = socket.socketpair()
     for size in (lane_connection._READ - 32, 5):
-        theirs.send(send_queue.pack_single(b"x" * size))
+        theirs.send(lane_wire.pack_single(b"x" * size))
     got: list[Any] = []
     lane = lane_connection.LaneConnection(mine, None, get_reactor(), "test")
     lane.start(got.append, lambda reason: None)

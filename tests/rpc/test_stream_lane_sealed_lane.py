@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.rpc.task_processes import until
-from tfmini.rpc import send_queue
+from tfmini.rpc import lane_wire
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.stream_lane import RECORD_BYTES, RecordCipher, SealedLane, lane_name
 
@@ -31,7 +31,7 @@ class Eavesdropper:
         self.seal = self.peer._out._cipher.seal  # what the true peer would send
 
     def record(self, *parts: bytes) -> bytes:
-        pieces, _ = send_queue.pack(parts, (), None)
+        pieces, _ = lane_wire.pack(parts, (), None)
         return bytes(self.seal(b"".join(pieces)))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
-from tfmini.processes import Journal
+from tfmini.journal import Journal
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.runtime import snapshot as s
 from tfmini.runtime import task_status

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfmini import errors, processes, protos
+from tfmini import errors, listen_fd, protos
 from tfmini.cluster import (
     ClusterSpec,
     ClusterTask,
@@ -248,18 +248,18 @@ def test_a_listener_is_claimed_once() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        env = {processes.LISTEN_FD_ENV: str(listener.fileno())}
-        assert processes.claim(port, env) is None  # it does not listen yet
+        env = {listen_fd.LISTEN_FD_ENV: str(listener.fileno())}
+        assert listen_fd.claim(port, env) is None  # it does not listen yet
         listener.listen()
-        assert processes.claim(port + 1, env) is None
-        assert processes.claim(port, env) == listener.fileno()
-        assert processes.claim(port, env) is None
+        assert listen_fd.claim(port + 1, env) is None
+        assert listen_fd.claim(port, env) == listener.fileno()
+        assert listen_fd.claim(port, env) is None
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "987654"])
 def test_stale_listener_variables_are_ignored(value: str) -> None:
-    assert processes.claim(2222, {processes.LISTEN_FD_ENV: value}) is None
-    assert processes.claim(2222, {}) is None
+    assert listen_fd.claim(2222, {listen_fd.LISTEN_FD_ENV: value}) is None
+    assert listen_fd.claim(2222, {}) is None
 
 
 def test_zeromq_serves_a_claimed_listener() -> None:

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console, Group
 
-from tfmini.text import Rows, console, plain
+from tfmini.terminal import Rows, console, plain
 
 EVIL = "a[/b] [link=file:///etc/passwd]x :smile: \x1b]0;OWNED\x07\x1b[2J\nFORGED"
 SHOWN = r"a[/b] [link=file:///etc/passwd]x :smile: \x1b]0;OWNED\x07\x1b[2J\nFORGED"

@@ -11,7 +11,7 @@ from typing import Any
 
 import tfmini as tf
 from tests.virtual.plans import Plan
-from tfmini.processes import current_frames
+from tfmini.memory import current_frames
 from tfmini.runtime.process import current_process
 from tfmini.show.simulation.simulated_process import SimulatedThread
 from tfmini.testing import FaultPlan, Kill, Sever, SimulatedNetwork

@@ -29,8 +29,8 @@ from tfmini.data.pipeline import (
 from tfmini.data.stages import Batch
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.registry import OpHandle, op
+from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import check_components
-from tfmini.processes import check_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

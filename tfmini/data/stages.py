@@ -29,7 +29,7 @@ from tfmini.data.pipeline import (
     windows,
 )
 from tfmini.data.prefetching import prefetched
-from tfmini.processes import check_room
+from tfmini.memory import check_room
 
 _COUNT = "input_dataset: variant, count: int64"
 

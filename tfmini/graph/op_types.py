@@ -379,7 +379,7 @@ class Traits(TypedDict, total=False):
       accumulator: it applies a gradient to a gradient accumulator, or takes the mean of several gradients from it.
       queue: it enqueues elements to the queue that its first input names, or dequeues some.
       keeps: it puts its inputs into state that outlives the step. The state copies what it does not own
-        (`ops.kept_values`).
+        (`ops.waiting_line`).
       checkpoint: it writes or reads a checkpoint.
       copyable: it is stateful, and yet a copy of it in another graph does the same.
 

@@ -14,7 +14,7 @@ from tfmini.graph.node import Node
 from tfmini.graph.op_def import OpDef
 from tfmini.graph.op_types import OpType
 from tfmini.graph.scopes import ScopeSite, frames_of, user_frames
-from tfmini.processes import collector_at_rest
+from tfmini.memory import collector_at_rest
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """The socket at which a running `tfmini launch` takes orders, such as those of `tfmini scale`.
 
-It is in the folder of the job files, which only the user can enter (`tfmini.tools.jobs`). An order is one line of JSON,
+It is in the folder of the job files, which only the user can enter (`tfmini.launch.jobs`). An order is one line of
+JSON,
 ``{"workers": 8}``; so is the answer, ``{"done": TEXT}`` or ``{"refused": TEXT}``.
 """
 
@@ -14,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from tfmini.launch.jobs import job_folder
 from tfmini.launch.supervision import ScaleError
-from tfmini.tools.jobs import job_folder
 
 _LONGEST = 4096
 _CLIENT_S = 1.0  # for a client to send its line: the launcher waits meanwhile

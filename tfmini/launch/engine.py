@@ -2,7 +2,7 @@
 
 `tfmini launch --on NAME` looks NAME up in `ENGINES`. An engine decides nothing about the run: roles, addresses of
 peers, keys, exit codes and the end of the ps tasks are decided above it, in `tfmini.launch.cluster_run` and
-`tfmini.launch.supervision`, once for all engines. A further engine is one module of `tfmini.engines` and one row here.
+`tfmini.launch.supervision`, once for all engines. A further engine is one module of `tfmini.launch` and one row here.
 
 The order of calls is `reserve`, `start`, then `signal` any number of times, and `close`. An engine that `adds_tasks`
 may be asked by `add` for more places meanwhile, and to `start` tasks there. All calls come from one thread. An engine

@@ -20,7 +20,7 @@ from tfmini.cluster import ClusterSpec
 from tfmini.launch.engine import EngineError, EngineOptions, Events, TaskCommand, TaskRequest
 from tfmini.launch.supervision import SERVICE_JOBS, TaskId
 from tfmini.library_log import REPORT_ENV, parse_progress, parse_report, report_variable
-from tfmini.processes import LISTEN_FD_ENV
+from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.rpc.keys import KEYS_ENV
 
 # ---- Child processes of a launcher: each task is a process group, and no process outlives the launcher -------------
@@ -82,7 +82,7 @@ class TaskProcess:
     ) -> None:
         self._guardian = guardian
         self._ignored = ignored
-        # preexec_fn is safe here: the other threads of the launcher (`sink.py`, the bars) hold no lock that it takes.
+        # preexec_fn is safe here: the other threads of the launcher (`output.py`, the bars) hold no lock that it takes.
         self._popen = subprocess.Popen(
             command,
             env=dict(env),
@@ -150,7 +150,7 @@ class TaskProcess:
 
 
 # ---- ports ----------------------------------------
-# Reserves ports for a local cluster: listening sockets hold them until the tasks own them (see `tfmini.processes`).
+# Reserves ports for a local cluster: listening sockets hold them until the tasks own them (see `tfmini.listen_fd`).
 # If tasks may be restarted, a second socket per port, which does not listen, reserves it in the meantime. The task's
 # listener must set SO_REUSEADDR, as ZeroMQ does.
 

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.style import Style
 
+from tfmini.json_log import json_line, relayed
 from tfmini.launch.supervision import TaskId
-from tfmini.library_log import json_line, relayed
 
 # ---- sink ----------------------------------------
 # The launcher's own output: a thread writes it, so that a reader who does not read cannot stop the launcher.

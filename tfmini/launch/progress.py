@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tfmini import library_log, processes
+from tfmini import library_log, progress
 from tfmini.cluster import tf_config_object
 from tfmini.launch.supervision import TaskId
 from tfmini.text import printable
@@ -161,11 +161,11 @@ def shown() -> Iterator[None]:
         yield
         return
     bars = Bars()
-    processes.listen(bars.begin)
+    progress.listen(bars.begin)
     try:
         yield
     finally:
-        processes.listen(None)
+        progress.listen(None)
         bars.close()
 
 
@@ -227,11 +227,11 @@ def work_shown() -> Iterator[None]:
         with shown():
             yield
         return
-    processes.listen(listener)
+    progress.listen(listener)
     try:
         yield
     finally:
-        processes.listen(None)
+        progress.listen(None)
 
 
 class LaunchProgress:

@@ -25,7 +25,7 @@ from tfmini.launch.hub import AgentEngine
 from tfmini.launch.invitation import AGENT_ENV, Invitation
 from tfmini.launch.supervision import SERVICE_JOBS, TaskId
 from tfmini.library_log import REPORT_ENV
-from tfmini.processes import LISTEN_FD_ENV
+from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.rpc.addresses import listening_socket
 from tfmini.rpc.keys import KEYS_ENV, held_key
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.processes import check_room
+from tfmini.memory import check_room
 
 _ESCAPES = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5C: "\\\\"}
 

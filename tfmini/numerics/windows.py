@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tfmini.processes import check_room
+from tfmini.memory import check_room
 from tfmini.shapes import RawShape
 
 Array = np.ndarray[Any, Any]

@@ -34,10 +34,10 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.op_types import GRADIENTS, OPS, register_gradient
+from tfmini.memory import collector_at_rest
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import identity
 from tfmini.ops.control import tuple as gate_together
-from tfmini.processes import collector_at_rest
 from tfmini.shapes import TensorShape, merge_raw
 
 # ---- The arguments of ``tf.gradients`` as tensors: targets, sources, and the gradients of the targets --------------

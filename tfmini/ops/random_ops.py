@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.families import Operation, OpHandle, all_of, op, same_shape
+from tfmini.memory import check_room
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_most_rank, with_rank
 
 _BY_SHAPE = """(shape: T) -> output: dtype

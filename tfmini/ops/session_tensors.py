@@ -7,7 +7,6 @@ keeps the tensor until the session closes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,12 @@ from tfmini.graph.families import (
     Tensor,
     all_of,
     colocate_with,
-    convert_to_tensor,
     device,
     op,
     unknown_shapes,
 )
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.math import comparison
-from tfmini.ops.math import elementwise as math_elementwise
-from tfmini.ops.math import matmul as math_matmul
-from tfmini.ops.math import unary as math_complex
-from tfmini.ops.math import unary as math_powers
 
 _get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True, shape=[()])
 _get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True, shape=[None])
@@ -188,63 +181,3 @@ for _line in _DECLARATIONS.strip().splitlines():
     _handle = op(_line.strip())
     _handle.shape(unknown_shapes)
     sample_ops[_handle.name] = _handle
-
-
-# ---- Python's operators on tensors; importing this module defines them on `Tensor` ---------------------------------
-# ``a + b`` makes an op named ``add``; an operand that is not a tensor becomes a constant ``add/x`` or ``add/y``.
-# Indexing is in `array.slicing`; ``==`` compares identity.
-
-Function = Callable[..., Any]
-
-
-def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
-    """Defines the methods ``__name__`` and ``__rname__`` (reflected) by a function of two tensors."""
-    reflected_method = f"__r{name}__"
-
-    def forward(x: Any, y: Any) -> Any:
-        if type(y) is Tensor and type(x) is Tensor:
-            return function(x, y, name=name)
-        with x.graph.as_default(), x.graph.name_scope(name) as scope:
-            try:
-                y = convert_to_tensor(y, preferred_dtype=x.dtype.base_dtype, name="y")
-            except TypeError:
-                # The other operand may implement the operation with a tensor on its left.
-                if hasattr(type(y), reflected_method):
-                    return NotImplemented
-                raise
-            return function(x, y, name=scope)
-
-    def reflected(y: Any, x: Any) -> Any:
-        with y.graph.as_default(), y.graph.name_scope(name) as scope:
-            x = convert_to_tensor(x, dtype=y.dtype.base_dtype, name="x")
-            return function(x, y, name=scope)
-
-    return forward, reflected
-
-
-_BINARY: dict[str, Function] = {
-    "add": math_elementwise.add_op,
-    "sub": math_elementwise.sub_op,
-    "mul": math_elementwise.mul_op,
-    "div": math_elementwise.div,
-    "truediv": math_elementwise.truediv,
-    "floordiv": math_elementwise.floordiv,
-    "mod": math_elementwise.floor_mod_op,
-    "pow": math_powers.pow,
-    "and": comparison.logical_and,
-    "or": comparison.logical_or,
-    "xor": comparison.logical_xor,
-    "matmul": math_matmul.matmul,
-}
-for _name, _function in _BINARY.items():
-    _forward, _reflected = binary_operator(_function, _name)
-    Tensor._override_operator(f"__{_name}__", _forward)
-    Tensor._override_operator(f"__r{_name}__", _reflected)
-
-# These are not named after the operator: ``a < b`` is "Less", ``-a`` "Neg".
-_UNNAMED: dict[str, Function] = {
-    "lt": comparison.less, "le": comparison.less_equal, "gt": comparison.greater, "ge": comparison.greater_equal,
-    "neg": math_elementwise.negative, "abs": math_complex.abs, "invert": comparison.logical_not,
-}  # fmt: skip
-for _name, _function in _UNNAMED.items():
-    Tensor._override_operator(f"__{_name}__", _function)

@@ -14,11 +14,11 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op, same_shape
+from tfmini.memory import check_room
 from tfmini.numerics import texts as regular_expressions
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"

@@ -21,6 +21,7 @@ from tfmini.graph.families import (
     same_shape,
     sized,
 )
+from tfmini.memory import check_room
 from tfmini.numerics.texts import fingerprint64, hash64, siphash
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.joining import stack
@@ -29,7 +30,6 @@ from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.string_ops import each
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, compatible_raw, format_raw
 
 split_op: OpHandle[Any] = op(

@@ -18,6 +18,7 @@ from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
+from tfmini.journal import journal
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.files import EventFile
 from tfmini.ops.summary_ops import (
@@ -34,7 +35,6 @@ from tfmini.ops.summary_ops import (
     tensor_summary_v2,
 )
 from tfmini.ops.waiting_line import state_op
-from tfmini.processes import journal
 
 _log = logging.getLogger("tensorflow")
 _NOT_IN_TAGS = re.compile(r"[^-/\w\.]")

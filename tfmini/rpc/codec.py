@@ -22,7 +22,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.dtypes import DType
-from tfmini.processes import collector_at_rest
+from tfmini.memory import collector_at_rest
 from tfmini.rpc.messages import HANDSHAKE
 from tfmini.rpc.records import (
     PROTOCOL_VERSION,

@@ -20,11 +20,12 @@ import termios
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.rpc import send_queue
+from tfmini.rpc import lane_wire
 from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.lane_memory import LaneMemory
+from tfmini.rpc.lane_wire import SHARE_FROM, SINGLE
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.send_queue import SHARE_FROM, SINGLE, SendQueue, memory_for
+from tfmini.rpc.send_queue import SendQueue, memory_for
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
 _READ = 32 << 10
@@ -111,10 +112,10 @@ class LaneConnection(Connection):
             return
         memory = self._memory
         if len(parts) == 1 and len(parts[0]) < SHARE_FROM and (memory is None or not memory.notes):
-            buffer = send_queue.pack_single(parts[0])
+            buffer = lane_wire.pack_single(parts[0])
             pieces, total = [buffer], len(buffer)
         elif memory is None:
-            pieces, total = send_queue.pack(parts, (), None)
+            pieces, total = lane_wire.pack(parts, (), None)
         else:
             self._send_sharing(parts, memory)
             return
@@ -135,7 +136,7 @@ class LaneConnection(Connection):
             # This comes before the notes are taken, which must not be lost.
             if shared is None and not self._out.has_room(sum(map(len, parts))):
                 return
-            pieces, total = send_queue.pack(parts, memory.pop_notes(), shared.places if shared is not None else None)
+            pieces, total = lane_wire.pack(parts, memory.pop_notes(), shared.places if shared is not None else None)
             if parts:  # else only notes, which belong to no message
                 self.sent_bytes += total if shared is None else total + sum(map(len, large))
             self._out.write(pieces, total)
@@ -216,13 +217,13 @@ class LaneConnection(Connection):
         return False
 
     def _deliver_whole(self, view: Any) -> None:
-        self._deliver(view, 0, send_queue.read_prefix(view, 0))
+        self._deliver(view, 0, lane_wire.read_prefix(view, 0))
 
     def _deliver_rest(self) -> None:
         data, offset = self._rest, 0
         try:
             while len(data) - offset >= 16:
-                prefix = send_queue.read_prefix(data, offset)
+                prefix = lane_wire.read_prefix(data, offset)
                 total = prefix[2]
                 have = len(data) - offset
                 if have < total:
@@ -236,7 +237,7 @@ class LaneConnection(Connection):
             self._rest = data[offset:] if offset < len(data) else b""
 
     def _deliver(self, data: Any, start: int, prefix: tuple[int, int, int]) -> None:
-        parts, notes = send_queue.unpack(data, start, prefix, self._borrow)
+        parts, notes = lane_wire.unpack(data, start, prefix, self._borrow)
         del data  # so that the handler may hold the last reference
         if self._has_borrowed:
             self._has_borrowed = False

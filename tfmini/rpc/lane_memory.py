@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.rpc.forks import at_limit, has_room
+from tfmini.rpc.lane_wire import FLAG, PLACE, Places
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.send_queue import FLAG, PLACE, Places
 from tfmini.rpc.shared_blocks import KEEP_S, Block, BlockCache, BlockPool, Loan, address_of, lend
 from tfmini.rpc.waiter import Timer
 

@@ -517,7 +517,7 @@ class TraceStep(Message):
     timeout_ms: int
 
 
-# ---- The message kinds between the launcher of a run and the agents of its tasks (`tfmini.engines`) ----------------
+# ---- The message kinds between the launcher of a run and the agents of its tasks (`tfmini.launch`) -----------------
 # Both come from the same version of tfmini. Their connection is admitted by a key of the run.
 
 AGENT, LAUNCHER = "launcher->agent", "agent->launcher"

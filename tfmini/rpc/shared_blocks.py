@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.processes import machine_memory
+from tfmini.memory import machine_memory
 
 # ---- How much memory a process keeps warm for the messages of its next steps, and for how long ---------------------
 # New memory costs several times the copy into it, in page faults. So memory that messages have used is used again: as

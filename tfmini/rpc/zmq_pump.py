@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import zmq
 
-from tfmini.rpc import send_queue
+from tfmini.rpc import lane_wire
 from tfmini.rpc.forks import PerProcess
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.send_queue import memory_for
@@ -382,7 +382,7 @@ def cut(parts: Sequence[Any]) -> Iterator[list[Any]]:
     """Yields the pieces of a message; they share its memory."""
     piece: list[Any] = [b"", b""]
     room = PIECE_BYTES
-    for chunk in send_queue.pack(parts, (), None)[0]:
+    for chunk in lane_wire.pack(parts, (), None)[0]:
         rest = memoryview(chunk)
         while rest:
             piece.append(rest[:room])
@@ -429,17 +429,17 @@ class Assembly:
         return self._finish() if self._memory is not None and self._have == len(self._memory) else None
 
     def _begin(self, frame: Any) -> None:
-        if len(frame) < send_queue.PREFIX.size:
+        if len(frame) < lane_wire.PREFIX.size:
             raise ValueError(f"a first piece of {len(frame)} bytes")
         # Most connections move to a lane after their first large message: a kept buffer would lie idle.
         is_first = not self.received
-        self._memory, self._view = memory_for(send_queue.read_prefix(frame, 0)[2], keep=not is_first)
+        self._memory, self._view = memory_for(lane_wire.read_prefix(frame, 0)[2], keep=not is_first)
         self._have = 0
 
     def _finish(self) -> list[Any]:
         view, self._memory, self._view = self._view, None, None
         try:
-            parts, notes = send_queue.unpack(view, 0, send_queue.read_prefix(view, 0), _no_block)
+            parts, notes = lane_wire.unpack(view, 0, lane_wire.read_prefix(view, 0), _no_block)
         except struct.error as error:
             raise ValueError(f"a malformed table: {error}") from None
         if notes or not parts:

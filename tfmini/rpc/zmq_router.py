@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar
 
 import zmq
 
-from tfmini import errors, processes
+from tfmini import errors, listen_fd
 from tfmini.rpc.addresses import Address, interface_of, ipc_is_alive, parse_address, port_busy
 from tfmini.rpc.forks import zmq_not_for_children
 from tfmini.rpc.keys import Keys, get_zap_handler
@@ -351,7 +351,7 @@ class RouterListener(Listener):
     @staticmethod
     def _bind(sock: zmq.Socket[Any], address: Address) -> None:
         if address.scheme == "tcp":
-            fd = processes.claim(address.port)
+            fd = listen_fd.claim(address.port)
             if fd is not None:
                 sock.setsockopt(zmq.USE_FD, fd)
             sock.bind(str(Address("tcp", interface_of(address.host), address.port)))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tfmini.journal import journal
 from tfmini.locks import lock
-from tfmini.processes import journal
 from tfmini.rpc.endpoint import Endpoint, Peer, State
 from tfmini.rpc.messages import GetTaskStatus, GetTaskStatusReply
 from tfmini.rpc.peer import Traffic, label, plus

@@ -11,8 +11,8 @@ import click
 from tfmini import errors
 from tfmini.cluster import tf_config_cluster, tf_config_object
 from tfmini.command_line import no_such
+from tfmini.launch.jobs import Job, addresses_by_task, running_jobs
 from tfmini.rpc.keys import Keys, load_keys
-from tfmini.tools.jobs import Job, addresses_by_task, running_jobs
 
 
 class ClusterTarget(NamedTuple):

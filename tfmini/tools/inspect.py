@@ -27,7 +27,8 @@ from tfmini.show.inspection.pages import page
 from tfmini.show.inspection.pictures import svg as drawn
 from tfmini.show.inspection.text import VIEWS, view
 from tfmini.show.inspection.trace import StepTrace, read_trace, summary
-from tfmini.text import console, printable, similar
+from tfmini.terminal import console
+from tfmini.text import printable, similar
 from tfmini.tools.launch import launch
 from tfmini.tools.run import TRACE_ENV, TraceOptions, Tracer, run_script
 

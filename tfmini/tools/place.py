@@ -18,7 +18,7 @@ from tfmini.show.planning.models import Models, Script, size_text
 from tfmini.show.planning.search import Proposal, propose
 from tfmini.show.simulation.prediction import Topology
 from tfmini.show.simulation.profile import read_profile
-from tfmini.text import Rows, console, plain
+from tfmini.terminal import Rows, console, plain
 
 _SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}

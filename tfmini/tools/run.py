@@ -30,9 +30,10 @@ from tfmini.cluster import tf_config_object
 from tfmini.command_line import Command
 from tfmini.compat import internals
 from tfmini.compat.roles import script_text
+from tfmini.json_log import LOG_JSON_ENV, install
 from tfmini.launch.cluster_run import member_options
 from tfmini.launch.progress import work_shown
-from tfmini.library_log import LOG_JSON_ENV, install, is_launched
+from tfmini.library_log import is_launched
 from tfmini.rpc.addresses import ADDRESSES_ENV, BIND_ENV, PORTS_ENV
 from tfmini.show.inspection.study import trains
 from tfmini.text import similar

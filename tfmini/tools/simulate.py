@@ -34,7 +34,8 @@ from tfmini.show.simulation.predictor import (
     worker_counts,
 )
 from tfmini.show.simulation.profile import read_profile
-from tfmini.text import Rows, console, printable
+from tfmini.terminal import Rows, console
+from tfmini.text import printable
 from tfmini.tools.run import TRACE_ENV, StepTimes, TraceOptions
 
 _BAR, _PATH = 30, 15

@@ -32,7 +32,8 @@ from tfmini.show.status.explanation import (
     without_passing,
 )
 from tfmini.show.status.gather import Gatherer, size
-from tfmini.text import Rows, console, plain, printable
+from tfmini.terminal import Rows, console, plain
+from tfmini.text import printable
 from tfmini.tools.cluster_target import find_cluster
 
 # ---- The tables of `tfmini status` ---------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scoping import name_scope
+from tfmini.journal import journal
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.io.files import EventFile, tf_record_iterator
 from tfmini.ops.summary import import_op
-from tfmini.processes import journal
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import export_meta_graph
 from tfmini.train.contrib_summary import create_file_writer

@@ -9,9 +9,9 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
+from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, format_raw, merge_raw, with_rank
 
 _LAYOUT = "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"

@@ -11,12 +11,12 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
+from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import refuse, zero_of
 from tfmini.ops.array.shape import shape
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, merge_raw
 
 # ---- Any diagonals of matrices: ``MatrixDiagV2``, ``MatrixDiagPartV2``, ``MatrixSetDiagV2`` ------------------------

@@ -12,12 +12,12 @@ from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op, same_shape
+from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse, zero_of
 from tfmini.ops.array.shape import reshape, shape_internal
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, as_raw, with_rank
 
 _fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32", work="none")

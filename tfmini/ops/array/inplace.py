@@ -12,10 +12,10 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.families import OpHandle, Tensor, all_of, convert_to_tensor, op, same_shape
+from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import given_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import expand_dims, reshape, shape
-from tfmini.processes import check_room
 
 _ROWS = "(x: T, i: int32, v: T) -> y: T; T: type"
 update_op, add_op, sub_op = (op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub"))

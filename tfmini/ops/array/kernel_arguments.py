@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.dtypes import DType, resource, string, variant
 from tfmini.errors import InvalidArgumentError
-from tfmini.processes import check_room
+from tfmini.memory import check_room
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 

@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.gather import gather
@@ -18,7 +19,6 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse, zero_of
 from tfmini.ops.array.shape import broadcast_to, expand_dims, rank, reshape, shape, size
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, at_most_rank, compatible_raw, format_raw, merge_dims, with_rank
 
 _tile = op(

@@ -10,6 +10,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
+from tfmini.memory import check_room
 from tfmini.numerics.update_rules import first_positions
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
@@ -19,7 +20,6 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.shape import expand_dims, reshape, shape, size, squeeze
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_raw, with_rank
 
 _partition: OpHandle[Any] = op(

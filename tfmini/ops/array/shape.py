@@ -12,11 +12,11 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
+from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant_in
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.processes import check_room
 from tfmini.shapes import (
     RawShape,
     TensorShape,

@@ -13,12 +13,12 @@ from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
+from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape
-from tfmini.processes import check_room
 from tfmini.shapes import Dimension, RawShape
 
 MASKS = (

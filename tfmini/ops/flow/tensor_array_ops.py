@@ -13,8 +13,8 @@ import numpy as np
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import UnimplementedError
 from tfmini.graph.families import Operation, OpHandle, all_of, op, sized
+from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
 # ---- `TensorArrayState`: the state behind a TensorArray handle while a step runs -----------------------------------

@@ -10,11 +10,11 @@ import numpy as np
 
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
+from tfmini.memory import check_room
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]

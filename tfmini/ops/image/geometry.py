@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
+from tfmini.memory import check_room
 from tfmini.numerics.windows import Array, padded, patches
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
@@ -22,7 +23,6 @@ from tfmini.ops.math.comparison import less
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.ops.random_functions import random_uniform
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op, second_shape
+from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 _TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"

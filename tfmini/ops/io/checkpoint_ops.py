@@ -21,7 +21,7 @@ from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.processes import work
+from tfmini.progress import work
 from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
 
 # ---- Checkpoints in the V1 format, which `Saver` wrote before TensorFlow 1.0: one table with the values ------------

@@ -12,6 +12,7 @@ from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
+from tfmini.memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
@@ -22,7 +23,6 @@ from tfmini.ops.math.broadcast import kept, named, normal_axes, reduced_shape, r
 from tfmini.ops.math.comparison import equal_op, greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, real_div_op, sub_op
 from tfmini.ops.math.unary import exp_op, is_finite_op, log_op, sqrt_op
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape
 
 

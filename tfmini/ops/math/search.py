@@ -9,6 +9,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
+from tfmini.memory import check_room
 from tfmini.numerics.windows import Array
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
@@ -25,7 +26,6 @@ from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import add, div, floordiv, multiply, subtract
 from tfmini.ops.math.sums import clip_by_value
 from tfmini.ops.math.unary import floor
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, with_rank
 
 # ---- The largest elements: ``TopKV2``, ``InTopKV2``, ``NthElement`` ------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export, export_names
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
+from tfmini.memory import check_room
 from tfmini.numerics.update_rules import first_positions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -22,7 +23,6 @@ from tfmini.ops.math.broadcast import named
 from tfmini.ops.math.comparison import equal_op, greater_equal_op, select_v2_op
 from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op
 from tfmini.ops.math.unary import sqrt_op
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, with_rank
 
 _IDS = "Tindices: {int32,int64}"

@@ -9,13 +9,13 @@ import numpy as np
 
 from tfmini.errors import UnimplementedError
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
+from tfmini.memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape, shape_n
 from tfmini.ops.nn.windows import Windows, check_lengths
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 _ATTRS = """

@@ -12,6 +12,7 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
+from tfmini.memory import check_room
 from tfmini.numerics import onednn_kernels
 from tfmini.numerics import windows as kernels
 from tfmini.numerics.windows import (
@@ -31,7 +32,6 @@ from tfmini.ops.array.shape import shape
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.nn.activation import where_else_zero
 from tfmini.ops.nn.windows import Windows, check_lengths, padding_attrs, spatial_sequence
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, merge_raw, with_rank
 
 _SIZES = "ksize: list(int) >= 4; strides: list(int) >= 4; "

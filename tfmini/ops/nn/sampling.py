@@ -17,6 +17,7 @@ from tfmini import dtypes
 from tfmini.errors import naming_file
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.memory import check_room
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.identity import cast, stop_gradient
@@ -32,7 +33,6 @@ from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.random_functions import seed_attrs
 from tfmini.ops.random_ops import generators
 from tfmini.ops.sparse.layout import to_dense_op
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 _SIGNATURE = (

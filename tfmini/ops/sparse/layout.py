@@ -8,6 +8,7 @@ import numpy as np
 
 from tfmini.graph.families import OpHandle, op, sized
 from tfmini.graph.operation import Operation, Tensor
+from tfmini.memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import partition as array_sets
@@ -17,7 +18,6 @@ from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor, SparseTensorValue
 from tfmini.ops.math.broadcast import sum_op
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 # ---- Sparse tensors inside kernels: checks with TensorFlow's messages, row-major order, merging of indices ---------

@@ -11,6 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
+from tfmini.memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -38,7 +39,6 @@ from tfmini.ops.sparse.layout import (
     parts,
     row_major,
 )
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, with_rank
 
 _PAIR = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64"

@@ -14,12 +14,12 @@ from tfmini.errors import InvalidArgumentError, reading
 from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
+from tfmini.memory import check_room
 from tfmini.numerics.images import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.sparse.layout import as_sparse, check_parts, parts
 from tfmini.ops.waiting_line import own
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, at_least_rank, format_raw
 
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"

@@ -11,13 +11,13 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
+from tfmini.memory import check_room
 from tfmini.numerics.texts import fingerprint64
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.composites import SparseTensor, SparseTensorValue
 from tfmini.ops.sparse.layout import as_sparse, check_bounds, check_order, check_parts, distinct, parts
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape
 
 _TYPES = "T: {int8, int16, int32, int64, uint8, uint16, string}"

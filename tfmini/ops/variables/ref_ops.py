@@ -14,9 +14,9 @@ import numpy as np
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InternalError, NotFoundError, OutOfRangeError
 from tfmini.graph.families import Operation, all_of, declared_shape, op, same_shape
+from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState
-from tfmini.processes import check_room
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 variable_v2 = op(

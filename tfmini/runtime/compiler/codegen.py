@@ -23,9 +23,9 @@ from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.op_types import MERGE_OPS, OPS
 from tfmini.runtime.compiler import kernels as kernel_checks
+from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.kernels import (
     NODE_LINES,
-    KernelModel,
     grouped,
     in_own_thread,
     list_lengths,

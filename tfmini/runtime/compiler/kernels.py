@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,7 @@ from tfmini.graph.waiting import Wait
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 if TYPE_CHECKING:
-    from tfmini.placement.task_graph import TaskGraph
-    from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
-    from tfmini.runtime.compiler.levels import Segment
-    from tfmini.runtime.compiler.program import Program
-    from tfmini.runtime.compiler.units import Unit
+    pass
 
 
 class OpFacts(NamedTuple):
@@ -398,28 +394,3 @@ def _answer(wait: Wait, kernel: Callable[..., Any], values: tuple[Any, ...]) -> 
         wait.fail(errors.UnknownError.of(f"{type(error).__name__}: {error}"))
     else:
         wait.done(result)
-
-
-# ---- What takes the place of kernels where the runtime runs in virtual time: the interface for a simulation --------
-# The lowering, the segments and their order are the compiler's own. The model writes the text of the units, says how
-# long a segment takes before it has run, and may add to what a run of the program begins with.
-
-
-class KernelModel(Protocol):
-    """See the module."""
-
-    def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
-        """Returns the writer of the text of one block. `BlockWriter` says what it may override."""
-        ...
-
-    def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:
-        """Returns a laid-out segment with its `seconds` set, since segments of 3 ms and more go to the pool."""
-        ...
-
-    def known(self, graph: TaskGraph) -> Program | None:
-        """Called before a graph is compiled; a program that it returns is used as it is. None: compile it."""
-        ...
-
-    def program(self, program: Program, graph: TaskGraph) -> Program:
-        """Called after a graph has been compiled; returns the program to register, which may be a wrapped one."""
-        ...

@@ -20,7 +20,7 @@ from tfmini.graph.liveness import contract, has_flow
 from tfmini.graph.node import Node
 from tfmini.locks import lock
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.compiler.kernels import KernelModel
+from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, WaitingLoop
 from tfmini.runtime.compiler.loops import lower_loop

@@ -174,7 +174,7 @@ class PartitionRun:
         self.step_id = step_id
         self.slots = slots = program.template.copy()
         slots[: len(feeds)] = feeds
-        if program.keeps_feeds:  # the client may write into its arrays later; see `ops.kept_values`
+        if program.keeps_feeds:  # the client may write into its arrays later; see `ops.waiting_line`
             for slot in range(program.feeds):
                 if isinstance(slots[slot], ndarray):
                     slots[slot] = slots[slot].view()

@@ -18,9 +18,9 @@ from tfmini.graph.node import MADE_BY_PASSES, Node, Nodes, by_name, check_edges
 from tfmini.graph.omission import omit
 from tfmini.graph.prune import prune
 from tfmini.locks import Guarded, lock
+from tfmini.memory import collector_at_rest
 from tfmini.placement.decision import Decision
 from tfmini.placement.placer import ColocationLeaders, place, with_neighbours
-from tfmini.processes import collector_at_rest
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut
 from tfmini.runtime.gathered_trace import GatheredTrace

@@ -18,9 +18,9 @@ from tfmini import errors
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.prune import step_graph
+from tfmini.memory import collector_at_rest
 from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.processes import collector_at_rest
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut, first_error
 from tfmini.rpc.messages import CreateWorkerSession, DeregisterGraph, RegisterGraph

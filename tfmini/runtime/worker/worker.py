@@ -16,9 +16,9 @@ import numpy as np
 from tfmini import errors
 from tfmini.devices import parse
 from tfmini.locks import Guarded
+from tfmini.memory import collector_at_rest
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.processes import collector_at_rest
 from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.compiler.kernels import several_may_block

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.memory import collector_at_rest, current_frames
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.processes import collector_at_rest, current_frames
 from tfmini.rpc import messages as m
 from tfmini.rpc.link import register_work
 from tfmini.runtime.compiler.kernels import NODE_LINES

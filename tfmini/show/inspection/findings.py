@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     import networkx
 
     from tfmini.show.inspection.trace import Measured
-
-
-_NODE_TAG = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}")
-_LAST_TAG = re.compile(r"\n\t \[\[\{\{node [^}]+\}\}\]\]$")
 
 
 @dataclass(frozen=True)
@@ -65,11 +60,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text} {self.remedy}".rstrip()
-
-
-def without_tags(message: str) -> str:
-    """A step's error with the plain names of nodes, for which a session writes their source lines."""
-    return _NODE_TAG.sub(r"node \1", _LAST_TAG.sub("", message))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from tfmini.placement.wire_table import Transfer
-from tfmini.processes import work
+from tfmini.progress import work
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.findings import Inspection, Overview, fold_label, overview
 from tfmini.show.inspection.text import headline

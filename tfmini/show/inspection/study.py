@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError, NotFoundError, OpError
+from tfmini.errors import InvalidArgumentError, NotFoundError, OpError, without_tags
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, input_dtypes, output_dtypes
 from tfmini.graph.op_types import PLACEHOLDER_OPS, VARIABLE_OPS, kernel_for, ops_with
@@ -20,7 +20,7 @@ from tfmini.placement.decision import Decision, Placement
 from tfmini.placement.partition import partition
 from tfmini.placement.placer import DeviceAttributes, place
 from tfmini.placement.wire_table import transfers
-from tfmini.processes import work
+from tfmini.progress import work
 from tfmini.shapes import RawShape
 from tfmini.show.inspection import findings
 from tfmini.show.inspection.clusters import task_order
@@ -32,7 +32,6 @@ from tfmini.show.inspection.findings import (
     Finding,
     Inspection,
     exchanges,
-    without_tags,
 )
 from tfmini.show.inspection.lint import lint
 from tfmini.text import similar

@@ -24,7 +24,7 @@ from tfmini.show.inspection.findings import (
 )
 from tfmini.show.inspection.lint import balance
 from tfmini.show.inspection.trace import milliseconds
-from tfmini.text import Rows, console, plain
+from tfmini.terminal import Rows, console, plain
 
 _SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40

@@ -22,7 +22,7 @@ from tfmini.placement.wire_table import Transfer
 from tfmini.runtime import trace as labels
 from tfmini.runtime.trace import edge_number_and_producer
 from tfmini.show.inspection.clusters import short
-from tfmini.text import Rows, plain
+from tfmini.terminal import Rows, plain
 
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
 CONTROL, TASK, STEP, EXCHANGE = "control", "task", "step", "exchange"

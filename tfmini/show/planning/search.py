@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmini.placement.device_setter import PlacementPlan
-from tfmini.processes import work
+from tfmini.progress import work
 from tfmini.show.planning.models import Arrangement, Cost, Item, Models, Problem, check_room, no_room
 
 # ---- First arrangements: by load, by memory, and those that a script gets without a plan ---------------------------

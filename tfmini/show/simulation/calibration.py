@@ -1,7 +1,7 @@
 """Measures this machine: what kernels cost, and what steps and messages cost between processes of it.
 
 Kernels are measured by traced steps of `calibration_models`, with one BLAS thread, as the tasks of a cluster on one
-machine have (`runtime.blas_threads`). Steps and messages follow from the workloads of `calibration_tasks`: from the
+machine have (`runtime.options`). Steps and messages follow from the workloads of `calibration_tasks`: from the
 differences between steps with a round trip, a part or a megabyte more. Times of CPU are those of the worker and the ps;
 what a round trip takes beyond them is latency. What neither tells is fitted to clusters that train (`calibration_fit`).
 All of it is measured in turns: the speed of a machine may change from second to second, as that of a virtual one does
@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfmini.collectives.costs import shared_all_reduce_cost
-from tfmini.processes import work
-from tfmini.runtime.options import limit_threads
+from tfmini.progress import work
+from tfmini.runtime.blas_threads import limit_threads
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import Inspection
 from tfmini.show.simulation.calibration_kernels import LARGE, MEDIUM, MODELS, TRIPS, Kernels, curves

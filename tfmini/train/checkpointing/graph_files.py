@@ -15,8 +15,8 @@ from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.meta_graph import export_scoped_meta_graph
+from tfmini.journal import SAVED, journal
 from tfmini.ops.io.checkpoint_ops import open_checkpoint
-from tfmini.processes import SAVED, journal
 from tfmini.runtime.process import current_process
 
 GRAPH_FILE = "graph.pbtxt"

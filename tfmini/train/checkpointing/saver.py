@@ -16,7 +16,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.meta_graph import import_scoped_meta_graph, register_proto_function
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
 from tfmini.graph.op_types import VARIABLE_OPS, ops_with
-from tfmini.processes import RESTORED, journal
+from tfmini.journal import RESTORED, journal
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.shapes import format_raw

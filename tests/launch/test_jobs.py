@@ -11,10 +11,10 @@ import click
 import pytest
 
 from tfmini.cluster import ClusterSpec
+from tfmini.launch import jobs
+from tfmini.launch.jobs import RunningJob, running_jobs, runtime_folder
 from tfmini.rpc.keys import keys_in_memory, load_keys
-from tfmini.tools import jobs
 from tfmini.tools.cluster_target import find_cluster
-from tfmini.tools.jobs import RunningJob, running_jobs, runtime_folder
 
 SPEC = ClusterSpec({"ps": ["localhost:1"], "worker": ["localhost:2"]})
 

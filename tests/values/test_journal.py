@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
-from tfmini import processes as notes
+from tfmini import journal as notes
+from tfmini.journal import Journal
 from tfmini.ops import summary
-from tfmini.processes import Journal
 from tfmini.train import summary_writer
 from tfmini.train.checkpointing import graph_files, saver
 

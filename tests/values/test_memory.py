@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini import processes
+from tfmini import memory
 
 
 @pytest.mark.parametrize("text, is_limit", [("1000000\n", True), ("max\n", False), (f"{1 << 62}\n", False)])
 def test_a_container_has_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, is_limit: bool) -> None:
     (tmp_path / "max").write_text(text)
-    monkeypatch.setattr(processes, "_LIMIT_FILES", ())
-    machine = processes.machine_memory()
-    monkeypatch.setattr(processes, "_LIMIT_FILES", (str(tmp_path / "none"), str(tmp_path / "max")))
-    assert processes.machine_memory() == (1_000_000 if is_limit else machine)
+    monkeypatch.setattr(memory, "_LIMIT_FILES", ())
+    machine = memory.machine_memory()
+    monkeypatch.setattr(memory, "_LIMIT_FILES", (str(tmp_path / "none"), str(tmp_path / "max")))
+    assert memory.machine_memory() == (1_000_000 if is_limit else machine)
 
 
 def test_what_a_container_uses_is_not_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, text in {"max": "1000000", "current": "700000", "memory.stat": "anon 5\ninactive_file 200000\n"}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(processes, "_LIMIT_FILES", (str(tmp_path / "max"),))
-    monkeypatch.setattr(processes, "_USED_FILES", (str(tmp_path / "current"),))
-    assert processes.free_memory() == 500_000
+    monkeypatch.setattr(memory, "_LIMIT_FILES", (str(tmp_path / "max"),))
+    monkeypatch.setattr(memory, "_USED_FILES", (str(tmp_path / "current"),))
+    assert memory.free_memory() == 500_000
 
 
 SIZE = 1 << 26  # of float32: 256 MiB, more than there is in these tests
@@ -69,7 +69,7 @@ HUGE = {
 
 @pytest.mark.parametrize("op", HUGE)
 def test_a_result_that_does_not_fit_is_refused_before_memory_is_taken(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "free_memory", lambda: 100 << 20)
+    monkeypatch.setattr(memory, "free_memory", lambda: 100 << 20)
     size = tf.placeholder_with_default(SIZE, [])
     with tf.Session() as session, pytest.raises(tf.errors.ResourceExhaustedError, match="OOM when allocating tensor"):
         session.run(HUGE[op](size))
