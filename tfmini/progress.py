@@ -1,7 +1,7 @@
 """Long work says how far it is, to a listener if there is one.
 
-The command line listens on a terminal and shows bars (`tfmini.launch.progress`); a task of `tfmini launch` tells
-its launcher (`tfmini.launch.progress`). Without a listener a piece of work costs a function call.
+The command line listens on a terminal and shows bars; a task of `tfmini launch` tells its launcher (both are in
+`tfmini.launch.progress`). Without a listener a piece of work costs a function call.
 """
 
 from __future__ import annotations

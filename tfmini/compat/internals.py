@@ -24,6 +24,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from tfmini import protos
 from tfmini.compat.exported_names import NAMES
 from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
@@ -52,7 +53,7 @@ def module(dotted: str) -> ModuleType | None:
     if dotted in _made:
         return _made[dotted]
     if dotted.startswith("core.") and dotted.endswith("_pb2"):
-        return _proto_module(dotted.rpartition(".")[2])
+        return protos.module_with(dotted.rpartition(".")[2])
     if dotted not in PATHS and dotted not in NAMES and dotted not in _packages():
         return None
     return _made.setdefault(dotted, _build(dotted, PATHS.get(dotted, "").split()))
@@ -63,13 +64,6 @@ def _packages() -> frozenset[str]:
     """All paths that have modules below them."""
     paths = [*PATHS, *NAMES, *PACKAGES]
     return frozenset(p[:i] for p in paths for i, c in enumerate(p) if c == ".") | {*PACKAGES}
-
-
-def _proto_module(name: str) -> ModuleType | None:
-    try:
-        return import_module(f"{_ROOT}.protos.{name}")
-    except ModuleNotFoundError:
-        return None
 
 
 def _build(dotted: str, sources: list[str]) -> ModuleType:

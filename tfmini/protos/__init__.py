@@ -11,69 +11,85 @@ Nothing of protobuf is imported until the first attribute is asked for: it would
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from tfmini.export import export_names
 
-_NAMES_BY_MODULE = {
-    "types_pb2": "DataType",
-    "tensor_shape_pb2": "TensorShapeProto",
-    "resource_handle_pb2": "ResourceHandleProto",
-    "tensor_pb2": "TensorProto VariantTensorDataProto",
-    "full_type_pb2": "FullTypeDef FullTypeId",
-    "attr_value_pb2": "AttrValue NameAttrList",
-    "node_def_pb2": "NodeDef",
-    "op_def_pb2": "OpDef OpDeprecation OpList",
-    "versions_pb2": "VersionDef",
-    "function_pb2": "FunctionDef FunctionDefLibrary GradientDef RegisteredGradient",
-    "graph_debug_info_pb2": "GraphDebugInfo",
-    "graph_pb2": "GraphDef",
-    "variable_pb2": "SaveSliceInfoDef VariableAggregation VariableDef VariableSynchronization",
-    "tensor_slice_pb2": "TensorSliceProto",
-    "device_attributes_pb2": "DeviceAttributes DeviceLocality InterconnectLink LocalLinks",
-    "cost_graph_pb2": "CostGraphDef",
-    "allocation_description_pb2": "AllocationDescription",
-    "tensor_description_pb2": "TensorDescription",
-    "step_stats_pb2": (
-        "AllocationRecord AllocatorMemoryUsed DeviceStepStats MemoryStats NodeExecStats NodeOutput StepStats"
-    ),
-    "cluster_pb2": "ClusterDef JobDef",
-    "debug_pb2": "DebugOptions DebugTensorWatch DebuggedSourceFile DebuggedSourceFiles",
-    "verifier_config_pb2": "VerifierConfig",
-    "rewriter_config_pb2": "AutoParallelOptions RewriterConfig ScopedAllocatorOptions",
-    "config_pb2": (
-        "CallableOptions ConfigProto GPUOptions GraphOptions OptimizerOptions RPCOptions RunMetadata "
-        "RunOptions SessionMetadata TensorConnection ThreadPoolOptionProto"
-    ),
-    "tensorflow_server_pb2": "ServerDef",
-    "summary_pb2": "DataClass HistogramProto Summary SummaryDescription SummaryMetadata",
-    "event_pb2": (
-        "Event LogMessage SessionLog SourceMetadata TaggedRunMetadata WatchdogConfig WorkerHealth "
-        "WorkerHeartbeatRequest WorkerHeartbeatResponse WorkerShutdownMode"
-    ),
-    "feature_pb2": "BytesList Feature FeatureList FeatureLists Features FloatList Int64List",
-    "example_pb2": "Example SequenceExample",
-    "saver_pb2": "SaverDef",
-    "checkpoint_state_pb2": "CheckpointState",
-    "tensor_bundle_pb2": "BundleEntryProto BundleHeaderProto",
-    "struct_pb2": (
-        "BoundedTensorSpecProto DictValue ListValue NamedTupleValue NoneValue PairValue StructuredValue "
-        "TensorSpecProto TupleValue TypeSpecProto"
-    ),
-    "trackable_object_graph_pb2": "RegisteredSaver TrackableObjectGraph",
-    "saved_object_graph_pb2": (
-        "CapturedTensor FunctionSpec SaveableObject SavedAsset SavedBareConcreteFunction "
-        "SavedConcreteFunction SavedConstant SavedFunction SavedObject SavedObjectGraph SavedResource "
-        "SavedUserObject SavedVariable"
-    ),
-    "meta_graph_pb2": "AssetFileDef CollectionDef MetaGraphDef SignatureDef TensorInfo",
-    "saved_model_pb2": "SavedModel",
-    "saved_tensor_slice_pb2": "SavedSlice SavedSliceMeta SavedTensorSliceMeta SavedTensorSlices",
-    "error_codes_pb2": "Code",
-    "queue_runner_pb2": "QueueRunnerDef",
-    "control_flow_pb2": "CondContextDef ControlFlowContextDef ValuesDef WhileContextDef",
+# Our module -> (TensorFlow's file, whose part it has -> its messages and enums).
+_FILES = {
+    "graph_pb2": {
+        "types": "DataType",
+        "tensor_shape": "TensorShapeProto",
+        "resource_handle": "ResourceHandleProto",
+        "tensor": "TensorProto VariantTensorDataProto",
+        "full_type": "FullTypeDef FullTypeId",
+        "attr_value": "AttrValue NameAttrList",
+        "node_def": "NodeDef",
+        "op_def": "OpDef OpDeprecation OpList",
+        "versions": "VersionDef",
+        "function": "FunctionDef FunctionDefLibrary GradientDef RegisteredGradient",
+        "graph_debug_info": "GraphDebugInfo",
+        "graph": "GraphDef",
+    },
+    "saved_model_pb2": {
+        "variable": "SaveSliceInfoDef VariableAggregation VariableDef VariableSynchronization",
+        "saver": "SaverDef",
+        "queue_runner": "QueueRunnerDef",
+        "control_flow": "CondContextDef ControlFlowContextDef ValuesDef WhileContextDef",
+        "struct": (
+            "BoundedTensorSpecProto DictValue ListValue NamedTupleValue NoneValue PairValue StructuredValue "
+            "TensorSpecProto TupleValue TypeSpecProto"
+        ),
+        "trackable_object_graph": "RegisteredSaver TrackableObjectGraph",
+        "saved_object_graph": (
+            "CapturedTensor FunctionSpec SaveableObject SavedAsset SavedBareConcreteFunction "
+            "SavedConcreteFunction SavedConstant SavedFunction SavedObject SavedObjectGraph SavedResource "
+            "SavedUserObject SavedVariable"
+        ),
+        "meta_graph": "AssetFileDef CollectionDef MetaGraphDef SignatureDef TensorInfo",
+        "saved_model": "SavedModel",
+    },
+    "checkpoint_pb2": {
+        "tensor_slice": "TensorSliceProto",
+        "tensor_bundle": "BundleEntryProto BundleHeaderProto",
+        "saved_tensor_slice": "SavedSlice SavedSliceMeta SavedTensorSliceMeta SavedTensorSlices",
+        "checkpoint_state": "CheckpointState",
+    },
+    "config_pb2": {
+        "cluster": "ClusterDef JobDef",
+        "device_attributes": "DeviceAttributes DeviceLocality InterconnectLink LocalLinks",
+        "allocation_description": "AllocationDescription",
+        "tensor_description": "TensorDescription",
+        "step_stats": (
+            "AllocationRecord AllocatorMemoryUsed DeviceStepStats MemoryStats NodeExecStats NodeOutput StepStats"
+        ),
+        "cost_graph": "CostGraphDef",
+        "debug": "DebugOptions DebugTensorWatch DebuggedSourceFile DebuggedSourceFiles",
+        "verifier_config": "VerifierConfig",
+        "rewriter_config": "AutoParallelOptions RewriterConfig ScopedAllocatorOptions",
+        "config": (
+            "CallableOptions ConfigProto GPUOptions GraphOptions OptimizerOptions RPCOptions RunMetadata "
+            "RunOptions SessionMetadata TensorConnection ThreadPoolOptionProto"
+        ),
+        "tensorflow_server": "ServerDef",
+    },
+    "error_codes_pb2": {
+        "error_codes": "Code",
+    },
+    "summary_pb2": {
+        "summary": "DataClass HistogramProto Summary SummaryDescription SummaryMetadata",
+        "event": (
+            "Event LogMessage SessionLog SourceMetadata TaggedRunMetadata WatchdogConfig WorkerHealth "
+            "WorkerHeartbeatRequest WorkerHeartbeatResponse WorkerShutdownMode"
+        ),
+    },
+    "example_pb2": {
+        "feature": "BytesList Feature FeatureList FeatureLists Features FloatList Int64List",
+        "example": "Example SequenceExample",
+    },
 }
-_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
+_MODULE_OF = {name: module for module, files in _FILES.items() for names in files.values() for name in names.split()}
 
 __all__ = list(_MODULE_OF)
 
@@ -86,6 +102,12 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
+
+
+def module_with(file: str) -> ModuleType | None:
+    """Returns the module that has the messages of a file of TensorFlow, such as ``tensor_pb2``; None: there is none."""
+    stem = file.removesuffix("_pb2")
+    return next((import_module(f"{__name__}.{module}") for module, files in _FILES.items() if stem in files), None)
 
 
 def __dir__() -> list[str]:

@@ -12,18 +12,39 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
-from tfmini.protos import feature_pb2 as tfmini_dot_protos_dot_feature__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btfmini/protos/example.proto\x12\x06tfmini\x1a\x1btfmini/protos/feature.proto\"-\n\x07\x45xample\x12\"\n\x08\x66\x65\x61tures\x18\x01 \x01(\x0b\x32\x10.tfmini.Features\"a\n\x0fSequenceExample\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.tfmini.Features\x12+\n\rfeature_lists\x18\x02 \x01(\x0b\x32\x14.tfmini.FeatureListsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btfmini/protos/example.proto\x12\x06tfmini\"\x1a\n\tBytesList\x12\r\n\x05value\x18\x01 \x03(\x0c\"\x1a\n\tFloatList\x12\r\n\x05value\x18\x01 \x03(\x02\"\x1a\n\tInt64List\x12\r\n\x05value\x18\x01 \x03(\x03\"\x8c\x01\n\x07\x46\x65\x61ture\x12\'\n\nbytes_list\x18\x01 \x01(\x0b\x32\x11.tfmini.BytesListH\x00\x12\'\n\nfloat_list\x18\x02 \x01(\x0b\x32\x11.tfmini.FloatListH\x00\x12\'\n\nint64_list\x18\x03 \x01(\x0b\x32\x11.tfmini.Int64ListH\x00\x42\x06\n\x04kind\"{\n\x08\x46\x65\x61tures\x12.\n\x07\x66\x65\x61ture\x18\x01 \x03(\x0b\x32\x1d.tfmini.Features.FeatureEntry\x1a?\n\x0c\x46\x65\x61tureEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1e\n\x05value\x18\x02 \x01(\x0b\x32\x0f.tfmini.Feature:\x02\x38\x01\"/\n\x0b\x46\x65\x61tureList\x12 \n\x07\x66\x65\x61ture\x18\x01 \x03(\x0b\x32\x0f.tfmini.Feature\"\x94\x01\n\x0c\x46\x65\x61tureLists\x12;\n\x0c\x66\x65\x61ture_list\x18\x01 \x03(\x0b\x32%.tfmini.FeatureLists.FeatureListEntry\x1aG\n\x10\x46\x65\x61tureListEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.tfmini.FeatureList:\x02\x38\x01\"-\n\x07\x45xample\x12\"\n\x08\x66\x65\x61tures\x18\x01 \x01(\x0b\x32\x10.tfmini.Features\"a\n\x0fSequenceExample\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.tfmini.Features\x12+\n\rfeature_lists\x18\x02 \x01(\x0b\x32\x14.tfmini.FeatureListsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tfmini.protos.example_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_EXAMPLE']._serialized_start=68
-  _globals['_EXAMPLE']._serialized_end=113
-  _globals['_SEQUENCEEXAMPLE']._serialized_start=115
-  _globals['_SEQUENCEEXAMPLE']._serialized_end=212
+  _globals['_FEATURES_FEATUREENTRY']._options = None
+  _globals['_FEATURES_FEATUREENTRY']._serialized_options = b'8\001'
+  _globals['_FEATURELISTS_FEATURELISTENTRY']._options = None
+  _globals['_FEATURELISTS_FEATURELISTENTRY']._serialized_options = b'8\001'
+  _globals['_BYTESLIST']._serialized_start=39
+  _globals['_BYTESLIST']._serialized_end=65
+  _globals['_FLOATLIST']._serialized_start=67
+  _globals['_FLOATLIST']._serialized_end=93
+  _globals['_INT64LIST']._serialized_start=95
+  _globals['_INT64LIST']._serialized_end=121
+  _globals['_FEATURE']._serialized_start=124
+  _globals['_FEATURE']._serialized_end=264
+  _globals['_FEATURES']._serialized_start=266
+  _globals['_FEATURES']._serialized_end=389
+  _globals['_FEATURES_FEATUREENTRY']._serialized_start=326
+  _globals['_FEATURES_FEATUREENTRY']._serialized_end=389
+  _globals['_FEATURELIST']._serialized_start=391
+  _globals['_FEATURELIST']._serialized_end=438
+  _globals['_FEATURELISTS']._serialized_start=441
+  _globals['_FEATURELISTS']._serialized_end=589
+  _globals['_FEATURELISTS_FEATURELISTENTRY']._serialized_start=518
+  _globals['_FEATURELISTS_FEATURELISTENTRY']._serialized_end=589
+  _globals['_EXAMPLE']._serialized_start=591
+  _globals['_EXAMPLE']._serialized_end=636
+  _globals['_SEQUENCEEXAMPLE']._serialized_start=638
+  _globals['_SEQUENCEEXAMPLE']._serialized_end=735
 # @@protoc_insertion_point(module_scope)

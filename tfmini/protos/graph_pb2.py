@@ -12,21 +12,121 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
-from tfmini.protos import function_pb2 as tfmini_dot_protos_dot_function__pb2
-from tfmini.protos import graph_debug_info_pb2 as tfmini_dot_protos_dot_graph__debug__info__pb2
-from tfmini.protos import node_def_pb2 as tfmini_dot_protos_dot_node__def__pb2
-from tfmini.protos import versions_pb2 as tfmini_dot_protos_dot_versions__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tfmini/protos/graph.proto\x12\x06tfmini\x1a\x1ctfmini/protos/function.proto\x1a$tfmini/protos/graph_debug_info.proto\x1a\x1ctfmini/protos/node_def.proto\x1a\x1ctfmini/protos/versions.proto\"\xbd\x01\n\x08GraphDef\x12\x1d\n\x04node\x18\x01 \x03(\x0b\x32\x0f.tfmini.NodeDef\x12+\n\x07library\x18\x02 \x01(\x0b\x32\x1a.tfmini.FunctionDefLibrary\x12\x13\n\x07version\x18\x03 \x01(\x05\x42\x02\x18\x01\x12$\n\x08versions\x18\x04 \x01(\x0b\x32\x12.tfmini.VersionDef\x12*\n\ndebug_info\x18\x05 \x01(\x0b\x32\x16.tfmini.GraphDebugInfob\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tfmini/protos/graph.proto\x12\x06tfmini\"v\n\x10TensorShapeProto\x12)\n\x03\x64im\x18\x02 \x03(\x0b\x32\x1c.tfmini.TensorShapeProto.Dim\x12\x14\n\x0cunknown_rank\x18\x03 \x01(\x08\x1a!\n\x03\x44im\x12\x0c\n\x04size\x18\x01 \x01(\x03\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x93\x02\n\x13ResourceHandleProto\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x11\n\tcontainer\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\thash_code\x18\x04 \x01(\x04\x12\x17\n\x0fmaybe_type_name\x18\x05 \x01(\t\x12\x44\n\x11\x64types_and_shapes\x18\x06 \x03(\x0b\x32).tfmini.ResourceHandleProto.DtypeAndShape\x1aY\n\rDtypeAndShape\x12\x1f\n\x05\x64type\x18\x01 \x01(\x0e\x32\x10.tfmini.DataType\x12\'\n\x05shape\x18\x02 \x01(\x0b\x32\x18.tfmini.TensorShapeProto\"\xe8\x03\n\x0bTensorProto\x12\x1f\n\x05\x64type\x18\x01 \x01(\x0e\x32\x10.tfmini.DataType\x12.\n\x0ctensor_shape\x18\x02 \x01(\x0b\x32\x18.tfmini.TensorShapeProto\x12\x16\n\x0eversion_number\x18\x03 \x01(\x05\x12\x16\n\x0etensor_content\x18\x04 \x01(\x0c\x12\x11\n\tfloat_val\x18\x05 \x03(\x02\x12\x12\n\ndouble_val\x18\x06 \x03(\x01\x12\x0f\n\x07int_val\x18\x07 \x03(\x05\x12\x12\n\nstring_val\x18\x08 \x03(\x0c\x12\x14\n\x0cscomplex_val\x18\t \x03(\x02\x12\x11\n\tint64_val\x18\n \x03(\x03\x12\x10\n\x08\x62ool_val\x18\x0b \x03(\x08\x12\x14\n\x0c\x64\x63omplex_val\x18\x0c \x03(\x01\x12\x10\n\x08half_val\x18\r \x03(\x05\x12\x38\n\x13resource_handle_val\x18\x0e \x03(\x0b\x32\x1b.tfmini.ResourceHandleProto\x12\x33\n\x0bvariant_val\x18\x0f \x03(\x0b\x32\x1e.tfmini.VariantTensorDataProto\x12\x12\n\nuint32_val\x18\x10 \x03(\r\x12\x12\n\nuint64_val\x18\x11 \x03(\x04\x12\x12\n\nfloat8_val\x18\x12 \x01(\x0c\"c\n\x16VariantTensorDataProto\x12\x11\n\ttype_name\x18\x01 \x01(\t\x12\x10\n\x08metadata\x18\x02 \x01(\x0c\x12$\n\x07tensors\x18\x03 \x03(\x0b\x32\x13.tfmini.TensorProto\"w\n\x0b\x46ullTypeDef\x12#\n\x07type_id\x18\x01 \x01(\x0e\x32\x12.tfmini.FullTypeId\x12!\n\x04\x61rgs\x18\x02 \x03(\x0b\x32\x13.tfmini.FullTypeDef\x12\x0b\n\x01s\x18\x03 \x01(\tH\x00\x12\x0b\n\x01i\x18\x04 \x01(\x03H\x00\x42\x06\n\x04\x61ttr\"\xf2\x03\n\tAttrValue\x12+\n\x04list\x18\x01 \x01(\x0b\x32\x1b.tfmini.AttrValue.ListValueH\x00\x12\x0b\n\x01s\x18\x02 \x01(\x0cH\x00\x12\x0b\n\x01i\x18\x03 \x01(\x03H\x00\x12\x0b\n\x01\x66\x18\x04 \x01(\x02H\x00\x12\x0b\n\x01\x62\x18\x05 \x01(\x08H\x00\x12 \n\x04type\x18\x06 \x01(\x0e\x32\x10.tfmini.DataTypeH\x00\x12)\n\x05shape\x18\x07 \x01(\x0b\x32\x18.tfmini.TensorShapeProtoH\x00\x12%\n\x06tensor\x18\x08 \x01(\x0b\x32\x13.tfmini.TensorProtoH\x00\x12\x15\n\x0bplaceholder\x18\t \x01(\tH\x00\x12$\n\x04\x66unc\x18\n \x01(\x0b\x32\x14.tfmini.NameAttrListH\x00\x1a\xc9\x01\n\tListValue\x12\t\n\x01s\x18\x02 \x03(\x0c\x12\t\n\x01i\x18\x03 \x03(\x03\x12\t\n\x01\x66\x18\x04 \x03(\x02\x12\t\n\x01\x62\x18\x05 \x03(\x08\x12\x1e\n\x04type\x18\x06 \x03(\x0e\x32\x10.tfmini.DataType\x12\'\n\x05shape\x18\x07 \x03(\x0b\x32\x18.tfmini.TensorShapeProto\x12#\n\x06tensor\x18\x08 \x03(\x0b\x32\x13.tfmini.TensorProto\x12\"\n\x04\x66unc\x18\t \x03(\x0b\x32\x14.tfmini.NameAttrListB\x07\n\x05value\"\x8a\x01\n\x0cNameAttrList\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\x04\x61ttr\x18\x02 \x03(\x0b\x32\x1e.tfmini.NameAttrList.AttrEntry\x1a>\n\tAttrEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.tfmini.AttrValue:\x02\x38\x01\"\xf6\x02\n\x07NodeDef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\n\n\x02op\x18\x02 \x01(\t\x12\r\n\x05input\x18\x03 \x03(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\'\n\x04\x61ttr\x18\x05 \x03(\x0b\x32\x19.tfmini.NodeDef.AttrEntry\x12\x46\n\x17\x65xperimental_debug_info\x18\x06 \x01(\x0b\x32%.tfmini.NodeDef.ExperimentalDebugInfo\x12.\n\x11\x65xperimental_type\x18\x07 \x01(\x0b\x32\x13.tfmini.FullTypeDef\x1aQ\n\x15\x45xperimentalDebugInfo\x12\x1b\n\x13original_node_names\x18\x01 \x03(\t\x12\x1b\n\x13original_func_names\x18\x02 \x03(\t\x1a>\n\tAttrEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.tfmini.AttrValue:\x02\x38\x01\"\xcf\x06\n\x05OpDef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\tinput_arg\x18\x02 \x03(\x0b\x32\x14.tfmini.OpDef.ArgDef\x12(\n\noutput_arg\x18\x03 \x03(\x0b\x32\x14.tfmini.OpDef.ArgDef\x12#\n\x04\x61ttr\x18\x04 \x03(\x0b\x32\x15.tfmini.OpDef.AttrDef\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12*\n\x0b\x64\x65precation\x18\x08 \x01(\x0b\x32\x15.tfmini.OpDeprecation\x12\x14\n\x0cis_aggregate\x18\x10 \x01(\x08\x12\x13\n\x0bis_stateful\x18\x11 \x01(\x08\x12\x16\n\x0eis_commutative\x18\x12 \x01(\x08\x12\"\n\x1a\x61llows_uninitialized_input\x18\x13 \x01(\x08\x12\x16\n\x0e\x63ontrol_output\x18\x14 \x03(\t\x12$\n\x1cis_distributed_communication\x18\x15 \x01(\x08\x1a\x90\x02\n\x06\x41rgDef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x1e\n\x04type\x18\x03 \x01(\x0e\x32\x10.tfmini.DataType\x12\x11\n\ttype_attr\x18\x04 \x01(\t\x12\x13\n\x0bnumber_attr\x18\x05 \x01(\t\x12\x16\n\x0etype_list_attr\x18\x06 \x01(\t\x12>\n\x0bhandle_data\x18\x07 \x03(\x0b\x32).tfmini.ResourceHandleProto.DtypeAndShape\x12\x0e\n\x06is_ref\x18\x10 \x01(\x08\x12\x33\n\x16\x65xperimental_full_type\x18\x11 \x01(\x0b\x32\x13.tfmini.FullTypeDef\x1a\xb5\x01\n\x07\x41ttrDef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12(\n\rdefault_value\x18\x03 \x01(\x0b\x32\x11.tfmini.AttrValue\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x13\n\x0bhas_minimum\x18\x05 \x01(\x08\x12\x0f\n\x07minimum\x18\x06 \x01(\x03\x12)\n\x0e\x61llowed_values\x18\x07 \x01(\x0b\x32\x11.tfmini.AttrValue\"5\n\rOpDeprecation\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x13\n\x0b\x65xplanation\x18\x02 \x01(\t\"#\n\x06OpList\x12\x19\n\x02op\x18\x01 \x03(\x0b\x32\r.tfmini.OpDef\"K\n\nVersionDef\x12\x10\n\x08producer\x18\x01 \x01(\x05\x12\x14\n\x0cmin_consumer\x18\x02 \x01(\x05\x12\x15\n\rbad_consumers\x18\x03 \x03(\x05\"\x9c\x01\n\x12\x46unctionDefLibrary\x12%\n\x08\x66unction\x18\x01 \x03(\x0b\x32\x13.tfmini.FunctionDef\x12%\n\x08gradient\x18\x02 \x03(\x0b\x32\x13.tfmini.GradientDef\x12\x38\n\x14registered_gradients\x18\x03 \x03(\x0b\x32\x1a.tfmini.RegisteredGradient\"\x98\x06\n\x0b\x46unctionDef\x12 \n\tsignature\x18\x01 \x01(\x0b\x32\r.tfmini.OpDef\x12!\n\x08node_def\x18\x03 \x03(\x0b\x32\x0f.tfmini.NodeDef\x12)\n\x03ret\x18\x04 \x03(\x0b\x32\x1c.tfmini.FunctionDef.RetEntry\x12+\n\x04\x61ttr\x18\x05 \x03(\x0b\x32\x1d.tfmini.FunctionDef.AttrEntry\x12\x38\n\x0b\x63ontrol_ret\x18\x06 \x03(\x0b\x32#.tfmini.FunctionDef.ControlRetEntry\x12\x32\n\x08\x61rg_attr\x18\x07 \x03(\x0b\x32 .tfmini.FunctionDef.ArgAttrEntry\x12L\n\x16resource_arg_unique_id\x18\x08 \x03(\x0b\x32,.tfmini.FunctionDef.ResourceArgUniqueIdEntry\x1a\x80\x01\n\x08\x41rgAttrs\x12\x34\n\x04\x61ttr\x18\x01 \x03(\x0b\x32&.tfmini.FunctionDef.ArgAttrs.AttrEntry\x1a>\n\tAttrEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.tfmini.AttrValue:\x02\x38\x01\x1a*\n\x08RetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a>\n\tAttrEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.tfmini.AttrValue:\x02\x38\x01\x1a\x31\n\x0f\x43ontrolRetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1aL\n\x0c\x41rgAttrEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.tfmini.FunctionDef.ArgAttrs:\x02\x38\x01\x1a:\n\x18ResourceArgUniqueIdEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01J\x04\x08\x02\x10\x03\";\n\x0bGradientDef\x12\x15\n\rfunction_name\x18\x01 \x01(\t\x12\x15\n\rgradient_func\x18\x02 \x01(\t\"G\n\x12RegisteredGradient\x12\x15\n\rgradient_func\x18\x01 \x01(\t\x12\x1a\n\x12registered_op_type\x18\x02 \x01(\t\"\xcb\x06\n\x0eGraphDebugInfo\x12\r\n\x05\x66iles\x18\x01 \x03(\t\x12\x32\n\x06traces\x18\x02 \x03(\x0b\x32\".tfmini.GraphDebugInfo.TracesEntry\x12<\n\x0c\x66rames_by_id\x18\x04 \x03(\x0b\x32&.tfmini.GraphDebugInfo.FramesByIdEntry\x12\x43\n\x10name_to_trace_id\x18\x05 \x03(\x0b\x32).tfmini.GraphDebugInfo.NameToTraceIdEntry\x12<\n\x0ctraces_by_id\x18\x06 \x03(\x0b\x32&.tfmini.GraphDebugInfo.TracesByIdEntry\x1a\xa3\x01\n\x0b\x46ileLineCol\x12\x17\n\nfile_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x11\n\x04line\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x03\x63ol\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x11\n\x04\x66unc\x18\x04 \x01(\tH\x03\x88\x01\x01\x12\x11\n\x04\x63ode\x18\x05 \x01(\tH\x04\x88\x01\x01\x42\r\n\x0b_file_indexB\x07\n\x05_lineB\x06\n\x04_colB\x07\n\x05_funcB\x07\n\x05_code\x1aZ\n\nStackTrace\x12:\n\x0e\x66ile_line_cols\x18\x01 \x03(\x0b\x32\".tfmini.GraphDebugInfo.FileLineCol\x12\x10\n\x08\x66rame_id\x18\x02 \x03(\x06\x1aP\n\x0bTracesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32!.tfmini.GraphDebugInfo.StackTrace:\x02\x38\x01\x1aU\n\x0f\x46ramesByIdEntry\x12\x0b\n\x03key\x18\x01 \x01(\x06\x12\x31\n\x05value\x18\x02 \x01(\x0b\x32\".tfmini.GraphDebugInfo.FileLineCol:\x02\x38\x01\x1a\x34\n\x12NameToTraceIdEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x06:\x02\x38\x01\x1aT\n\x0fTracesByIdEntry\x12\x0b\n\x03key\x18\x01 \x01(\x06\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32!.tfmini.GraphDebugInfo.StackTrace:\x02\x38\x01\"\xbd\x01\n\x08GraphDef\x12\x1d\n\x04node\x18\x01 \x03(\x0b\x32\x0f.tfmini.NodeDef\x12+\n\x07library\x18\x02 \x01(\x0b\x32\x1a.tfmini.FunctionDefLibrary\x12\x13\n\x07version\x18\x03 \x01(\x05\x42\x02\x18\x01\x12$\n\x08versions\x18\x04 \x01(\x0b\x32\x12.tfmini.VersionDef\x12*\n\ndebug_info\x18\x05 \x01(\x0b\x32\x16.tfmini.GraphDebugInfo*\xda\t\n\x08\x44\x61taType\x12\x0e\n\nDT_INVALID\x10\x00\x12\x0c\n\x08\x44T_FLOAT\x10\x01\x12\r\n\tDT_DOUBLE\x10\x02\x12\x0c\n\x08\x44T_INT32\x10\x03\x12\x0c\n\x08\x44T_UINT8\x10\x04\x12\x0c\n\x08\x44T_INT16\x10\x05\x12\x0b\n\x07\x44T_INT8\x10\x06\x12\r\n\tDT_STRING\x10\x07\x12\x10\n\x0c\x44T_COMPLEX64\x10\x08\x12\x0c\n\x08\x44T_INT64\x10\t\x12\x0b\n\x07\x44T_BOOL\x10\n\x12\x0c\n\x08\x44T_QINT8\x10\x0b\x12\r\n\tDT_QUINT8\x10\x0c\x12\r\n\tDT_QINT32\x10\r\x12\x0f\n\x0b\x44T_BFLOAT16\x10\x0e\x12\r\n\tDT_QINT16\x10\x0f\x12\x0e\n\nDT_QUINT16\x10\x10\x12\r\n\tDT_UINT16\x10\x11\x12\x11\n\rDT_COMPLEX128\x10\x12\x12\x0b\n\x07\x44T_HALF\x10\x13\x12\x0f\n\x0b\x44T_RESOURCE\x10\x14\x12\x0e\n\nDT_VARIANT\x10\x15\x12\r\n\tDT_UINT32\x10\x16\x12\r\n\tDT_UINT64\x10\x17\x12\x10\n\x0c\x44T_FLOAT_REF\x10\x65\x12\x11\n\rDT_DOUBLE_REF\x10\x66\x12\x10\n\x0c\x44T_INT32_REF\x10g\x12\x10\n\x0c\x44T_UINT8_REF\x10h\x12\x10\n\x0c\x44T_INT16_REF\x10i\x12\x0f\n\x0b\x44T_INT8_REF\x10j\x12\x11\n\rDT_STRING_REF\x10k\x12\x14\n\x10\x44T_COMPLEX64_REF\x10l\x12\x10\n\x0c\x44T_INT64_REF\x10m\x12\x0f\n\x0b\x44T_BOOL_REF\x10n\x12\x10\n\x0c\x44T_QINT8_REF\x10o\x12\x11\n\rDT_QUINT8_REF\x10p\x12\x11\n\rDT_QINT32_REF\x10q\x12\x13\n\x0f\x44T_BFLOAT16_REF\x10r\x12\x11\n\rDT_QINT16_REF\x10s\x12\x12\n\x0e\x44T_QUINT16_REF\x10t\x12\x11\n\rDT_UINT16_REF\x10u\x12\x15\n\x11\x44T_COMPLEX128_REF\x10v\x12\x0f\n\x0b\x44T_HALF_REF\x10w\x12\x13\n\x0f\x44T_RESOURCE_REF\x10x\x12\x12\n\x0e\x44T_VARIANT_REF\x10y\x12\x11\n\rDT_UINT32_REF\x10z\x12\x11\n\rDT_UINT64_REF\x10{\x12\x12\n\x0e\x44T_FLOAT8_E5M2\x10\x18\x12\x14\n\x10\x44T_FLOAT8_E4M3FN\x10\x19\x12\x16\n\x12\x44T_FLOAT8_E4M3FNUZ\x10\x1a\x12\x19\n\x15\x44T_FLOAT8_E4M3B11FNUZ\x10\x1b\x12\x16\n\x12\x44T_FLOAT8_E5M2FNUZ\x10\x1c\x12\x0b\n\x07\x44T_INT4\x10\x1d\x12\x0c\n\x08\x44T_UINT4\x10\x1e\x12\x0b\n\x07\x44T_INT2\x10\x1f\x12\x0c\n\x08\x44T_UINT2\x10 \x12\x14\n\x10\x44T_FLOAT4_E2M1FN\x10!\x12\x16\n\x12\x44T_FLOAT8_E5M2_REF\x10|\x12\x18\n\x14\x44T_FLOAT8_E4M3FN_REF\x10}\x12\x1a\n\x16\x44T_FLOAT8_E4M3FNUZ_REF\x10~\x12\x1d\n\x19\x44T_FLOAT8_E4M3B11FNUZ_REF\x10\x7f\x12\x1b\n\x16\x44T_FLOAT8_E5M2FNUZ_REF\x10\x80\x01\x12\x10\n\x0b\x44T_INT4_REF\x10\x81\x01\x12\x11\n\x0c\x44T_UINT4_REF\x10\x82\x01\x12\x10\n\x0b\x44T_INT2_REF\x10\x83\x01\x12\x11\n\x0c\x44T_UINT2_REF\x10\x84\x01\x12\x19\n\x14\x44T_FLOAT4_E2M1FN_REF\x10\x85\x01*\xda\x04\n\nFullTypeId\x12\r\n\tTFT_UNSET\x10\x00\x12\x0b\n\x07TFT_VAR\x10\x01\x12\x0b\n\x07TFT_ANY\x10\x02\x12\x0f\n\x0bTFT_PRODUCT\x10\x03\x12\r\n\tTFT_NAMED\x10\x04\x12\x10\n\x0cTFT_FOR_EACH\x10\x14\x12\x10\n\x0cTFT_CALLABLE\x10\x64\x12\x0f\n\nTFT_TENSOR\x10\xe8\x07\x12\x0e\n\tTFT_ARRAY\x10\xe9\x07\x12\x11\n\x0cTFT_OPTIONAL\x10\xea\x07\x12\x10\n\x0bTFT_LITERAL\x10\xeb\x07\x12\x10\n\x0bTFT_ENCODED\x10\xec\x07\x12\x15\n\x10TFT_SHAPE_TENSOR\x10\xed\x07\x12\r\n\x08TFT_BOOL\x10\xc8\x01\x12\x0e\n\tTFT_UINT8\x10\xc9\x01\x12\x0f\n\nTFT_UINT16\x10\xca\x01\x12\x0f\n\nTFT_UINT32\x10\xcb\x01\x12\x0f\n\nTFT_UINT64\x10\xcc\x01\x12\r\n\x08TFT_INT8\x10\xcd\x01\x12\x0e\n\tTFT_INT16\x10\xce\x01\x12\x0e\n\tTFT_INT32\x10\xcf\x01\x12\x0e\n\tTFT_INT64\x10\xd0\x01\x12\r\n\x08TFT_HALF\x10\xd1\x01\x12\x0e\n\tTFT_FLOAT\x10\xd2\x01\x12\x0f\n\nTFT_DOUBLE\x10\xd3\x01\x12\x11\n\x0cTFT_BFLOAT16\x10\xd7\x01\x12\x12\n\rTFT_COMPLEX64\x10\xd4\x01\x12\x13\n\x0eTFT_COMPLEX128\x10\xd5\x01\x12\x0f\n\nTFT_STRING\x10\xd6\x01\x12\x10\n\x0bTFT_DATASET\x10\xf6N\x12\x0f\n\nTFT_RAGGED\x10\xf7N\x12\x11\n\x0cTFT_ITERATOR\x10\xf8N\x12\x13\n\x0eTFT_MUTEX_LOCK\x10\xdaO\x12\x17\n\x12TFT_LEGACY_VARIANT\x10\xdbOb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tfmini.protos.graph_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
+  _globals['_NAMEATTRLIST_ATTRENTRY']._options = None
+  _globals['_NAMEATTRLIST_ATTRENTRY']._serialized_options = b'8\001'
+  _globals['_NODEDEF_ATTRENTRY']._options = None
+  _globals['_NODEDEF_ATTRENTRY']._serialized_options = b'8\001'
+  _globals['_FUNCTIONDEF_ARGATTRS_ATTRENTRY']._options = None
+  _globals['_FUNCTIONDEF_ARGATTRS_ATTRENTRY']._serialized_options = b'8\001'
+  _globals['_FUNCTIONDEF_RETENTRY']._options = None
+  _globals['_FUNCTIONDEF_RETENTRY']._serialized_options = b'8\001'
+  _globals['_FUNCTIONDEF_ATTRENTRY']._options = None
+  _globals['_FUNCTIONDEF_ATTRENTRY']._serialized_options = b'8\001'
+  _globals['_FUNCTIONDEF_CONTROLRETENTRY']._options = None
+  _globals['_FUNCTIONDEF_CONTROLRETENTRY']._serialized_options = b'8\001'
+  _globals['_FUNCTIONDEF_ARGATTRENTRY']._options = None
+  _globals['_FUNCTIONDEF_ARGATTRENTRY']._serialized_options = b'8\001'
+  _globals['_FUNCTIONDEF_RESOURCEARGUNIQUEIDENTRY']._options = None
+  _globals['_FUNCTIONDEF_RESOURCEARGUNIQUEIDENTRY']._serialized_options = b'8\001'
+  _globals['_GRAPHDEBUGINFO_TRACESENTRY']._options = None
+  _globals['_GRAPHDEBUGINFO_TRACESENTRY']._serialized_options = b'8\001'
+  _globals['_GRAPHDEBUGINFO_FRAMESBYIDENTRY']._options = None
+  _globals['_GRAPHDEBUGINFO_FRAMESBYIDENTRY']._serialized_options = b'8\001'
+  _globals['_GRAPHDEBUGINFO_NAMETOTRACEIDENTRY']._options = None
+  _globals['_GRAPHDEBUGINFO_NAMETOTRACEIDENTRY']._serialized_options = b'8\001'
+  _globals['_GRAPHDEBUGINFO_TRACESBYIDENTRY']._options = None
+  _globals['_GRAPHDEBUGINFO_TRACESBYIDENTRY']._serialized_options = b'8\001'
   _globals['_GRAPHDEF'].fields_by_name['version']._options = None
   _globals['_GRAPHDEF'].fields_by_name['version']._serialized_options = b'\030\001'
-  _globals['_GRAPHDEF']._serialized_start=166
-  _globals['_GRAPHDEF']._serialized_end=355
+  _globals['_DATATYPE']._serialized_start=5313
+  _globals['_DATATYPE']._serialized_end=6555
+  _globals['_FULLTYPEID']._serialized_start=6558
+  _globals['_FULLTYPEID']._serialized_end=7160
+  _globals['_TENSORSHAPEPROTO']._serialized_start=37
+  _globals['_TENSORSHAPEPROTO']._serialized_end=155
+  _globals['_TENSORSHAPEPROTO_DIM']._serialized_start=122
+  _globals['_TENSORSHAPEPROTO_DIM']._serialized_end=155
+  _globals['_RESOURCEHANDLEPROTO']._serialized_start=158
+  _globals['_RESOURCEHANDLEPROTO']._serialized_end=433
+  _globals['_RESOURCEHANDLEPROTO_DTYPEANDSHAPE']._serialized_start=344
+  _globals['_RESOURCEHANDLEPROTO_DTYPEANDSHAPE']._serialized_end=433
+  _globals['_TENSORPROTO']._serialized_start=436
+  _globals['_TENSORPROTO']._serialized_end=924
+  _globals['_VARIANTTENSORDATAPROTO']._serialized_start=926
+  _globals['_VARIANTTENSORDATAPROTO']._serialized_end=1025
+  _globals['_FULLTYPEDEF']._serialized_start=1027
+  _globals['_FULLTYPEDEF']._serialized_end=1146
+  _globals['_ATTRVALUE']._serialized_start=1149
+  _globals['_ATTRVALUE']._serialized_end=1647
+  _globals['_ATTRVALUE_LISTVALUE']._serialized_start=1437
+  _globals['_ATTRVALUE_LISTVALUE']._serialized_end=1638
+  _globals['_NAMEATTRLIST']._serialized_start=1650
+  _globals['_NAMEATTRLIST']._serialized_end=1788
+  _globals['_NAMEATTRLIST_ATTRENTRY']._serialized_start=1726
+  _globals['_NAMEATTRLIST_ATTRENTRY']._serialized_end=1788
+  _globals['_NODEDEF']._serialized_start=1791
+  _globals['_NODEDEF']._serialized_end=2165
+  _globals['_NODEDEF_EXPERIMENTALDEBUGINFO']._serialized_start=2020
+  _globals['_NODEDEF_EXPERIMENTALDEBUGINFO']._serialized_end=2101
+  _globals['_NODEDEF_ATTRENTRY']._serialized_start=1726
+  _globals['_NODEDEF_ATTRENTRY']._serialized_end=1788
+  _globals['_OPDEF']._serialized_start=2168
+  _globals['_OPDEF']._serialized_end=3015
+  _globals['_OPDEF_ARGDEF']._serialized_start=2559
+  _globals['_OPDEF_ARGDEF']._serialized_end=2831
+  _globals['_OPDEF_ATTRDEF']._serialized_start=2834
+  _globals['_OPDEF_ATTRDEF']._serialized_end=3015
+  _globals['_OPDEPRECATION']._serialized_start=3017
+  _globals['_OPDEPRECATION']._serialized_end=3070
+  _globals['_OPLIST']._serialized_start=3072
+  _globals['_OPLIST']._serialized_end=3107
+  _globals['_VERSIONDEF']._serialized_start=3109
+  _globals['_VERSIONDEF']._serialized_end=3184
+  _globals['_FUNCTIONDEFLIBRARY']._serialized_start=3187
+  _globals['_FUNCTIONDEFLIBRARY']._serialized_end=3343
+  _globals['_FUNCTIONDEF']._serialized_start=3346
+  _globals['_FUNCTIONDEF']._serialized_end=4138
+  _globals['_FUNCTIONDEF_ARGATTRS']._serialized_start=3707
+  _globals['_FUNCTIONDEF_ARGATTRS']._serialized_end=3835
+  _globals['_FUNCTIONDEF_ARGATTRS_ATTRENTRY']._serialized_start=1726
+  _globals['_FUNCTIONDEF_ARGATTRS_ATTRENTRY']._serialized_end=1788
+  _globals['_FUNCTIONDEF_RETENTRY']._serialized_start=3837
+  _globals['_FUNCTIONDEF_RETENTRY']._serialized_end=3879
+  _globals['_FUNCTIONDEF_ATTRENTRY']._serialized_start=1726
+  _globals['_FUNCTIONDEF_ATTRENTRY']._serialized_end=1788
+  _globals['_FUNCTIONDEF_CONTROLRETENTRY']._serialized_start=3945
+  _globals['_FUNCTIONDEF_CONTROLRETENTRY']._serialized_end=3994
+  _globals['_FUNCTIONDEF_ARGATTRENTRY']._serialized_start=3996
+  _globals['_FUNCTIONDEF_ARGATTRENTRY']._serialized_end=4072
+  _globals['_FUNCTIONDEF_RESOURCEARGUNIQUEIDENTRY']._serialized_start=4074
+  _globals['_FUNCTIONDEF_RESOURCEARGUNIQUEIDENTRY']._serialized_end=4132
+  _globals['_GRADIENTDEF']._serialized_start=4140
+  _globals['_GRADIENTDEF']._serialized_end=4199
+  _globals['_REGISTEREDGRADIENT']._serialized_start=4201
+  _globals['_REGISTEREDGRADIENT']._serialized_end=4272
+  _globals['_GRAPHDEBUGINFO']._serialized_start=4275
+  _globals['_GRAPHDEBUGINFO']._serialized_end=5118
+  _globals['_GRAPHDEBUGINFO_FILELINECOL']._serialized_start=4554
+  _globals['_GRAPHDEBUGINFO_FILELINECOL']._serialized_end=4717
+  _globals['_GRAPHDEBUGINFO_STACKTRACE']._serialized_start=4719
+  _globals['_GRAPHDEBUGINFO_STACKTRACE']._serialized_end=4809
+  _globals['_GRAPHDEBUGINFO_TRACESENTRY']._serialized_start=4811
+  _globals['_GRAPHDEBUGINFO_TRACESENTRY']._serialized_end=4891
+  _globals['_GRAPHDEBUGINFO_FRAMESBYIDENTRY']._serialized_start=4893
+  _globals['_GRAPHDEBUGINFO_FRAMESBYIDENTRY']._serialized_end=4978
+  _globals['_GRAPHDEBUGINFO_NAMETOTRACEIDENTRY']._serialized_start=4980
+  _globals['_GRAPHDEBUGINFO_NAMETOTRACEIDENTRY']._serialized_end=5032
+  _globals['_GRAPHDEBUGINFO_TRACESBYIDENTRY']._serialized_start=5034
+  _globals['_GRAPHDEBUGINFO_TRACESBYIDENTRY']._serialized_end=5118
+  _globals['_GRAPHDEF']._serialized_start=5121
+  _globals['_GRAPHDEF']._serialized_end=5310
 # @@protoc_insertion_point(module_scope)

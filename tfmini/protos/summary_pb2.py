@@ -12,32 +12,56 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
-from tfmini.protos import tensor_pb2 as tfmini_dot_protos_dot_tensor__pb2
+from tfmini.protos import graph_pb2 as tfmini_dot_protos_dot_graph__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btfmini/protos/summary.proto\x12\x06tfmini\x1a\x1atfmini/protos/tensor.proto\"\'\n\x12SummaryDescription\x12\x11\n\ttype_hint\x18\x01 \x01(\t\"\x7f\n\x0eHistogramProto\x12\x0b\n\x03min\x18\x01 \x01(\x01\x12\x0b\n\x03max\x18\x02 \x01(\x01\x12\x0b\n\x03num\x18\x03 \x01(\x01\x12\x0b\n\x03sum\x18\x04 \x01(\x01\x12\x13\n\x0bsum_squares\x18\x05 \x01(\x01\x12\x14\n\x0c\x62ucket_limit\x18\x06 \x03(\x01\x12\x0e\n\x06\x62ucket\x18\x07 \x03(\x01\"\xd8\x01\n\x0fSummaryMetadata\x12\x37\n\x0bplugin_data\x18\x01 \x01(\x0b\x32\".tfmini.SummaryMetadata.PluginData\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x1b\n\x13summary_description\x18\x03 \x01(\t\x12%\n\ndata_class\x18\x04 \x01(\x0e\x32\x11.tfmini.DataClass\x1a\x32\n\nPluginData\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\xc6\x04\n\x07Summary\x12$\n\x05value\x18\x01 \x03(\x0b\x32\x15.tfmini.Summary.Value\x1aX\n\x05Image\x12\x0e\n\x06height\x18\x01 \x01(\x05\x12\r\n\x05width\x18\x02 \x01(\x05\x12\x12\n\ncolorspace\x18\x03 \x01(\x05\x12\x1c\n\x14\x65ncoded_image_string\x18\x04 \x01(\x0c\x1a}\n\x05\x41udio\x12\x13\n\x0bsample_rate\x18\x01 \x01(\x02\x12\x14\n\x0cnum_channels\x18\x02 \x01(\x03\x12\x15\n\rlength_frames\x18\x03 \x01(\x03\x12\x1c\n\x14\x65ncoded_audio_string\x18\x04 \x01(\x0c\x12\x14\n\x0c\x63ontent_type\x18\x05 \x01(\t\x1a\xbb\x02\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x16\n\x0csimple_value\x18\x02 \x01(\x02H\x00\x12&\n\x1cobsolete_old_style_histogram\x18\x03 \x01(\x0cH\x00\x12&\n\x05image\x18\x04 \x01(\x0b\x32\x15.tfmini.Summary.ImageH\x00\x12\'\n\x05histo\x18\x05 \x01(\x0b\x32\x16.tfmini.HistogramProtoH\x00\x12&\n\x05\x61udio\x18\x06 \x01(\x0b\x32\x15.tfmini.Summary.AudioH\x00\x12%\n\x06tensor\x18\x08 \x01(\x0b\x32\x13.tfmini.TensorProtoH\x00\x12\x11\n\tnode_name\x18\x07 \x01(\t\x12)\n\x08metadata\x18\t \x01(\x0b\x32\x17.tfmini.SummaryMetadataB\x07\n\x05value*o\n\tDataClass\x12\x16\n\x12\x44\x41TA_CLASS_UNKNOWN\x10\x00\x12\x15\n\x11\x44\x41TA_CLASS_SCALAR\x10\x01\x12\x15\n\x11\x44\x41TA_CLASS_TENSOR\x10\x02\x12\x1c\n\x18\x44\x41TA_CLASS_BLOB_SEQUENCE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btfmini/protos/summary.proto\x12\x06tfmini\x1a\x19tfmini/protos/graph.proto\"\'\n\x12SummaryDescription\x12\x11\n\ttype_hint\x18\x01 \x01(\t\"\x7f\n\x0eHistogramProto\x12\x0b\n\x03min\x18\x01 \x01(\x01\x12\x0b\n\x03max\x18\x02 \x01(\x01\x12\x0b\n\x03num\x18\x03 \x01(\x01\x12\x0b\n\x03sum\x18\x04 \x01(\x01\x12\x13\n\x0bsum_squares\x18\x05 \x01(\x01\x12\x14\n\x0c\x62ucket_limit\x18\x06 \x03(\x01\x12\x0e\n\x06\x62ucket\x18\x07 \x03(\x01\"\xd8\x01\n\x0fSummaryMetadata\x12\x37\n\x0bplugin_data\x18\x01 \x01(\x0b\x32\".tfmini.SummaryMetadata.PluginData\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x1b\n\x13summary_description\x18\x03 \x01(\t\x12%\n\ndata_class\x18\x04 \x01(\x0e\x32\x11.tfmini.DataClass\x1a\x32\n\nPluginData\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\xc6\x04\n\x07Summary\x12$\n\x05value\x18\x01 \x03(\x0b\x32\x15.tfmini.Summary.Value\x1aX\n\x05Image\x12\x0e\n\x06height\x18\x01 \x01(\x05\x12\r\n\x05width\x18\x02 \x01(\x05\x12\x12\n\ncolorspace\x18\x03 \x01(\x05\x12\x1c\n\x14\x65ncoded_image_string\x18\x04 \x01(\x0c\x1a}\n\x05\x41udio\x12\x13\n\x0bsample_rate\x18\x01 \x01(\x02\x12\x14\n\x0cnum_channels\x18\x02 \x01(\x03\x12\x15\n\rlength_frames\x18\x03 \x01(\x03\x12\x1c\n\x14\x65ncoded_audio_string\x18\x04 \x01(\x0c\x12\x14\n\x0c\x63ontent_type\x18\x05 \x01(\t\x1a\xbb\x02\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x16\n\x0csimple_value\x18\x02 \x01(\x02H\x00\x12&\n\x1cobsolete_old_style_histogram\x18\x03 \x01(\x0cH\x00\x12&\n\x05image\x18\x04 \x01(\x0b\x32\x15.tfmini.Summary.ImageH\x00\x12\'\n\x05histo\x18\x05 \x01(\x0b\x32\x16.tfmini.HistogramProtoH\x00\x12&\n\x05\x61udio\x18\x06 \x01(\x0b\x32\x15.tfmini.Summary.AudioH\x00\x12%\n\x06tensor\x18\x08 \x01(\x0b\x32\x13.tfmini.TensorProtoH\x00\x12\x11\n\tnode_name\x18\x07 \x01(\t\x12)\n\x08metadata\x18\t \x01(\x0b\x32\x17.tfmini.SummaryMetadataB\x07\n\x05value\"\xdc\x02\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\tH\x00\x12\x13\n\tgraph_def\x18\x04 \x01(\x0cH\x00\x12\"\n\x07summary\x18\x05 \x01(\x0b\x32\x0f.tfmini.SummaryH\x00\x12)\n\x0blog_message\x18\x06 \x01(\x0b\x32\x12.tfmini.LogMessageH\x00\x12)\n\x0bsession_log\x18\x07 \x01(\x0b\x32\x12.tfmini.SessionLogH\x00\x12\x38\n\x13tagged_run_metadata\x18\x08 \x01(\x0b\x32\x19.tfmini.TaggedRunMetadataH\x00\x12\x18\n\x0emeta_graph_def\x18\t \x01(\x0cH\x00\x12/\n\x0fsource_metadata\x18\n \x01(\x0b\x32\x16.tfmini.SourceMetadataB\x06\n\x04what\"\x95\x01\n\nLogMessage\x12\'\n\x05level\x18\x01 \x01(\x0e\x32\x18.tfmini.LogMessage.Level\x12\x0f\n\x07message\x18\x02 \x01(\t\"M\n\x05Level\x12\x0b\n\x07UNKNOWN\x10\x00\x12\r\n\tDEBUGGING\x10\n\x12\x08\n\x04INFO\x10\x14\x12\x08\n\x04WARN\x10\x1e\x12\t\n\x05\x45RROR\x10(\x12\t\n\x05\x46\x41TAL\x10\x32\"\xb2\x01\n\nSessionLog\x12\x30\n\x06status\x18\x01 \x01(\x0e\x32 .tfmini.SessionLog.SessionStatus\x12\x17\n\x0f\x63heckpoint_path\x18\x02 \x01(\t\x12\x0b\n\x03msg\x18\x03 \x01(\t\"L\n\rSessionStatus\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05START\x10\x01\x12\x08\n\x04STOP\x10\x02\x12\x0e\n\nCHECKPOINT\x10\x03\"6\n\x11TaggedRunMetadata\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x14\n\x0crun_metadata\x18\x02 \x01(\x0c\"$\n\x0eWatchdogConfig\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x03\"|\n\x16WorkerHeartbeatRequest\x12\x31\n\rshutdown_mode\x18\x01 \x01(\x0e\x32\x1a.tfmini.WorkerShutdownMode\x12/\n\x0fwatchdog_config\x18\x02 \x01(\x0b\x32\x16.tfmini.WatchdogConfig\"{\n\x17WorkerHeartbeatResponse\x12+\n\rhealth_status\x18\x01 \x01(\x0e\x32\x14.tfmini.WorkerHealth\x12!\n\nworker_log\x18\x02 \x03(\x0b\x32\r.tfmini.Event\x12\x10\n\x08hostname\x18\x03 \x01(\t\" \n\x0eSourceMetadata\x12\x0e\n\x06writer\x18\x01 \x01(\t*o\n\tDataClass\x12\x16\n\x12\x44\x41TA_CLASS_UNKNOWN\x10\x00\x12\x15\n\x11\x44\x41TA_CLASS_SCALAR\x10\x01\x12\x15\n\x11\x44\x41TA_CLASS_TENSOR\x10\x02\x12\x1c\n\x18\x44\x41TA_CLASS_BLOB_SEQUENCE\x10\x03*[\n\x0cWorkerHealth\x12\x06\n\x02OK\x10\x00\x12\x1c\n\x18RECEIVED_SHUTDOWN_SIGNAL\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x11\n\rSHUTTING_DOWN\x10\x03*k\n\x12WorkerShutdownMode\x12\x0b\n\x07\x44\x45\x46\x41ULT\x10\x00\x12\x12\n\x0eNOT_CONFIGURED\x10\x01\x12\x18\n\x14WAIT_FOR_COORDINATOR\x10\x02\x12\x1a\n\x16SHUTDOWN_AFTER_TIMEOUT\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tfmini.protos.summary_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_DATACLASS']._serialized_start=1041
-  _globals['_DATACLASS']._serialized_end=1152
-  _globals['_SUMMARYDESCRIPTION']._serialized_start=67
-  _globals['_SUMMARYDESCRIPTION']._serialized_end=106
-  _globals['_HISTOGRAMPROTO']._serialized_start=108
-  _globals['_HISTOGRAMPROTO']._serialized_end=235
-  _globals['_SUMMARYMETADATA']._serialized_start=238
-  _globals['_SUMMARYMETADATA']._serialized_end=454
-  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_start=404
-  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_end=454
-  _globals['_SUMMARY']._serialized_start=457
-  _globals['_SUMMARY']._serialized_end=1039
-  _globals['_SUMMARY_IMAGE']._serialized_start=506
-  _globals['_SUMMARY_IMAGE']._serialized_end=594
-  _globals['_SUMMARY_AUDIO']._serialized_start=596
-  _globals['_SUMMARY_AUDIO']._serialized_end=721
-  _globals['_SUMMARY_VALUE']._serialized_start=724
-  _globals['_SUMMARY_VALUE']._serialized_end=1039
+  _globals['_DATACLASS']._serialized_start=2103
+  _globals['_DATACLASS']._serialized_end=2214
+  _globals['_WORKERHEALTH']._serialized_start=2216
+  _globals['_WORKERHEALTH']._serialized_end=2307
+  _globals['_WORKERSHUTDOWNMODE']._serialized_start=2309
+  _globals['_WORKERSHUTDOWNMODE']._serialized_end=2416
+  _globals['_SUMMARYDESCRIPTION']._serialized_start=66
+  _globals['_SUMMARYDESCRIPTION']._serialized_end=105
+  _globals['_HISTOGRAMPROTO']._serialized_start=107
+  _globals['_HISTOGRAMPROTO']._serialized_end=234
+  _globals['_SUMMARYMETADATA']._serialized_start=237
+  _globals['_SUMMARYMETADATA']._serialized_end=453
+  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_start=403
+  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_end=453
+  _globals['_SUMMARY']._serialized_start=456
+  _globals['_SUMMARY']._serialized_end=1038
+  _globals['_SUMMARY_IMAGE']._serialized_start=505
+  _globals['_SUMMARY_IMAGE']._serialized_end=593
+  _globals['_SUMMARY_AUDIO']._serialized_start=595
+  _globals['_SUMMARY_AUDIO']._serialized_end=720
+  _globals['_SUMMARY_VALUE']._serialized_start=723
+  _globals['_SUMMARY_VALUE']._serialized_end=1038
+  _globals['_EVENT']._serialized_start=1041
+  _globals['_EVENT']._serialized_end=1389
+  _globals['_LOGMESSAGE']._serialized_start=1392
+  _globals['_LOGMESSAGE']._serialized_end=1541
+  _globals['_LOGMESSAGE_LEVEL']._serialized_start=1464
+  _globals['_LOGMESSAGE_LEVEL']._serialized_end=1541
+  _globals['_SESSIONLOG']._serialized_start=1544
+  _globals['_SESSIONLOG']._serialized_end=1722
+  _globals['_SESSIONLOG_SESSIONSTATUS']._serialized_start=1646
+  _globals['_SESSIONLOG_SESSIONSTATUS']._serialized_end=1722
+  _globals['_TAGGEDRUNMETADATA']._serialized_start=1724
+  _globals['_TAGGEDRUNMETADATA']._serialized_end=1778
+  _globals['_WATCHDOGCONFIG']._serialized_start=1780
+  _globals['_WATCHDOGCONFIG']._serialized_end=1816
+  _globals['_WORKERHEARTBEATREQUEST']._serialized_start=1818
+  _globals['_WORKERHEARTBEATREQUEST']._serialized_end=1942
+  _globals['_WORKERHEARTBEATRESPONSE']._serialized_start=1944
+  _globals['_WORKERHEARTBEATRESPONSE']._serialized_end=2067
+  _globals['_SOURCEMETADATA']._serialized_start=2069
+  _globals['_SOURCEMETADATA']._serialized_end=2101
 # @@protoc_insertion_point(module_scope)

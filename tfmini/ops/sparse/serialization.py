@@ -86,7 +86,7 @@ def _deserialize_shape(node: Operation) -> list[RawShape]:
 
 
 def _parsed(message: bytes) -> Any:
-    from tfmini.protos.tensor_pb2 import TensorProto  # Imported here because few programs need it.
+    from tfmini.protos import TensorProto  # Imported here because few programs need it.
 
     with reading("Could not parse serialized proto", InvalidArgumentError):
         found = tensor_from_proto(TensorProto.FromString(message))
