@@ -36,8 +36,7 @@ ROOMS = {
     "runtime": (
         *(
             "options",
-            "blas_threads",
-            "heap",
+            "native_libraries",
             "snapshot",
             "process",
             "resources",

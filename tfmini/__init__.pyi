@@ -119,9 +119,6 @@ from tfmini.graph.default_graph import (
     get_default_graph as get_default_graph,
     reset_default_graph as reset_default_graph,
 )
-from tfmini.graph.default_session import (
-    get_default_session as get_default_session,
-)
 from tfmini.graph.graph import (
     Graph as Graph,
 )
@@ -141,6 +138,9 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as Tensor,
     Tensor as _Tensor,
+)
+from tfmini.graph.scopes import (
+    get_default_session as get_default_session,
 )
 from tfmini.graph.scoping import (
     add_to_collection as add_to_collection,

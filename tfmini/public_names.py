@@ -16,12 +16,12 @@ NAMES: dict[str, dict[str, str]] = {
         "errors": "OpError",
         "graph.conversion": "IndexedSlices SparseTensorValue convert_to_tensor convert_to_tensor_or_indexed_slices register_tensor_conversion_function",
         "graph.default_graph": "get_default_graph reset_default_graph",
-        "graph.default_session": "get_default_session",
         "graph.graph": "Graph",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
         "graph.importing": "import_graph_def",
         "graph.names": "GraphKeys",
         "graph.operation": "Operation Tensor",
+        "graph.scopes": "get_default_session",
         "graph.scoping": "add_to_collection add_to_collections colocate_with container control_dependencies device get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed",
         "layers.metrics": "confusion_matrix",
         "ops.array.blocks": "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd space_to_depth",
@@ -141,7 +141,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
-        "compat.ops_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths yield_flattened_paths",
+        "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths yield_flattened_paths",
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
     "contrib.layers": {
@@ -332,7 +332,8 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.flags": "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator register_validator set_default text_wrap validator",
     },
     "gfile": {
-        "compat.file_io": "Copy=gfile_copy DeleteRecursively=delete_recursively Exists=file_exists FastGFile GFile Glob=get_matching_files IsDirectory=is_directory ListDirectory=list_directory MakeDirs=recursive_create_dir MkDir=create_dir Open=GFile Remove=delete_file Rename=gfile_rename Stat=gfile_stat Walk=gfile_walk",
+        "compat.file_io": "FastGFile GFile Open=GFile",
+        "compat.file_io_names": "Copy=copy DeleteRecursively=delete_recursively Exists=file_exists Glob=get_matching_files IsDirectory=is_directory ListDirectory=list_directory MakeDirs=recursive_create_dir MkDir=create_dir Remove=delete_file Rename=rename Stat=stat Walk=walk",
     },
     "graph_util": {
         "compat.graph_functions": "convert_variables_to_constants remove_training_nodes",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
-from tfmini.compat import file_io
+from tfmini.compat import file_io, file_io_names
 
 
 def test_text_lines_and_positions(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_whole_files_are_written_and_read(tmp_path: Path) -> None:
     assert (file_io.read_file_to_string(path), file_io.read_file_to_string(path, True)) == ("t", b"t")
     with pytest.raises(tf.errors.AlreadyExistsError):
         file_io.atomic_write_string_to_file(path, "u", overwrite=False)
-    assert file_io.list_directory(str(tmp_path)) == ["a"]
+    assert file_io_names.list_directory(str(tmp_path)) == ["a"]
     assert file_io.filecmp(path, path) and file_io.file_crc32(path) == "0x856a5aa8"
     assert tf.gfile.GFile("file://" + path).read() == "t"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.ops.fake_wait import FakeWait
 from tests.ops.queues.queue_calls import KINDS, put, queue_of, take, take_many
 from tfmini import dtypes, errors
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.queues.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
 from tfmini.ops.queues.barrier import MutexState
 from tfmini.ops.queues.queue_state import QueueState

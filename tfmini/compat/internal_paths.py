@@ -7,7 +7,7 @@ own is exported to it (`tfmini.export`).
 from __future__ import annotations
 
 _OPS = {
-    ":layers.weight_broadcasting": "weights_broadcast_ops",
+    ":layers.losses": "weights_broadcast_ops",
     ":ops.collectives": "collective_ops",
     "tf": (
         "clip_ops custom_gradient gradients gradients_impl histogram_ops map_fn numerics partitioned_variables "
@@ -31,7 +31,7 @@ _OPS = {
     "tf.spectral": "spectral_ops",
     "tf.summary": "summary_ops",
     "tf.test": "gradient_checker",
-    ":ops.array.inplace_functions raw": "inplace_ops",
+    ":ops.array.inplace raw": "inplace_ops",
     ":ops.variables.resource_variable raw": "resource_variable_ops",
     "tf :compat.graph_functions": "functional_ops",
     "tf :ops.array.layout": "array_ops",
@@ -49,9 +49,9 @@ _OPS = {
     "tf :ops.variables.base :ops.variables.functions": "variables",
     "tf tf.initializers :ops.variables.initializers": "init_ops",
     "tf tf.io raw": "io_ops",
-    "tf tf.math :ops.math.reduce_functions": "math_ops",
+    "tf tf.math :ops.math.reductions": "math_ops",
     "tf.contrib.lookup tf.lookup tf": "lookup_ops",
-    "tf.math tf :layers.rank_matching": "confusion_matrix",
+    "tf.math tf :layers.losses": "confusion_matrix",
     "tf.nn :ops.nn.convolution raw": "nn_ops",
     "tf.nn.rnn_cell tf.contrib.rnn :compat.layers_names": "rnn.rnn_cell_impl rnn_cell rnn_cell_impl",
     "tf :ops.control tf.contrib.framework :ops.flow.flow_ops": "control_flow_ops",
@@ -83,14 +83,12 @@ _FRAMEWORK = {
     "tf.dtypes :dtypes": "dtypes",
     "tf.graph_util :graph.graph_util": "graph_util graph_util_impl",
     "tf.test :compat.test_functions": "test_util",
-    "tf :graph.conversion :graph.scoping :graph.default_session :ops.gradients.registry :graph.collection_protos": (
-        "ops"
-    ),
+    "tf :graph.conversion :graph.scoping :graph.scopes :ops.gradients :graph.meta_graph": ("ops"),
     "-": "c_api_util convert_to_constants fast_tensor_util op_def_registry registry subscribe",
 }
 
 _TRAINING = {
-    ":train.optimizers.slot_creator": "slot_creator",
+    ":train.optimizers.optimizer": "slot_creator",
     "tf.distribute": "distribute distribution_strategy_context",
     "tf.train": (
         "adadelta adagrad adagrad_da adam basic_loops basic_session_run_hooks checkpoint_management checkpoint_ops "
@@ -98,7 +96,7 @@ _TRAINING = {
         "proximal_adagrad proximal_gradient_descent py_checkpoint_reader queue_runner queue_runner_impl rmsprop saver "
         "server_lib session_manager session_run_hook supervisor sync_replicas_optimizer training warm_starting_util"
     ),
-    ":train.loops.evaluation": "evaluation",
+    ":train.evaluation": "evaluation",
     "tf.train :placement.device_setter": "device_setter",
     "tf.train :train.global_steps": "training_util",
     "tf.train :train.optimizers.moving_averages": "moving_averages",
@@ -117,7 +115,7 @@ _ESTIMATOR = {
 
 _PYTHON = {
     ":compat.file_io_names": "lib.io.file_io",
-    ":train.summaries.timeline": "client.timeline",
+    ":train.timeline": "client.timeline",
     "tf.app": "platform.app",
     "tf.compat": "util.compat",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
@@ -137,8 +135,8 @@ _PYTHON = {
     "tf.test": "platform.benchmark platform.test",
     "tf.train": "pywrap_tensorflow summary.summary_iterator",
     ":compat.googletest tf.test": "platform.googletest",
-    ":layers.contrib.named_outputs tf.layers": "layers.utils",
-    "tf :runtime.client.conversions": "client.session",
+    ":layers.contrib.model_variables tf.layers": "layers.utils",
+    "tf :runtime.client.fetches": "client.session",
     "tf.layers :compat.layers_names": "layers.convolutional layers.normalization layers.pooling",
     "tf.nest :compat.nest_names": "data.util.nest",
     "tf.python_io tf.io": "lib.io.tf_record",
@@ -158,7 +156,7 @@ _PYTHON = {
 }
 
 _CONTRIB = {
-    ":compat.mnist_data": "learn.python.learn.datasets.base",
+    ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",
     "tf.contrib.framework": (
@@ -188,10 +186,9 @@ _CONTRIB = {
     ),
     "tf.contrib.seq2seq :layers.contrib.attention :compat.layers_names": "seq2seq.python.ops.attention_wrapper",
     "tf.contrib.seq2seq :layers.contrib.decoders :compat.layers_names": (
-        "seq2seq.python.ops.basic_decoder seq2seq.python.ops.decoder"
+        "seq2seq.python.ops.basic_decoder seq2seq.python.ops.decoder seq2seq.python.ops.helper"
     ),
-    "tf.contrib.seq2seq :layers.contrib.decoding_helpers :compat.layers_names": "seq2seq.python.ops.helper",
-    "tf.contrib.seq2seq :layers.contrib.sequence_losses :compat.layers_names": "seq2seq.python.ops.loss",
+    "tf.contrib.seq2seq :layers.contrib.losses :compat.layers_names": "seq2seq.python.ops.loss",
     "-": "compiler compiler.xla eager eager.python image.python.ops.distort_image_ops nccl tensorboard.plugins",
 }
 

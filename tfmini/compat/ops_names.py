@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.core_types import DimensionLike, TensorLike
 from tfmini.export import export, export_names
-from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
@@ -197,162 +196,3 @@ def conv_output_length(
 def convert_data_format(data_format: str, ndim: int) -> str:
     """The ops' name of a layer's data format, for inputs of so many axes."""
     return op_format(data_format, ndim - 2)
-
-
-# ---- nest names ----------------------------------------
-# Names of TensorFlow's private module ``nest`` that ``tf.nest`` does not have: functions of shallow structures.
-
-is_sequence = nest.is_nested
-is_sequence_or_composite = nest.is_nested_or_composite
-_sequence_like = nest._like
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-@export("tf.contrib.framework.nest.assert_shallow_structure")
-def assert_shallow_structure(
-    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
-) -> None:
-    """Checks that ``input_tree`` has the structure of ``shallow_tree``, and perhaps more below its leaves.
-
-    Raises:
-      TypeError: a leaf has the place of a structure, or types differ with ``check_types``.
-      ValueError: the lengths or the keys of structures differ.
-    """
-    if not nest.is_nested(shallow_tree):
-        return
-    if not nest.is_nested(input_tree):
-        raise TypeError(
-            f"If shallow structure is a sequence, input must also be a sequence. Input has type: {type(input_tree)}."
-        )
-    both_mappings = _is_mapping(shallow_tree) and _is_mapping(input_tree)
-    if check_types and not both_mappings and type(shallow_tree) is not type(input_tree):
-        raise TypeError(
-            "The two structures don't have the same sequence type. Input structure has type"
-            f" {type(input_tree)}, while shallow structure has type {type(shallow_tree)}."
-        )
-    if len(input_tree) != len(shallow_tree):
-        raise ValueError(
-            "The two structures don't have the same sequence length. Input structure has length"
-            f" {len(input_tree)}, while shallow structure has length {len(shallow_tree)}."
-        )
-    if both_mappings and set(input_tree) != set(shallow_tree):
-        raise ValueError(
-            f"The two structures don't have the same keys. Input structure has keys {list(input_tree)}, while"
-            f" shallow structure has keys {list(shallow_tree)}."
-        )
-    for shallow, given in zip(nest._items(shallow_tree), nest._items(input_tree)):
-        assert_shallow_structure(shallow, given, check_types)
-
-
-@export("tf.contrib.framework.nest.flatten_up_to")
-def flatten_up_to(
-    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
-) -> list[Any]:
-    """The parts of ``input_tree`` at the leaves of ``shallow_tree``, with the errors of `assert_shallow_structure`."""
-    assert_shallow_structure(shallow_tree, input_tree, check_types)
-    return list(_up_to(shallow_tree, input_tree))
-
-
-def _up_to(shallow_tree: Any, input_tree: Any) -> Iterator[Any]:
-    if not nest.is_nested(shallow_tree):
-        yield input_tree
-        return
-    for shallow, given in zip(nest._items(shallow_tree), nest._items(input_tree)):
-        yield from _up_to(shallow, given)
-
-
-@export("tf.contrib.framework.nest.map_structure_up_to")
-def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Any:
-    """Applies ``func`` to the parts of ``inputs`` at the leaves of ``shallow_tree``, which gives the form.
-
-    Raises:
-      ValueError: without inputs.
-      TypeError, ValueError: as `assert_shallow_structure` does.
-    """
-    if not inputs:
-        raise ValueError("Cannot map over no sequences")
-    check_types = kwargs.pop("check_types", True)
-    kwargs.pop("expand_composites", None)
-    rows = zip(*(flatten_up_to(shallow_tree, tree, check_types) for tree in inputs))
-    return nest.pack_sequence_as(shallow_tree, [func(*row, **kwargs) for row in rows])
-
-
-@export("tf.contrib.framework.nest.flatten_dict_items")
-def flatten_dict_items(dictionary: Any) -> dict[Any, Any]:
-    """A dictionary whose keys and values may be structures, as one of their leaves.
-
-    Raises:
-      TypeError: it is no dictionary.
-      ValueError: a key and its value differ in structure, or a key comes twice.
-    """
-    if not isinstance(dictionary, Mapping):
-        raise TypeError("input must be a dictionary")
-    found: dict[Any, Any] = {}
-    for key, value in dictionary.items():
-        if nest.is_nested(key) != nest.is_nested(value):
-            raise ValueError(f"Could not flatten dictionary. Key {key!r} and value {value!r} differ in structure.")
-        keys, values = (nest.flatten(key), nest.flatten(value)) if nest.is_nested(key) else ([key], [value])
-        if len(keys) != len(values):
-            raise ValueError(
-                f"Could not flatten dictionary. Key had {len(keys)} elements, but value had {len(values)} elements."
-                f" Key: {keys}, value: {values}."
-            )
-        for one, other in zip(keys, values):
-            if one in found:
-                raise ValueError(f"Could not flatten dictionary: this key is not unique: {one}")
-            found[one] = other
-    return found
-
-
-@export("tf.contrib.framework.nest.yield_flattened_paths")
-def yield_flattened_paths(structure: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """(path, leaf) of each leaf: the keys, field names and positions that lead to it."""
-    if not nest.is_nested(structure):
-        yield path, structure
-        return
-    steps: Any = range(len(structure))
-    if isinstance(structure, Mapping):
-        steps = sorted(structure)
-    elif hasattr(structure, "_fields"):
-        steps = structure._fields
-    for step, item in zip(steps, nest._items(structure)):
-        yield from yield_flattened_paths(item, (*path, step))
-
-
-@export("tf.contrib.framework.nest.flatten_with_tuple_paths")
-def flatten_with_tuple_paths(structure: Any, expand_composites: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
-    """(path, leaf) of each leaf; a path is a tuple."""
-    return list(yield_flattened_paths(structure))
-
-
-@export("tf.contrib.framework.nest.flatten_with_joined_string_paths")
-def flatten_with_joined_string_paths(
-    structure: Any, separator: str = "/", expand_composites: bool = False
-) -> list[tuple[str, Any]]:
-    """(path, leaf) of each leaf; a path is text."""
-    return [(separator.join(map(str, path)), leaf) for path, leaf in yield_flattened_paths(structure)]
-
-
-@export("tf.contrib.framework.nest.map_structure_with_tuple_paths")
-def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is a tuple."""
-    return _with_paths(lambda path: path, func, structure, kwargs)
-
-
-@export("tf.contrib.framework.nest.map_structure_with_paths")
-def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is text, with ``/`` between its steps."""
-    return _with_paths(lambda path: "/".join(map(str, path)), func, structure, kwargs)
-
-
-def _with_paths(form: Callable[[Any], Any], func: Callable[..., Any], structure: Any, kwargs: dict[str, Any]) -> Any:
-    check_types = kwargs.pop("check_types", True)
-    kwargs.pop("expand_composites", None)
-    for other in structure[1:]:
-        nest.assert_same_structure(structure[0], other, check_types)
-    paths = [form(path) for path, _ in yield_flattened_paths(structure[0])]
-    rows = zip(paths, *map(nest.flatten, structure))
-    return nest.pack_sequence_as(structure[0], [func(*row, **kwargs) for row in rows])

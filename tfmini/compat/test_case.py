@@ -19,8 +19,8 @@ from absl.testing import absltest
 from tfmini.compat.test_assertions import Assertions
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
-from tfmini.graph.default_session import get_default_session
 from tfmini.graph.graph import Graph
+from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import set_random_seed
 from tfmini.runtime.client.session import Session
 
@@ -297,9 +297,3 @@ class StubOutForTesting:
 
 
 export_names("tf.test", "mock")
-
-
-# ---- googletest ----------------------------------------
-# ``tensorflow.python.platform.googletest``: the base of `tf.test.TestCase`, which knows nothing of graphs.
-
-_googletest__all__ = ["TestCase"]

@@ -20,9 +20,9 @@ from tfmini.core_types import ShapeLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.default_session import get_default_session
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity

@@ -26,7 +26,7 @@ from tfmini.export import export
 from tfmini.graph import op_types
 from tfmini.graph.families import Operation, OpHandle, Tensor, colocate_with, convert_to_tensor, op
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import check_components
 
 

@@ -16,7 +16,7 @@ from tfmini.data.prefetching import AsyncReader
 from tfmini.dtypes import DType
 from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
 from tfmini.ops.waiting_line import find_or_create
 from tfmini.shapes import RawShape, compatible_raw

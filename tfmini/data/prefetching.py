@@ -20,7 +20,7 @@ from tfmini import dtypes, errors
 from tfmini.data.pipeline import Element, Reading, Source, Stage
 from tfmini.data.structure import Leaf, Structure
 from tfmini.graph import nest
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.array.constant import as_array
 from tfmini.shapes import TensorShape, compatible_raw
 

@@ -3,18 +3,20 @@ from tfmini.compat.file_io import (
     FastGFile as FastGFile,
     GFile as GFile,
     GFile as Open,
+)
+from tfmini.compat.file_io_names import (
+    copy as Copy,
     create_dir as MkDir,
     delete_file as Remove,
     delete_recursively as DeleteRecursively,
     file_exists as Exists,
     get_matching_files as Glob,
-    gfile_copy as Copy,
-    gfile_rename as Rename,
-    gfile_stat as Stat,
-    gfile_walk as Walk,
     is_directory as IsDirectory,
     list_directory as ListDirectory,
     recursive_create_dir as MakeDirs,
+    rename as Rename,
+    stat as Stat,
+    walk as Walk,
 )
 
 __all__ = [

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from tfmini import dtypes, protos
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
-from tfmini.graph import default_session
 from tfmini.graph.attr_checks import check_inputs
 from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.graph_def import fill_node_def, plain_attr
@@ -30,6 +29,7 @@ from tfmini.graph.scopes import (
     colocation_site,
     device_level,
     device_site,
+    get_default_session,
 )
 from tfmini.shapes import RawShape, format_raw
 
@@ -585,7 +585,7 @@ class Graph(GraphScopes):
     def _session_hook(self, kind: str, element: Any, feed_dict: Any, session: Any) -> Any:
         """Runs ``tensor.eval()`` and ``op.run()`` in a session, or in the thread's default session."""
         if session is None:
-            session = default_session.get_default_session()
+            session = get_default_session()
             if session is None:
                 raise ValueError(
                     f"Cannot {_VERBS[kind]}: No default session is registered. Use `with sess.as_default()` or pass an"

@@ -8,12 +8,14 @@ thread a copy.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfmini import devices
+from tfmini.export import export
 
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
@@ -242,7 +244,7 @@ def _caller() -> tuple[str, int]:
 # for.
 
 _STACK_DEPTH = 20
-_creation_stack_HOME = __file__.rsplit("/", 2)[0]
+_PACKAGE = __file__.rsplit("/", 2)[0]
 # Modules that run a script from another program, as `python -m` and `tfmini run` do.
 _BETWEEN = "/absl/app.py"  # `tf.app.run`, if absl is installed
 _LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/run.py")
@@ -276,7 +278,7 @@ def user_frames(stack: tuple[Any, ...]) -> list[tuple[str, int, str]]:
     for file, line, name in frames_of(stack):
         if file.endswith(_LAUNCHERS):
             break  # the frames above belong to the program that runs the script
-        if _creation_stack_HOME not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
+        if _PACKAGE not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
             found.append((file, line, name))
     return found[::-1]
 
@@ -289,3 +291,33 @@ def _line_of(code: Any, lasti: int) -> int:
             return int(number or line)
         line = int(number or line)
     return line
+
+
+# ---- The stack of default sessions, one per thread (``tf.get_default_session``) -------------------------------------
+
+
+class _SessionStack(threading.local):
+    def __init__(self) -> None:
+        self.sessions: list[Any] = []
+
+
+_session_stack = _SessionStack()
+
+
+@export("tf.get_default_session")
+def get_default_session() -> Any:
+    """Returns this thread's innermost default session, or None (``tf.get_default_session``)."""
+    return _session_stack.sessions[-1] if _session_stack.sessions else None
+
+
+@contextmanager
+def session_scope(session: Any, enforce_nesting: bool = True) -> Iterator[Any]:
+    """Makes ``session`` the default for the block."""
+    _session_stack.sessions.append(session)
+    try:
+        yield session
+    finally:
+        if enforce_nesting and _session_stack.sessions[-1] is not session:
+            raise AssertionError("Nesting violated for default stack of sessions")
+        if session in _session_stack.sessions:
+            _session_stack.sessions.remove(session)

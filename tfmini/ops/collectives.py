@@ -17,7 +17,7 @@ from tfmini.dtypes import as_dtype
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, declared_shape, op, same_shape
 from tfmini.graph.node import Node
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.shapes import RawShape, TensorShape, with_rank
 
 _KEYS = """T: {float32, float16, float64, int32, int64}

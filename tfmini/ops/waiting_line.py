@@ -27,9 +27,8 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.op_types import ShapeRule, Traits
+from tfmini.graph.op_types import ShapeRule, Traits, Wait
 from tfmini.graph.registry import OpHandle, op
-from tfmini.graph.waiting import Wait
 from tfmini.locks import lock
 
 # ---- Values that outlive the step that brought them: in a queue, a staging area, an accumulator, a barrier ---------

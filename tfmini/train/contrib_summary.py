@@ -17,7 +17,7 @@ from tfmini import dtypes
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.default_session import get_default_session
+from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import control_dependencies, device
 from tfmini.ops import summary as ops
 from tfmini.ops.array.constant import constant

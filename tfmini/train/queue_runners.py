@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.default_session import get_default_session
 from tfmini.graph.meta_graph import register_proto_function
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
+from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process

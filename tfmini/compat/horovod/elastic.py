@@ -7,7 +7,7 @@ from typing import Any
 
 from tfmini.compat.horovod.functions import broadcast_object_fn
 from tfmini.compat.horovod.operations import broadcast_variables
-from tfmini.graph.default_session import get_default_session
+from tfmini.graph.scopes import get_default_session
 from tfmini.ops.variables.functions import global_variables
 
 _ABSENT = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfmini.compat.horovod.operations import allgather, broadcast, broadcast_variables, position
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
-from tfmini.graph.default_session import get_default_session
+from tfmini.graph.scopes import get_default_session
 from tfmini.ops.array.identity import placeholder
 
 # ---- object codec ----------------------------------------

@@ -56,7 +56,7 @@ def check_components(values: Sequence[Any], types: Sequence[DType], shapes: Sequ
 
 
 class ComponentWait:
-    """A `graph.waiting.Wait` whose answer goes through `check_components`."""
+    """A `graph.op_types.Wait` whose answer goes through `check_components`."""
 
     __slots__ = ("_wait", "_types", "_shapes")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfmini import dtypes, errors
 from tfmini.checkpoint import files as varint
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile, RecordReader
 from tfmini.ops.queues.queue_state import QueueState

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of
+from tfmini.graph.op_types import Wait
 from tfmini.graph.operation import Tensor
-from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.files import TFRecordOptions
 from tfmini.ops.io.reader_state import (

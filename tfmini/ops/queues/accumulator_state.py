@@ -15,7 +15,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, Users, WaitingState, outdated_error, own
 from tfmini.shapes import RawShape, compatible_raw, format_raw

@@ -20,8 +20,7 @@ from tfmini.graph.families import (
     convert_to_tensor,
     unknown_shapes,
 )
-from tfmini.graph.op_types import Traits
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Traits, Wait
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState

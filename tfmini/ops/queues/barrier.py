@@ -14,8 +14,8 @@ from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, get_default_graph, unknown_shapes
+from tfmini.graph.op_types import Wait
 from tfmini.graph.scoping import add_to_collection, colocate_with, control_dependencies, get_collection, name_scope
-from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.kernel_arguments import refuse

@@ -9,8 +9,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.families import OpHandle, ShapeRule, all_of, unknown_shapes
-from tfmini.graph.op_types import Traits
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Traits, Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import (
     UNBOUNDED,

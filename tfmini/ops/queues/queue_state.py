@@ -18,7 +18,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType, string
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.numerics.philox import PhiloxGenerator
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.waiting_line import MOVED, OVER, STUCK, Attempt, Users, WaitingState, outdated_error, own_all

@@ -20,8 +20,8 @@ from tfmini.graph.families import (
     get_default_graph,
     unknown_shapes,
 )
+from tfmini.graph.op_types import Wait
 from tfmini.graph.scoping import colocate_with, container, name_scope
-from tfmini.graph.waiting import Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
 from tfmini.ops.control import identity, no_op
 from tfmini.ops.queues.queues import values_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState, own_all
 

@@ -15,9 +15,9 @@ from typing import Any
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
+from tfmini.graph.scopes import session_scope
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import process as targets

@@ -15,8 +15,7 @@ from tfmini.collectives.schedules import Fingerprint
 from tfmini.collectives.shared_reduce import fingerprint_text
 from tfmini.devices import parse
 from tfmini.graph.node import Node
-from tfmini.graph.op_types import trait_of
-from tfmini.graph.waiting import Wait
+from tfmini.graph.op_types import Wait, trait_of
 from tfmini.locks import lock
 from tfmini.rpc import messages as m
 from tfmini.rpc.messages import CollectiveGroup

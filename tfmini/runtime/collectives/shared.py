@@ -15,7 +15,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.collectives.schedules import Fingerprint, mismatch
 from tfmini.collectives.shared_reduce import COPIED, REDUCED, WROTE, SharedReduce, moves_for
-from tfmini.graph.waiting import patient
+from tfmini.graph.op_types import patient
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.calls import CollectiveCall, result_memory
 from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupMember

@@ -15,9 +15,8 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.graph.node import DEFINED_AT, FETCH, SEND, Node
 from tfmini.graph.op_def import OpDef, output_dtypes
-from tfmini.graph.op_types import KERNELS, OPS, Kernel, OpType, kernel_for
+from tfmini.graph.op_types import KERNELS, OPS, Kernel, OpType, Wait, kernel_for
 from tfmini.graph.operation import Operation, node_of
-from tfmini.graph.waiting import Wait
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ def kernel_site(op_type: str) -> str:
 
 
 class _CheckedWait:
-    """A `graph.waiting.Wait` whose answer is checked."""
+    """A `graph.op_types.Wait` whose answer is checked."""
 
     __slots__ = ("_wait", "_check")
 

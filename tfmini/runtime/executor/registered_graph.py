@@ -356,7 +356,7 @@ class RunContext:
 
 
 class NodeWait:
-    """The pending answer of one node: the runtime's implementation of `graph.waiting.PatientWait`.
+    """The pending answer of one node: the runtime's implementation of `graph.op_types.PatientWait`.
 
     Attributes:
       cause: the event that the node waits for, for people.

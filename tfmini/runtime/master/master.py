@@ -20,10 +20,10 @@ from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
 from tfmini.runtime.gathered_trace import GatheredTrace
-from tfmini.runtime.heap import keep_freed_memory
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan
 from tfmini.runtime.master.trace_request import TraceRequest
+from tfmini.runtime.native_libraries import keep_freed_memory
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name, same_address
 from tfmini.runtime.resources import GRACE_S

@@ -20,7 +20,7 @@ from typing import Any
 
 from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.progress import work
-from tfmini.runtime.blas_threads import limit_threads
+from tfmini.runtime.native_libraries import limit_threads
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import Inspection
 from tfmini.show.simulation.calibration_kernels import LARGE, MEDIUM, MODELS, TRIPS, Kernels, curves

@@ -13,8 +13,8 @@ from tfmini import dtypes
 from tfmini.checkpoint import files
 from tfmini.checkpoint.files import local_path
 from tfmini.export import export
-from tfmini.graph.default_session import get_default_session
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import colocate_with, control_dependencies, device
 from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.control import no_op

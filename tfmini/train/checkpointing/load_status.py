@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.default_session import get_default_session
+from tfmini.graph.scopes import get_default_session
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import CheckpointReader
 from tfmini.train.checkpointing.object_graph import Match, ObjectGraph, match, names_in, object_graph_of

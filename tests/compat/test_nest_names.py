@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tfmini.compat import ops_names
+from tfmini.compat import nest_names
 
 Pair = collections.namedtuple("Pair", ("a", "b"))
 
 
 def test_flatten_up_to_stops_at_the_leaves_of_the_shallow_structure() -> None:
     tree = {"a": [1, [2, 3]], "b": Pair(4, (5, 6))}
-    assert ops_names.flatten_up_to({"a": 0, "b": 0}, tree) == [[1, [2, 3]], Pair(4, (5, 6))]
-    assert ops_names.flatten_up_to({"a": [0, 0], "b": Pair(0, 0)}, tree) == [1, [2, 3], 4, (5, 6)]
-    assert ops_names.flatten_up_to(0, tree) == [tree]
+    assert nest_names.flatten_up_to({"a": 0, "b": 0}, tree) == [[1, [2, 3]], Pair(4, (5, 6))]
+    assert nest_names.flatten_up_to({"a": [0, 0], "b": Pair(0, 0)}, tree) == [1, [2, 3], 4, (5, 6)]
+    assert nest_names.flatten_up_to(0, tree) == [tree]
 
 
 @pytest.mark.parametrize(
@@ -30,29 +30,29 @@ def test_flatten_up_to_stops_at_the_leaves_of_the_shallow_structure() -> None:
 )
 def test_structures_that_differ_are_refused(shallow: Any, tree: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
-        ops_names.assert_shallow_structure(shallow, tree)
+        nest_names.assert_shallow_structure(shallow, tree)
 
 
 def test_a_function_is_mapped_up_to_a_structure() -> None:
     names = Pair("x", ["y"])
-    assert ops_names.map_structure_up_to(names, lambda n, v: (n, v), names, Pair(1, [[2, 3]])) == Pair(
+    assert nest_names.map_structure_up_to(names, lambda n, v: (n, v), names, Pair(1, [[2, 3]])) == Pair(
         ("x", 1), [("y", [2, 3])]
     )
     with pytest.raises(ValueError, match="no sequences"):
-        ops_names.map_structure_up_to(names, str)
+        nest_names.map_structure_up_to(names, str)
 
 
 def test_dictionaries_with_structures_as_keys_are_flattened() -> None:
-    assert ops_names.flatten_dict_items({("a", ("b",)): (1, (2,)), "c": 3}) == {"a": 1, "b": 2, "c": 3}
+    assert nest_names.flatten_dict_items({("a", ("b",)): (1, (2,)), "c": 3}) == {"a": 1, "b": 2, "c": 3}
     with pytest.raises(ValueError, match="not unique"):
-        ops_names.flatten_dict_items({("a", "b"): (1, 2), "a": 3})
+        nest_names.flatten_dict_items({("a", "b"): (1, 2), "a": 3})
     with pytest.raises(TypeError):
-        ops_names.flatten_dict_items([1])  # type: ignore[arg-type]
+        nest_names.flatten_dict_items([1])  # type: ignore[arg-type]
 
 
 def test_leaves_come_with_their_paths() -> None:
     tree = {"a": Pair(1, [2]), "b": 3}
-    assert ops_names.flatten_with_joined_string_paths(tree) == [("a/a", 1), ("a/b/0", 2), ("b", 3)]
-    assert ops_names.map_structure_with_paths(lambda path, v: f"{path}={v}", tree) == {
+    assert nest_names.flatten_with_joined_string_paths(tree) == [("a/a", 1), ("a/b/0", 2), ("b", 3)]
+    assert nest_names.map_structure_with_paths(lambda path, v: f"{path}={v}", tree) == {
         "a": Pair("a/a=1", ["a/b/0=2"]), "b": "b=3",
     }  # fmt: skip
