@@ -149,7 +149,8 @@ def test_timers_run_while_large_messages_arrive(ends: tuple[End, End]) -> None:
 
     def tick() -> None:
         seen.append(far.connection.activity)
-        get_reactor().call_later(0.0, tick)
+        if len(far.messages) < 2:
+            get_reactor().call_later(0.0, tick)
 
     tick()
     near.connection.send([message])
