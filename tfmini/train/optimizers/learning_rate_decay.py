@@ -21,8 +21,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast
 from tfmini.ops.flow.functional import case
 from tfmini.ops.math import comparison as compare
-from tfmini.ops.math import elementwise
-from tfmini.ops.math import unary
+from tfmini.ops.math import elementwise, unary
 from tfmini.ops.math.unary import pow as power_of
 from tfmini.ops.random_functions import random_normal
 
