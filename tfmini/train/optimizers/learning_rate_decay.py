@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -25,11 +26,12 @@ from tfmini.ops.math import elementwise as elementwise
 from tfmini.ops.math import unary as unary
 from tfmini.ops.math.unary import pow as power_of
 from tfmini.ops.random_functions import random_normal
+from tfmini.ops.variables.base import Variable
 
 
 @export("tf.train.exponential_decay")
 def exponential_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, decay_rate: TensorLike, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down."""
@@ -41,7 +43,7 @@ def exponential_decay(
 
 @export("tf.train.natural_exp_decay")
 def natural_exp_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, decay_rate: TensorLike, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
@@ -52,7 +54,7 @@ def natural_exp_decay(
 
 @export("tf.train.inverse_time_decay")
 def inverse_time_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, decay_rate: TensorLike, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
@@ -65,7 +67,7 @@ def inverse_time_decay(
 
 @export("tf.train.polynomial_decay")
 def polynomial_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
+    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, end_learning_rate: Any = 0.0001, power: Any = 1.0,
     cycle: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Decreases from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` like (1 - fraction) ^ power.
@@ -86,7 +88,7 @@ def polynomial_decay(
 
 
 @export("tf.train.piecewise_constant")
-def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
+def piecewise_constant(x: TensorLike, boundaries: Any, values: TensorLike, name: str | None = None) -> Tensor:
     """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
 
     Raises:
@@ -125,7 +127,11 @@ piecewise_constant_decay = piecewise_constant
 
 @export("tf.train.cosine_decay")
 def cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    alpha: float = 0.0,
+    name: str | None = None,
 ) -> Tensor:
     """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant."""
     with _schedule("cosine_decay", learning_rate, global_step, name or "CosineDecay") as (rate, _):
@@ -137,8 +143,8 @@ def cosine_decay(
 
 @export("tf.train.cosine_decay_restarts")
 def cosine_decay_restarts(
-    learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
-    alpha: Any = 0.0, name: str | None = None,
+    learning_rate: TensorLike, global_step: Variable, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
+    alpha: TensorLike = 0.0, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`cosine_decay` with restarts: period i is ``t_mul ^ i`` times as long and starts at rate ``m_mul ^ i``.
 
@@ -157,8 +163,8 @@ def cosine_decay_restarts(
 
 @export("tf.train.linear_cosine_decay")
 def linear_cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
-    beta: Any = 0.001, name: str | None = None,
+    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, num_periods: Any = 0.5, alpha: TensorLike = 0.0,
+    beta: TensorLike = 0.001, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta."""
     with _schedule("linear_cosine_decay", learning_rate, global_step, name or "LinearCosineDecay") as (rate, scope):
@@ -172,8 +178,8 @@ def linear_cosine_decay(
 
 @export("tf.train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
-    num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
+    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
+    num_periods: Any = 0.5, alpha: TensorLike = 0.0, beta: TensorLike = 0.001, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`linear_cosine_decay` with noise on the linear part; the variance of the noise decreases with the steps.
 
@@ -191,13 +197,15 @@ def noisy_linear_cosine_decay(
         return elementwise.multiply(rate, (cast(alpha, dtype) + noisy) * wave + cast(beta, dtype), name=scope)
 
 
-def _require_step(global_step: Any, function: str) -> None:
+def _require_step(global_step: Variable, function: str) -> None:
     if global_step is None:
         raise ValueError(f"global_step is required for {function}.")
 
 
 @contextmanager
-def _schedule(function: str, learning_rate: Any, global_step: Any, name: str) -> Iterator[tuple[Tensor, str]]:
+def _schedule(
+    function: str, learning_rate: TensorLike, global_step: Variable, name: str
+) -> Iterator[tuple[Tensor, str]]:
     """The name scope of a schedule, as (the initial rate, the scope's name)."""
     _require_step(global_step, function)
     with name_scope(name) as scope:
