@@ -14,7 +14,6 @@ import pytest
 
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files
-from tfmini.checkpoint import files as checksums
 from tfmini.checkpoint import reader as sstable
 from tfmini.checkpoint.reader import BundleReader, Slice, parse
 from tfmini.checkpoint.writer import BundleWriter, merge
@@ -371,7 +370,7 @@ def test_a_piece_of_another_shape_than_its_slice_is_refused(tmp_path: Path) -> N
         entry = protos.BundleEntryProto.FromString(entries[key])
         entry.shape.dim[0].size, entry.size = 1, 8
         data = np.zeros(2, np.float32).view(np.uint8)
-        entry.crc32c = checksums.masked(checksums.extend(0, data))
+        entry.crc32c = files.masked(files.extend(0, data))
         entries[key] = entry.SerializeToString()
 
     with pytest.raises(errors.DataLossError, match="has another type or shape"):

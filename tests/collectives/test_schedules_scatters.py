@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.collectives.test_schedules import exchange
 from tfmini.collectives import schedules
-from tfmini.collectives import schedules as scatters
 
 
 @settings(max_examples=25, deadline=None)
@@ -21,7 +20,7 @@ def test_reduce_scatter_leaves_each_rank_its_rows(size, rows, merge, final, seed
     rng = np.random.RandomState(seed)
     values = [rng.randint(-3, 4, (rows, 2)).astype(np.int32) for _ in range(size)]
     order = rng.permutation(size).tolist()
-    group = [scatters.ReduceScatter(r, size, values[r], merge, final, order) for r in range(size)]
+    group = [schedules.ReduceScatter(r, size, values[r], merge, final, order) for r in range(size)]
     exchange([group], seed)
     expected = schedules.MERGES[merge].reduce(values)
     expected = schedules.divide(expected, size) if final == "Div" else expected
@@ -38,7 +37,7 @@ def test_all_to_all_transposes(size, seed) -> None:
     splits = rng.randint(0, 3, (size, size))
     spare = rng.randint(0, 2)  # rows that no rank gets
     values = [np.repeat(10 * i + np.arange(size + 1), [*splits[i], spare])[:, None] for i in range(size)]
-    group = [scatters.AllToAll(r, size, values[r], splits[r].tolist()) for r in range(size)]
+    group = [schedules.AllToAll(r, size, values[r], splits[r].tolist()) for r in range(size)]
     exchange([group], seed)
     for rank, schedule in enumerate(group):
         rows, received = schedule.result()
@@ -48,6 +47,6 @@ def test_all_to_all_transposes(size, seed) -> None:
 
 def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shape \[3\] came, and this rank has \[2\]"):
-        scatters.AllToAll(0, 2, np.zeros((2, 2)), [1, 1]).receive(1, 0, np.zeros((1, 3)))
+        schedules.AllToAll(0, 2, np.zeros((2, 2)), [1, 1]).receive(1, 0, np.zeros((1, 3)))
     with pytest.raises(ValueError, match=r"shape \[1, 3\] came"):
-        scatters.ReduceScatter(0, 2, np.zeros((2, 2)), "Add", "Id").receive(1, 0, np.zeros((1, 3)))
+        schedules.ReduceScatter(0, 2, np.zeros((2, 2)), "Add", "Id").receive(1, 0, np.zeros((1, 3)))

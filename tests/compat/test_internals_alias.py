@@ -11,15 +11,14 @@ import pytest
 
 import tfmini as tf
 from tfmini.compat import internals
-from tfmini.compat import internals as alias
 from tfmini.compat.internal_paths import PATHS
 
 
 @pytest.fixture(autouse=True)
 def installed() -> Iterator[None]:
-    alias.install()
+    internals.install()
     yield
-    alias.uninstall()
+    internals.uninstall()
 
 
 def test_public_namespaces_are_the_same_objects() -> None:
@@ -115,15 +114,15 @@ def test_names_of_modules_that_can_only_be_imported() -> None:
 
 
 def test_a_tensorflow_imported_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    alias.uninstall()
+    internals.uninstall()
     monkeypatch.setitem(sys.modules, "tensorflow", sys)
     with pytest.raises(RuntimeError, match="install the alias first"):
-        alias.install()
+        internals.install()
 
 
 def test_uninstall_removes_everything() -> None:
     importlib.import_module("tensorflow.python.ops.math_ops")
-    alias.uninstall()
+    internals.uninstall()
     assert not [name for name in sys.modules if name.partition(".")[0] == "tensorflow"]
 
 

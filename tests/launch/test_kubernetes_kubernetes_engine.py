@@ -180,7 +180,7 @@ class SilentApi:
 
 def test_the_job_is_deleted_although_nobody_reads_the_output_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher that ends does not read; a reader that waited for it would keep the JobSet, and its Secret."""
-    monkeypatch.setattr(kubernetes, "Cluster", SilentApi)
+    monkeypatch.setattr(kubernetes, "KubernetesCluster", SilentApi)
     monkeypatch.setattr(kubernetes, "create_all", lambda cluster, objects: None)
     engine = KubernetesEngine(EngineOptions(image="i", script=("train.py",)))
     with selectors.DefaultSelector() as selector:

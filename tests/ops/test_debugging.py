@@ -5,7 +5,6 @@ from tests.ops.evaluate import evaluate
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
 from tfmini.ops import checks
-from tfmini.ops import checks as rank_checks
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.math.reductions import reduce_sum
@@ -38,28 +37,28 @@ def graph():
             "\nCondition x > 0 did not hold element-wise:\nx (assert_positive/x:0) = \n-1.0",
         ),
         (
-            lambda: rank_checks.assert_rank(y(), 3, message="mm"),
+            lambda: checks.assert_rank(y(), 3, message="mm"),
             ValueError,
             "mm.  Tensor y:0 must have rank 3.  Received rank 2, shape (2, 2)",
         ),
         (
-            lambda: rank_checks.assert_rank_in(y(), [0, 1]),
+            lambda: checks.assert_rank_in(y(), [0, 1]),
             ValueError,
             "Tensor y:0 must have rank in (0, 1).  Received rank 2, shape (2, 2)",
         ),
         (
-            lambda: rank_checks.assert_rank_at_least(y(), 3),
+            lambda: checks.assert_rank_at_least(y(), 3),
             ValueError,
             "Tensor y:0 must have rank at least 3.  Received rank 2, shape (2, 2)",
         ),
-        (lambda: rank_checks.assert_rank(y(), [1]), ValueError, "Rank must be a scalar."),
+        (lambda: checks.assert_rank(y(), [1]), ValueError, "Rank must be a scalar."),
         (
             lambda: checks.assert_type(y(), dtypes.int32, message="m"),
             TypeError,
             "m.  y:0 must be of type tf.int32; got tf.float32",
         ),
         (
-            lambda: rank_checks.assert_scalar(y()),
+            lambda: checks.assert_scalar(y()),
             ValueError,
             "Expected scalar shape for y:0, saw shape: (2, 2).",
         ),
@@ -136,9 +135,9 @@ def test_sign_checks_fail_in_the_step_where_they_do_not_hold(name, good, bad):
 def test_rank_checks_fail_in_the_step_where_they_do_not_hold():
     x = placeholder(dtypes.float32, name="x")
     exact, least, among = (
-        rank_checks.assert_rank(x, 1),
-        rank_checks.assert_rank_at_least(x, 1),
-        rank_checks.assert_rank_in(x, [0, 2]),
+        checks.assert_rank(x, 1),
+        checks.assert_rank_at_least(x, 1),
+        checks.assert_rank_in(x, [0, 2]),
     )
     vector = {x: np.zeros(3, np.float32)}
     evaluate([exact, least], vector)
@@ -149,7 +148,7 @@ def test_rank_checks_fail_in_the_step_where_they_do_not_hold():
 
 
 def test_a_check_that_holds_statically_is_a_no_op():
-    assert rank_checks.assert_rank(y(), 2).type == "NoOp"
+    assert checks.assert_rank(y(), 2).type == "NoOp"
     assert checks.assert_type(y(), dtypes.float32).type == "NoOp"
     assert checks.assert_integer(constant(1)).type == "NoOp"
     assert checks.is_numeric_tensor(y())

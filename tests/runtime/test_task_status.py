@@ -16,7 +16,6 @@ from tfmini.journal import Journal
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.runtime import snapshot as s
 from tfmini.runtime import task_status
-from tfmini.runtime import task_status as status_service
 from tfmini.runtime.task_status import LIST_LIMIT, limited
 from tfmini.show.status.gather import gather
 
@@ -25,7 +24,7 @@ TASK = "/job:local/replica:0/task:0"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tf.train.Server]:
-    monkeypatch.setattr(status_service, "FRESH_S", 0.0)
+    monkeypatch.setattr(task_status, "FRESH_S", 0.0)
     with tf.Graph().as_default(), tf.train.Server.create_local_server() as made:
         yield made
 

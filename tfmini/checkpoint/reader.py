@@ -16,9 +16,6 @@ import numpy as np
 
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files
-from tfmini.checkpoint import files as checksums
-from tfmini.checkpoint import files as encoding
-from tfmini.checkpoint import files as varint
 from tfmini.text import printable, similar
 
 # ---- Slices of tensors: their text in save ops, their keys in index files, and their arithmetic --------------------
@@ -227,7 +224,7 @@ class _BlockBuilder:
             self._restarts.append(len(self._buffer))
             self._since_restart = 0
         for number in (shared, len(key) - shared, len(value)):
-            self._buffer += varint.encode(number)
+            self._buffer += files.encode(number)
         self._buffer += key[shared:]
         self._buffer += value
         self.last_key = key
@@ -282,8 +279,8 @@ def _append_index(out: bytearray, index: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def _append_block(out: bytearray, content: bytes) -> bytes:
-    handle = varint.encode(len(out)) + varint.encode(len(content))
-    checksum = checksums.masked(checksums.extend(0, content + b"\0"))
+    handle = files.encode(len(out)) + files.encode(len(content))
+    checksum = files.masked(files.extend(0, content + b"\0"))
     out += content
     out += _TRAILER.pack(0, checksum)
     return handle
@@ -339,8 +336,8 @@ def read(table: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    offset, position = varint.decode(data, position)
-    size, position = varint.decode(data, position)
+    offset, position = files.decode(data, position)
+    size, position = files.decode(data, position)
     return (offset, size), position
 
 
@@ -349,7 +346,7 @@ def _block(table: bytes, handle: tuple[int, int]) -> bytes:
     if offset + size + _TRAILER.size > len(table):
         raise TableError("truncated block read")
     kind, stored = _TRAILER.unpack_from(table, offset + size)
-    if checksums.masked(checksums.extend(0, table[offset : offset + size + 1])) != stored:
+    if files.masked(files.extend(0, table[offset : offset + size + 1])) != stored:
         raise TableError("block checksum mismatch")
     if kind != 0:
         raise TableError(f"block compression type {kind} is not supported (1 is snappy)")
@@ -361,9 +358,9 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     end = len(block) - 4 - 4 * restarts
     position, key = 0, b""
     while position < end:
-        shared, position = varint.decode(block, position)
-        unshared, position = varint.decode(block, position)
-        length, position = varint.decode(block, position)
+        shared, position = files.decode(block, position)
+        unshared, position = files.decode(block, position)
+        length, position = files.decode(block, position)
         if shared > len(key) or position + unshared + length > end:
             raise TableError("bad entry in block")
         key = key[:shared] + block[position : position + unshared]
@@ -437,7 +434,7 @@ class BundleReader:
         with self._reading(files.index_file(self.prefix), _readable(key)):
             return _parse_entry(self._index[key], self._shards)
 
-    def read(self, name: str) -> encoding.Array:
+    def read(self, name: str) -> files.Array:
         """Reads a whole tensor.
 
         Raises:
@@ -449,7 +446,7 @@ class BundleReader:
             return self._stored(name, entry)
         return self._assembled(name, entry, Slice(tuple((0, size) for size in entry.shape)))
 
-    def read_slice(self, name: str, part: Slice) -> encoding.Array:
+    def read_slice(self, name: str, part: Slice) -> files.Array:
         """Reads a slice of a tensor that is stored whole or in other slices; otherwise as `read`."""
         entry = self.entry(name)
         wanted = part.resolved(entry.shape)
@@ -460,7 +457,7 @@ class BundleReader:
             return self._stored(name, entry)
         return np.ascontiguousarray(self._stored(name, entry)[wanted.index(whole)])
 
-    def _assembled(self, name: str, entry: TensorEntry, wanted: Slice) -> encoding.Array:
+    def _assembled(self, name: str, entry: TensorEntry, wanted: Slice) -> files.Array:
         shape = wanted.shape(entry.shape)
         needed = []
         for stored in entry.slices:
@@ -485,7 +482,7 @@ class BundleReader:
         """The bytes in which values are stored."""
         return sum(os.path.getsize(path) for path in files.data_files(self.prefix))
 
-    def _piece(self, name: str, entry: TensorEntry, part: Slice) -> encoding.Array:
+    def _piece(self, name: str, entry: TensorEntry, part: Slice) -> files.Array:
         """Reads one of the slices in which a tensor is stored."""
         key = encode_key(name, part)
         if key not in self._index:
@@ -497,7 +494,7 @@ class BundleReader:
 
     # ---- data files ---------------------------------------------------------------------------
 
-    def _stored(self, name: str, entry: TensorEntry) -> encoding.Array:
+    def _stored(self, name: str, entry: TensorEntry) -> files.Array:
         path = files.data_file(self.prefix, entry.shard, self._shards)
         try:
             with self._reading(path, name), open(path, "rb", buffering=0) as file:
@@ -510,7 +507,7 @@ class BundleReader:
         except OSError as error:
             raise errors.from_os_error(error, path) from None
 
-    def _read_numbers(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> encoding.Array:
+    def _read_numbers(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> files.Array:
         size = prod(entry.shape) * entry.dtype.numpy.itemsize
         if size != entry.size:
             self._refuse(path, name, f"{entry.size} bytes are stored, but its type and shape need {size}")
@@ -521,21 +518,21 @@ class BundleReader:
             chunk = data[start : start + _CHUNK]
             if not _fill(file, chunk):
                 self._refuse(path, name, "Read less bytes than requested")
-            crc = checksums.extend(crc, chunk)
+            crc = files.extend(crc, chunk)
         self._check(crc, path, name, entry)
         return array
 
-    def _read_strings(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> encoding.Array:
+    def _read_strings(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> files.Array:
         data = np.empty(entry.size, np.uint8)
         _fill(file, data)
-        strings, crc = encoding.decode_strings(data.tobytes(), prod(entry.shape))
+        strings, crc = files.decode_strings(data.tobytes(), prod(entry.shape))
         self._check(crc, path, name, entry)
         array = np.empty(len(strings), object)
         array[:] = strings
         return array.reshape(entry.shape)
 
     def _check(self, crc: int, path: str, name: str, entry: TensorEntry) -> None:
-        actual = checksums.masked(crc)
+        actual = files.masked(crc)
         if actual != entry.crc:
             reason = f"Checksum does not match: stored {entry.crc} vs. calculated on the restored bytes {actual}"
             self._refuse(path, name, reason)
@@ -558,7 +555,7 @@ def shard_count(prefix: str) -> int:
         return 0
 
 
-def _fill(file: FileIO, data: encoding.Array) -> bool:
+def _fill(file: FileIO, data: files.Array) -> bool:
     """Fills ``data`` from the file; returns False if the file ends before."""
     view = data.data
     position = 0

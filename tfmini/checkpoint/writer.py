@@ -17,8 +17,6 @@ import numpy as np
 
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files, reader
-from tfmini.checkpoint import files as checksums
-from tfmini.checkpoint import files as encoding
 from tfmini.checkpoint.reader import Slice, encode_key, load_index, shard_count
 
 HEADER_KEY = b""
@@ -54,7 +52,7 @@ class BundleWriter:
         Raises:
           InvalidArgumentError: when the name is already used.
         """
-        self._append(name.encode(), name, encoding.checked_array(value, dtype), dtype)
+        self._append(name.encode(), name, files.checked_array(value, dtype), dtype)
 
     def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Any, dtype: dtypes.DType) -> None:
         """Appends a slice of a tensor; its other slices are in this bundle or in bundles that are merged with it.
@@ -73,31 +71,29 @@ class BundleWriter:
         elif not whole.slices or tuple(d.size for d in whole.shape.dim) != tuple(full_shape):
             raise errors.InvalidArgumentError.of(f"Tensor {name} is saved twice, with different shapes")
         part.to_proto(whole.slices.add())
-        self._append(encode_key(name, part), name, encoding.checked_array(value, dtype), dtype)
+        self._append(encode_key(name, part), name, files.checked_array(value, dtype), dtype)
 
-    def _append(self, key: bytes, name: str, array: encoding.Array, dtype: dtypes.DType) -> None:
+    def _append(self, key: bytes, name: str, array: files.Array, dtype: dtypes.DType) -> None:
         if key in self._entries:
             raise errors.InvalidArgumentError.of(f"Adding duplicate key: {name}")
         size, crc = self._write_strings(array) if dtype is dtypes.string else self._write_numbers(array)
-        entry = protos.BundleEntryProto(
-            dtype=_enum(dtype), offset=self._offset, size=size, crc32c=checksums.masked(crc)
-        )
+        entry = protos.BundleEntryProto(dtype=_enum(dtype), offset=self._offset, size=size, crc32c=files.masked(crc))
         _set_shape(entry, array.shape)
         self._entries[key] = entry
         self._offset += size
 
-    def _write_numbers(self, array: encoding.Array) -> tuple[int, int]:
-        data = encoding.raw_bytes(array)
+    def _write_numbers(self, array: files.Array) -> tuple[int, int]:
+        data = files.raw_bytes(array)
         crc = 0
         for start in range(0, data.size, _CHUNK):
             chunk = data[start : start + _CHUNK]
-            crc = checksums.extend(crc, chunk)
+            crc = files.extend(crc, chunk)
             self._data.write(chunk)
         return data.size, crc
 
-    def _write_strings(self, array: encoding.Array) -> tuple[int, int]:
+    def _write_strings(self, array: files.Array) -> tuple[int, int]:
         texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(array).tolist()]
-        data, crc = encoding.encode_strings(texts)
+        data, crc = files.encode_strings(texts)
         self._data.write(data)
         return len(data), crc
 

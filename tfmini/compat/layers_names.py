@@ -19,7 +19,6 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collections
 from tfmini.layers import binary_metrics, convolutional, normalization
-from tfmini.layers import convolutional as pooling
 from tfmini.layers import metrics as state
 from tfmini.layers.losses import matched
 from tfmini.layers.rnn_cells import RNNCell, _zeros
@@ -49,9 +48,13 @@ SeparableConvolution1D = convolutional.SeparableConv1D
 SeparableConvolution2D = convolutional.SeparableConv2D
 separable_convolution2d = convolutional.separable_conv2d
 BatchNorm, batch_norm = normalization.BatchNormalization, normalization.batch_normalization
-MaxPool1D, MaxPool2D, MaxPool3D = pooling.MaxPooling1D, pooling.MaxPooling2D, pooling.MaxPooling3D
-AvgPool1D, AvgPool2D, AvgPool3D = pooling.AveragePooling1D, pooling.AveragePooling2D, pooling.AveragePooling3D
-max_pool2d, avg_pool2d = pooling.max_pooling2d, pooling.average_pooling2d
+MaxPool1D, MaxPool2D, MaxPool3D = convolutional.MaxPooling1D, convolutional.MaxPooling2D, convolutional.MaxPooling3D
+AvgPool1D, AvgPool2D, AvgPool3D = (
+    convolutional.AveragePooling1D,
+    convolutional.AveragePooling2D,
+    convolutional.AveragePooling3D,
+)
+max_pool2d, avg_pool2d = convolutional.max_pooling2d, convolutional.average_pooling2d
 
 # ---- python.ops.rnn_cell_impl and others of recurrent cells ---------------------------------
 

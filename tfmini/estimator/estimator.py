@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tfmini.estimator import evaluation, model_export
-from tfmini.estimator import evaluation as prediction
-from tfmini.estimator import evaluation as training
 from tfmini.estimator.evaluation import check_positive, checked_hooks, checked_listeners
 from tfmini.estimator.input_functions import argument_names, call_input_fn, features_and_labels, known_arguments
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
@@ -126,12 +124,12 @@ class Estimator:
         check_positive("steps", steps)
         check_positive("max_steps", max_steps)
         all_hooks, listeners = checked_hooks(hooks), checked_listeners(saving_listeners)
-        if max_steps is not None and training.step_of_checkpoint(self.model_dir) >= max_steps:
+        if max_steps is not None and evaluation.step_of_checkpoint(self.model_dir) >= max_steps:
             _log.info("Skipping training since max_steps has already saved.")
             return self
         if steps is not None or max_steps is not None:
             all_hooks.append(StopAtStepHook(steps, max_steps))
-        loss = training.train(self, input_fn, all_hooks, listeners)
+        loss = evaluation.train(self, input_fn, all_hooks, listeners)
         _log.info("Loss for final step: %s.", loss)
         return self
 
@@ -179,7 +177,7 @@ class Estimator:
         Raises:
           ValueError: when predictions have different batch lengths, or no key fits.
         """
-        return prediction.predict(
+        return evaluation.predict(
             self, input_fn, predict_keys, checked_hooks(hooks), checkpoint_path, yield_single_examples
         )
 

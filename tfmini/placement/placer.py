@@ -16,7 +16,6 @@ from tfmini.devices import ParsedDevice, canonical_name, matches, parse
 from tfmini.graph.node import MADE_BY_PASSES, OUTPUT_TYPES, Node, Nodes
 from tfmini.graph.op_types import MERGE_OPS, NEXT_OPS, kernel_for, ops_with
 from tfmini.placement import decision
-from tfmini.placement import decision as refusal
 from tfmini.placement.colocation import GROUP_PREFIX, Colocation, Group, SignatureFacts, colocate, requested
 from tfmini.placement.decision import Decision, Placement, Reason
 
@@ -136,7 +135,7 @@ class _Placer:
         request = requested(node)
         found, fallback = self._search(request, self._types_of(node))
         if not found:
-            raise refusal.no_device(node, request, request, self._names(), self._fits(request), self.hidden)
+            raise decision.no_device(node, request, request, self._names(), self._fits(request), self.hidden)
         chosen = self._free[node.op, node.device] = Decision(found[0], self._own_reasons(node, found[0], fallback))
         return chosen
 
@@ -223,7 +222,7 @@ class _Placer:
         found, fallback = self._search(group.request, types)
         if not found:
             blamed = self._blamed(group)
-            raise refusal.no_device(
+            raise decision.no_device(
                 blamed, requested(blamed), group.request, self._names(), self._fits(group.request), self.hidden
             )
         origin = [decision.explicit_of(name, self.nodes[name].device) for name in group.asked_by]
@@ -236,7 +235,7 @@ class _Placer:
         for name in group.members:
             narrowed = types & self._types_of(self.nodes[name])
             if not narrowed:
-                raise refusal.no_common_type(self.nodes[name], [self.nodes[n] for n in group.members])
+                raise decision.no_common_type(self.nodes[name], [self.nodes[n] for n in group.members])
             types = narrowed
         return types
 
@@ -258,7 +257,7 @@ class _Placer:
             return types or self.known_types
         if OUTPUT_TYPES in node.attrs or self._is_elsewhere(node):  # for the inspector, or its task may have a kernel
             return self.known_types
-        raise refusal.no_kernel(node, sorted(self.known_types))
+        raise decision.no_kernel(node, sorted(self.known_types))
 
     def _is_elsewhere(self, node: Node) -> bool:
         """Whether the node requests another task, which may have kernels that this one lacks."""

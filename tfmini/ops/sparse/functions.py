@@ -23,7 +23,7 @@ from tfmini.ops.control import with_dependencies
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math.elementwise import minimum
 from tfmini.ops.math.reductions import reduce_max
-from tfmini.ops.sparse import layout as layout
+from tfmini.ops.sparse import layout
 from tfmini.ops.sparse.layout import as_sparse, either, is_sparse, parts
 from tfmini.shapes import TensorShape
 

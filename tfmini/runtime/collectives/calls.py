@@ -10,7 +10,6 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.collectives import schedules
-from tfmini.collectives import schedules as scatters
 from tfmini.collectives.schedules import Fingerprint
 from tfmini.collectives.shared_reduce import fingerprint_text
 from tfmini.devices import parse
@@ -428,12 +427,12 @@ def _reduce_scatter(call: CollectiveCall, node: Node, rank: int, members: list[s
     if not call.value.shape:
         raise errors.InvalidArgumentError.of("A reduce-scatter needs a tensor of at least one dimension.")
     merge, final = node.attrs["merge_op"].decode(), node.attrs["final_op"].decode()
-    return scatters.ReduceScatter(rank, len(members), call.value, merge, final, _order(members))
+    return schedules.ReduceScatter(rank, len(members), call.value, merge, final, _order(members))
 
 
 def _all_to_all(call: CollectiveCall, node: Node, rank: int, members: list[str]) -> Any:
     splits = _checked_splits(call, len(members))
-    return scatters.AllToAll(rank, len(members), call.value, splits, _order(members))
+    return schedules.AllToAll(rank, len(members), call.value, splits, _order(members))
 
 
 def _checked_splits(call: CollectiveCall, size: int) -> list[int]:

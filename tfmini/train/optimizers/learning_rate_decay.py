@@ -22,8 +22,8 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast
 from tfmini.ops.flow.functional import case
 from tfmini.ops.math import comparison as compare
-from tfmini.ops.math import elementwise as elementwise
-from tfmini.ops.math import unary as unary
+from tfmini.ops.math import elementwise
+from tfmini.ops.math import unary
 from tfmini.ops.math.unary import pow as power_of
 from tfmini.ops.random_functions import random_normal
 from tfmini.ops.variables.base import Variable

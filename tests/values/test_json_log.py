@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfmini import library_log
-from tfmini import library_log as json_log
+from tfmini import json_log, library_log
 from tfmini.launch.output import JsonConsole, OutputLines
 
 
