@@ -224,9 +224,18 @@ class _Elements:
 
 @csv_dataset.kernel("CPU")
 def _csv(
-    filenames: np.ndarray, compression_type: np.ndarray, buffer_size: np.ndarray, header: Any, field_delim: Any, use_quote_delim: Any,
-    na_value: Any, select_cols: Any, record_defaults: list[Any], *, output_types: list[DType],
-) -> Source:  # fmt: skip
+    filenames: np.ndarray,
+    compression_type: np.ndarray,
+    buffer_size: np.ndarray,
+    header: Any,
+    field_delim: Any,
+    use_quote_delim: Any,
+    na_value: Any,
+    select_cols: Any,
+    record_defaults: list[Any],
+    *,
+    output_types: list[DType],
+) -> Source:
     delim = np.asarray(field_delim, object).item()
     if len(delim) != 1:
         raise _invalid("field_delim should be only 1 char")
@@ -281,10 +290,17 @@ class CsvDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: TensorLike, record_defaults: Sequence[Any], compression_type: TensorLike | None = None, buffer_size: TensorLike | None = None,
-        header: Any = False, field_delim: Any = ",", use_quote_delim: Any = True, na_value: Any = "",
+        self,
+        filenames: TensorLike,
+        record_defaults: Sequence[Any],
+        compression_type: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
+        header: Any = False,
+        field_delim: Any = ",",
+        use_quote_delim: Any = True,
+        na_value: Any = "",
         select_cols: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         defaults = [_default(given) for given in record_defaults]
         _check_defaults(defaults)
         structure = Structure(tuple(Leaf(Tensor, default.dtype.base_dtype, ()) for default in defaults))
@@ -421,12 +437,27 @@ def _columns(
 
 @export("tf.contrib.data.make_csv_dataset", "tf.data.experimental.make_csv_dataset")
 def make_csv_dataset(
-    file_pattern: TensorLike, batch_size: TensorLike, column_names: Any = None, column_defaults: Any = None, label_name: Any = None,
-    select_columns: Any = None, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
-    header: bool = True, num_epochs: int | None = None, shuffle: bool = True, shuffle_buffer_size: int = 10000,
-    shuffle_seed: Any = None, prefetch_buffer_size: Any = None, num_parallel_reads: TensorLike | None = None, sloppy: bool = False,
-    num_rows_for_inference: int | None = 100, compression_type: TensorLike | None = None, ignore_errors: bool = False,
-) -> Dataset:  # fmt: skip
+    file_pattern: TensorLike,
+    batch_size: TensorLike,
+    column_names: Any = None,
+    column_defaults: Any = None,
+    label_name: Any = None,
+    select_columns: Any = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: Any = None,
+    prefetch_buffer_size: Any = None,
+    num_parallel_reads: TensorLike | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int | None = 100,
+    compression_type: TensorLike | None = None,
+    ignore_errors: bool = False,
+) -> Dataset:
     """Batches of the records of CSV files, as dictionaries of columns (``tf.data.experimental.make_csv_dataset``).
 
     Args:
@@ -507,11 +538,22 @@ def parse_example_dataset(features: TensorLike, num_parallel_calls: TensorLike =
 
 @export("tf.contrib.data.make_batched_features_dataset", "tf.data.experimental.make_batched_features_dataset")
 def make_batched_features_dataset(
-    file_pattern: TensorLike, batch_size: TensorLike, features: Any, reader: Any = TFRecordDataset, label_key: str | None = None,
-    reader_args: Any = None, num_epochs: int | None = None, shuffle: bool = True, shuffle_buffer_size: int = 10000,
-    shuffle_seed: Any = None, prefetch_buffer_size: Any = None, reader_num_threads: Any = None,
-    parser_num_threads: Any = None, sloppy_ordering: bool = False, drop_final_batch: bool = False,
-) -> Dataset:  # fmt: skip
+    file_pattern: TensorLike,
+    batch_size: TensorLike,
+    features: Any,
+    reader: Any = TFRecordDataset,
+    label_key: str | None = None,
+    reader_args: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: Any = None,
+    prefetch_buffer_size: Any = None,
+    reader_num_threads: Any = None,
+    parser_num_threads: Any = None,
+    sloppy_ordering: bool = False,
+    drop_final_batch: bool = False,
+) -> Dataset:
     """Batches of parsed Example messages from files (``tf.data.experimental.make_batched_features_dataset``).
 
     Args:
@@ -553,10 +595,18 @@ def make_batched_features_dataset(
 
 
 def make_tf_record_dataset(
-    file_pattern: TensorLike, batch_size: TensorLike, parser_fn: Any = None, num_epochs: int | None = None, shuffle: bool = True,
-    shuffle_buffer_size: int | None = None, shuffle_seed: Any = None, prefetch_buffer_size: Any = None,
-    num_parallel_reads: Any = None, num_parallel_parser_calls: Any = None, drop_final_batch: bool = False,
-) -> Dataset:  # fmt: skip
+    file_pattern: TensorLike,
+    batch_size: TensorLike,
+    parser_fn: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int | None = None,
+    shuffle_seed: Any = None,
+    prefetch_buffer_size: Any = None,
+    num_parallel_reads: Any = None,
+    num_parallel_parser_calls: Any = None,
+    drop_final_batch: bool = False,
+) -> Dataset:
     """Batches of TFRecord records, parsed by ``parser_fn``; arguments as in `make_batched_features_dataset`."""
     files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
     dataset: Dataset = TFRecordDataset(files, num_parallel_reads=num_parallel_reads or 24)

@@ -152,9 +152,16 @@ def _fingerprint_kernel(data: np.ndarray, method: Any) -> Any:
 
 @ngrams_op.kernel("CPU")
 def _ngrams_kernel(
-    data: np.ndarray, splits: np.ndarray, *, separator: bytes, ngram_widths: list[int], left_pad: bytes, right_pad: bytes,
-    pad_width: int, preserve_short_sequences: bool,
-) -> tuple[Any, Any]:  # fmt: skip
+    data: np.ndarray,
+    splits: np.ndarray,
+    *,
+    separator: bytes,
+    ngram_widths: list[int],
+    left_pad: bytes,
+    right_pad: bytes,
+    pad_width: int,
+    preserve_short_sequences: bool,
+) -> tuple[Any, Any]:
     if pad_width < -1:
         refuse(f"Pad width should be >= 0, got {pad_width}")
     if pad_width * 2 + len(data) > np.iinfo(np.int32).max:
@@ -266,9 +273,13 @@ def _pair(shape: Tensor) -> Tensor:
 
 @export("tf.strings.split")
 def string_split_v2(
-    input: TensorLike | None = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
+    input: TensorLike | None = None,
+    sep: Any = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
     name: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Splits at a whole separator, or at runs of white space, as Python's ``split`` (``tf.strings.split``)."""
     if input is not None and source is not None:
         raise ValueError("Cannot specify both 'input' and 'source'")

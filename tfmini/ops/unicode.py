@@ -379,9 +379,14 @@ def _length(vector: Tensor) -> Tensor:
 
 @export("tf.strings.unicode_transcode")
 def unicode_transcode(
-    input: TensorLike, input_encoding: str, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
-    replace_control_characters: bool = False, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    input_encoding: str,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 0xFFFD,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """Converts strings to another encoding (``tf.strings.unicode_transcode``).
 
     Args:

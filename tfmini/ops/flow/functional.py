@@ -83,9 +83,14 @@ def map_fn(
 
 @export("tf.foldl")
 def foldl(
-    fn: Function, elems: TensorLike, initializer: Callable[..., Any] | None = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    fn: Function,
+    elems: TensorLike,
+    initializer: Callable[..., Any] | None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
     """The last value of ``a = fn(a, row)`` over the rows of ``elems`` from first to last (``tf.foldl``).
 
     Args:
@@ -115,9 +120,14 @@ def foldl(
 
 @export("tf.foldr")
 def foldr(
-    fn: Function, elems: TensorLike, initializer: Callable[..., Any] | None = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    fn: Function,
+    elems: TensorLike,
+    initializer: Callable[..., Any] | None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
     """`foldl` from the last row to the first (``tf.foldr``).
 
     Raises:
@@ -142,9 +152,16 @@ def foldr(
 
 @export("tf.scan")
 def scan(
-    fn: Function, elems: TensorLike, initializer: Callable[..., Any] | None = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    fn: Function,
+    elems: TensorLike,
+    initializer: Callable[..., Any] | None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
     """All values of ``a = fn(a, row)`` over the rows of ``elems``, stacked (``tf.scan``).
 
     Args:

@@ -341,9 +341,13 @@ def crop_and_resize(
 
 @export("tf.image.non_max_suppression")
 def non_max_suppression(
-    boxes: TensorLike, scores: TensorLike, max_output_size: TensorLike, iou_threshold: Any = 0.5, score_threshold: TensorLike = float("-inf"),
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"),
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The numbers of the best boxes that do not overlap a better one (``tf.image.non_max_suppression``).
 
     Args:
@@ -359,9 +363,14 @@ def non_max_suppression(
 
 @export("tf.image.non_max_suppression_padded")
 def non_max_suppression_padded(
-    boxes: TensorLike, scores: TensorLike, max_output_size: TensorLike, iou_threshold: Any = 0.5, score_threshold: TensorLike = float("-inf"),
-    pad_to_max_output_size: bool = False, name: str | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"),
+    pad_to_max_output_size: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
     """`non_max_suppression`, padded to ``max_output_size`` if requested, and the number of boxes."""
     with name_scope(name, "non_max_suppression_padded"):
         return nms_padded_op(  # type: ignore[no-any-return]
@@ -372,9 +381,14 @@ def non_max_suppression_padded(
 
 @export("tf.image.non_max_suppression_with_scores")
 def non_max_suppression_with_scores(
-    boxes: TensorLike, scores: TensorLike, max_output_size: TensorLike, iou_threshold: Any = 0.5, score_threshold: TensorLike = float("-inf"),
-    soft_nms_sigma: Any = 0.0, name: str | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"),
+    soft_nms_sigma: Any = 0.0,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
     """`non_max_suppression` with scores, which overlaps reduce if ``soft_nms_sigma`` > 0."""
     with name_scope(name, "non_max_suppression_with_scores"):
         indices, values, _ = nms_soft_op(boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma)

@@ -140,10 +140,15 @@ def _gradient(node: Operation, grad: Tensor, _: object) -> list[Any]:
 
 @export("tf.nn.ctc_loss")
 def ctc_loss(
-    labels: TensorLike, inputs: TensorLike | None = None, sequence_length: TensorLike | None = None, preprocess_collapse_repeated: bool = False,
-    ctc_merge_repeated: bool = True, ignore_longer_outputs_than_inputs: bool = False, time_major: bool = True,
+    labels: TensorLike,
+    inputs: TensorLike | None = None,
+    sequence_length: TensorLike | None = None,
+    preprocess_collapse_repeated: bool = False,
+    ctc_merge_repeated: bool = True,
+    ignore_longer_outputs_than_inputs: bool = False,
+    time_major: bool = True,
     logits: TensorLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The connectionist temporal classification loss (``tf.nn.ctc_loss``), float32 or float64 of shape (batch,).
 
     Args:
@@ -173,9 +178,15 @@ def ctc_loss(
 
 @export("tf.nn.ctc_loss_v2")
 def ctc_loss_v2(
-    labels: TensorLike, logits: TensorLike, label_length: Any, logit_length: Any, logits_time_major: bool = True, unique: Any = None,
-    blank_index: int | None = None, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    labels: TensorLike,
+    logits: TensorLike,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    unique: Any = None,
+    blank_index: int | None = None,
+    name: str | None = None,
+) -> Tensor:
     """The CTC loss of dense or sparse labels (``tf.nn.ctc_loss_v2``).
 
     Args:

@@ -33,9 +33,13 @@ from tfmini.shapes import merge_raw
 
 @export("tf.nn.embedding_lookup")
 def embedding_lookup(
-    params: TensorLike, ids: TensorLike, partition_strategy: str = "mod", name: str | None = None, validate_indices: bool = True,
+    params: TensorLike,
+    ids: TensorLike,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    validate_indices: bool = True,
     max_norm: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Rows of an embedding table by number (``tf.nn.embedding_lookup``).
 
     Args:

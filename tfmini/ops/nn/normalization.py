@@ -82,8 +82,13 @@ def _lrn_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.nn.local_response_normalization", "tf.nn.lrn")
 def local_response_normalization(
-    input: TensorLike, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    depth_radius: int = 5,
+    bias: float = 1,
+    alpha: float = 1,
+    beta: float = 0.5,
+    name: str | None = None,
+) -> Tensor:
     """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
     return lrn_op(input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name)
 
@@ -226,9 +231,13 @@ def swish(features: TensorLike) -> Tensor:
 
 @export("tf.nn.dropout")
 def dropout(
-    x: TensorLike, keep_prob: Any = None, noise_shape: ShapeLike = None, seed: int | None = None, name: str | None = None,
+    x: TensorLike,
+    keep_prob: Any = None,
+    noise_shape: ShapeLike = None,
+    seed: int | None = None,
+    name: str | None = None,
     rate: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
 
     Args:
@@ -373,10 +382,18 @@ def _norm_gradient(node: Operation, grad: Tensor) -> Any:
 
 @export("tf.nn.batch_norm_with_global_normalization")
 def batch_norm_with_global_normalization(
-    t: TensorLike | None = None, m: Any = None, v: TensorLike | None = None, beta: TensorLike | None = None, gamma: Any = None, variance_epsilon: Any = None,
-    scale_after_normalization: Any = None, name: str | None = None, input: TensorLike | None = None, mean: TensorLike | None = None,
+    t: TensorLike | None = None,
+    m: Any = None,
+    v: TensorLike | None = None,
+    beta: TensorLike | None = None,
+    gamma: Any = None,
+    variance_epsilon: Any = None,
+    scale_after_normalization: Any = None,
+    name: str | None = None,
+    input: TensorLike | None = None,
+    mean: TensorLike | None = None,
     variance: TensorLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`batch_normalization` of images ``[batch, rows, columns, channels]`` with statistics per channel.
 
     (``tf.nn.batch_norm_with_global_normalization``.) ``gamma`` is used only with ``scale_after_normalization``.

@@ -377,9 +377,14 @@ _derive_average(avg_pool3d_op, avg_pool3d_grad_op)
 
 @export("tf.nn.max_pool")
 def max_pool(
-    value: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: Any, data_format: str = "NHWC", name: str | None = None,
+    value: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
     input: TensorLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The maximum of each window (``tf.nn.max_pool``).
 
     Args:
@@ -395,8 +400,13 @@ def max_pool(
 
 @export("tf.nn.max_pool2d")
 def max_pool2d(
-    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: Any, data_format: str = "NHWC", name: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
+) -> Tensor:
     """`max_pool` (``tf.nn.max_pool2d``)."""
     with name_scope(name, "MaxPool2d", [input]) as scope:
         return _pool(max_pool_op, input, ksize, strides, data_format, scope, padding_attrs(padding))
@@ -404,9 +414,14 @@ def max_pool2d(
 
 @export("tf.nn.avg_pool", "tf.nn.avg_pool2d")
 def avg_pool(
-    value: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: str, data_format: str = "NHWC", name: str | None = None,
+    value: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
     input: TensorLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The mean of each window, without padding (``tf.nn.avg_pool``, ``tf.nn.avg_pool2d``); see `max_pool`."""
     with name_scope(name, "AvgPool", [value]) as scope:
         return _pool(avg_pool_op, either("input", input, "value", value), ksize, strides, data_format, scope,
@@ -575,9 +590,16 @@ def _max_argmax_attrs(node: Operation) -> dict[str, Any]:
 
 @export("tf.nn.max_pool_with_argmax")
 def max_pool_with_argmax(
-    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: str, data_format: str = "NHWC", Targmax: Any = None,
-    name: str | None = None, output_dtype: Any = None, include_batch_in_index: bool = False,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    input: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: str,
+    data_format: str = "NHWC",
+    Targmax: Any = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+    include_batch_in_index: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The maximum of each window and its position (``tf.nn.max_pool_with_argmax``).
 
     Args:

@@ -203,9 +203,15 @@ def _dilation_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.nn.dilation2d")
 def dilation2d(
-    input: TensorLike, filter: TensorLike | None = None, strides: int | Sequence[int] | None = None, rates: TensorLike | None = None, padding: Any = None,
-    name: str | None = None, filters: TensorLike | None = None, dilations: int | Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    filter: TensorLike | None = None,
+    strides: int | Sequence[int] | None = None,
+    rates: TensorLike | None = None,
+    padding: Any = None,
+    name: str | None = None,
+    filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
+) -> Tensor:
     """The maximum of pixel plus filter over each window, channel by channel (``tf.nn.dilation2d``).
 
     Args:

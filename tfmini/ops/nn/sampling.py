@@ -348,10 +348,20 @@ def _looked_up(table: Any, labels: Tensor, sampled: Tensor, strategy: str) -> tu
 
 
 def _sampled_logits(
-    weights: TensorLike, biases: TensorLike, labels: TensorLike, inputs: TensorLike, num_sampled: int, num_classes: int, num_true: int,
-    sampled_values: Any, subtract_log_q: bool, remove_accidental_hits: bool, partition_strategy: str,
-    name: str | None, seed: int | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    weights: TensorLike,
+    biases: TensorLike,
+    labels: TensorLike,
+    inputs: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int,
+    sampled_values: Any,
+    subtract_log_q: bool,
+    remove_accidental_hits: bool,
+    partition_strategy: str,
+    name: str | None,
+    seed: int | None,
+) -> tuple[Tensor, Tensor]:
     """Logits and labels, [batch, num_true + num_sampled] each."""
     with name_scope(name, "compute_sampled_logits", [inputs, labels]):
         labels = cast(convert_to_tensor(labels), dtypes.int64)
@@ -388,10 +398,18 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
 
 @export("tf.nn.nce_loss")
 def nce_loss(
-    weights: TensorLike, biases: TensorLike, labels: TensorLike, inputs: TensorLike, num_sampled: int, num_classes: int, num_true: int = 1,
-    sampled_values: Any = None, remove_accidental_hits: bool = False, partition_strategy: str = "mod",
+    weights: TensorLike,
+    biases: TensorLike,
+    labels: TensorLike,
+    inputs: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = False,
+    partition_strategy: str = "mod",
     name: str = "nce_loss",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The noise-contrastive estimation loss of each example (``tf.nn.nce_loss``).
 
     Args:
@@ -417,10 +435,19 @@ def nce_loss(
 
 @export("tf.nn.sampled_softmax_loss")
 def sampled_softmax_loss(
-    weights: TensorLike, biases: TensorLike, labels: TensorLike, inputs: TensorLike, num_sampled: int, num_classes: int, num_true: int = 1,
-    sampled_values: Any = None, remove_accidental_hits: bool = True, partition_strategy: str = "mod",
-    name: str = "sampled_softmax_loss", seed: int | None = None,
-) -> Tensor:  # fmt: skip
+    weights: TensorLike,
+    biases: TensorLike,
+    labels: TensorLike,
+    inputs: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = True,
+    partition_strategy: str = "mod",
+    name: str = "sampled_softmax_loss",
+    seed: int | None = None,
+) -> Tensor:
     """The softmax loss of each example over true and sampled classes (``tf.nn.sampled_softmax_loss``).
 
     The arguments are those of `nce_loss`; ``seed`` makes the draws reproducible.

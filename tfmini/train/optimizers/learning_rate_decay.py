@@ -22,8 +22,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast
 from tfmini.ops.flow.functional import case
 from tfmini.ops.math import comparison as compare
-from tfmini.ops.math import elementwise
-from tfmini.ops.math import unary
+from tfmini.ops.math import elementwise, unary
 from tfmini.ops.math.unary import pow as power_of
 from tfmini.ops.random_functions import random_normal
 from tfmini.ops.variables.base import Variable
@@ -31,9 +30,13 @@ from tfmini.ops.variables.base import Variable
 
 @export("tf.train.exponential_decay")
 def exponential_decay(
-    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, decay_rate: TensorLike, staircase: bool = False,
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
+    staircase: bool = False,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down."""
     with _schedule("exponential_decay", learning_rate, global_step, name or "ExponentialDecay") as (rate, scope):
         steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
@@ -43,9 +46,13 @@ def exponential_decay(
 
 @export("tf.train.natural_exp_decay")
 def natural_exp_decay(
-    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, decay_rate: TensorLike, staircase: bool = False,
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
+    staircase: bool = False,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     _require_step(global_step, "natural_exp_decay")
     base = unary.exp(elementwise.negative(decay_rate))
@@ -54,9 +61,13 @@ def natural_exp_decay(
 
 @export("tf.train.inverse_time_decay")
 def inverse_time_decay(
-    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, decay_rate: TensorLike, staircase: bool = False,
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
+    staircase: bool = False,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     with _schedule("inverse_time_decay", learning_rate, global_step, name or "InverseTimeDecay") as (rate, scope):
         steps, slope = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
@@ -67,9 +78,14 @@ def inverse_time_decay(
 
 @export("tf.train.polynomial_decay")
 def polynomial_decay(
-    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, end_learning_rate: Any = 0.0001, power: Any = 1.0,
-    cycle: bool = False, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    end_learning_rate: Any = 0.0001,
+    power: Any = 1.0,
+    cycle: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """Decreases from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` like (1 - fraction) ^ power.
 
     After that the rate is constant. With ``cycle`` the decay is stretched to 2, 3, … times ``decay_steps``.
@@ -163,9 +179,14 @@ def cosine_decay_restarts(
 
 @export("tf.train.linear_cosine_decay")
 def linear_cosine_decay(
-    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, num_periods: Any = 0.5, alpha: TensorLike = 0.0,
-    beta: TensorLike = 0.001, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    num_periods: Any = 0.5,
+    alpha: TensorLike = 0.0,
+    beta: TensorLike = 0.001,
+    name: str | None = None,
+) -> Tensor:
     """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta."""
     with _schedule("linear_cosine_decay", learning_rate, global_step, name or "LinearCosineDecay") as (rate, scope):
         dtype = rate.dtype
@@ -178,9 +199,16 @@ def linear_cosine_decay(
 
 @export("tf.train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
-    learning_rate: TensorLike, global_step: Variable, decay_steps: TensorLike, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
-    num_periods: Any = 0.5, alpha: TensorLike = 0.0, beta: TensorLike = 0.001, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    initial_variance: Any = 1.0,
+    variance_decay: Any = 0.55,
+    num_periods: Any = 0.5,
+    alpha: TensorLike = 0.0,
+    beta: TensorLike = 0.001,
+    name: str | None = None,
+) -> Tensor:
     """`linear_cosine_decay` with noise on the linear part; the variance of the noise decreases with the steps.
 
     variance = initial_variance / (1 + step)^variance_decay.
