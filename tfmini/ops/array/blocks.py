@@ -10,7 +10,6 @@ import numpy as np
 from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
-from tfmini.graph.operation import Tensor
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse

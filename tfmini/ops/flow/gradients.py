@@ -15,7 +15,6 @@ from tfmini.graph import nest, raw_ops
 from tfmini.graph.attr_checks import output_context, while_context_of
 from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with, control_dependencies
 from tfmini.graph.op_types import EXIT_OPS, FLOW_OPS, SWITCH_OPS
-from tfmini.graph.operation import Tensor
 from tfmini.ops import gradients
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like

@@ -34,7 +34,6 @@ from tfmini.ops.queues.accumulators import ConditionalAccumulator, SparseConditi
 from tfmini.ops.queues.queue_ops import FIRST_ELEMENTS
 from tfmini.ops.queues.queues import FIFOQueue
 from tfmini.ops.variables.assignment import assign
-from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import Variable, global_variables, report_uninitialized_variables
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
