@@ -32,7 +32,7 @@ _OLD_ARGUMENTS = {"flag_name": "name", "default_value": "default", "docstring": 
 
 def _with_old_arguments(define: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(define)
-    def wrapper(*args: object, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         return define(*args, **{_OLD_ARGUMENTS.get(name, name): value for name, value in kwargs.items()})
 
     return wrapper
@@ -83,7 +83,7 @@ class _SelfParsingFlags:
     def __str__(self) -> str:
         return str(self.__dict__["_flags"])
 
-    def __call__(self, *args: object, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.__dict__["_flags"](*args, **kwargs)
 
 

@@ -125,8 +125,8 @@ class _Linear:
     """``concat(args) @ kernel + bias``, with variables in the current scope."""
 
     def __init__(
-        self, args: Any, output_size: int, build_bias: bool, bias_initializer: Any = None,
-        kernel_initializer: Any = None,
+        self, args: Any, output_size: int, build_bias: bool, bias_initializer: Callable[..., Any] | None = None,
+        kernel_initializer: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         if args is None or nest.is_nested(args) and not args:
             raise ValueError("`args` must be specified")
@@ -150,7 +150,11 @@ class _Linear:
 
 
 def _linear(
-    args: Any, output_size: int, bias: bool, bias_initializer: Any = None, kernel_initializer: Any = None
+    args: Any,
+    output_size: int,
+    bias: bool,
+    bias_initializer: Callable[..., Any] | None = None,
+    kernel_initializer: Callable[..., Any] | None = None,
 ) -> Any:
     return _Linear(args, output_size, bias, bias_initializer, kernel_initializer)(args)
 
@@ -164,7 +168,7 @@ _remove_squeezable_dimensions = matched
 _streaming_sparse_average_precision_at_top_k = binary_metrics.average_precision_at_top_k
 
 
-def _aggregate_variable(v: Any, collections: Any) -> Tensor:
+def _aggregate_variable(v: TensorLike, collections: str | Sequence[str]) -> Tensor:
     """The value of a metric's variable, added to collections."""
     value = convert_to_tensor(v)
     if collections:

@@ -129,27 +129,27 @@ def yield_flattened_paths(structure: Any, path: tuple[Any, ...] = ()) -> Iterato
 
 
 @export("tf.contrib.framework.nest.flatten_with_tuple_paths")
-def flatten_with_tuple_paths(structure: Any, expand_composites: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
+def flatten_with_tuple_paths(structure: object, expand_composites: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
     """(path, leaf) of each leaf; a path is a tuple."""
     return list(yield_flattened_paths(structure))
 
 
 @export("tf.contrib.framework.nest.flatten_with_joined_string_paths")
 def flatten_with_joined_string_paths(
-    structure: Any, separator: str = "/", expand_composites: bool = False
+    structure: object, separator: str = "/", expand_composites: bool = False
 ) -> list[tuple[str, Any]]:
     """(path, leaf) of each leaf; a path is text."""
     return [(separator.join(map(str, path)), leaf) for path, leaf in yield_flattened_paths(structure)]
 
 
 @export("tf.contrib.framework.nest.map_structure_with_tuple_paths")
-def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: object) -> Any:
     """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is a tuple."""
     return _with_paths(lambda path: path, func, structure, kwargs)
 
 
 @export("tf.contrib.framework.nest.map_structure_with_paths")
-def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: object) -> Any:
     """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is text, with ``/`` between its steps."""
     return _with_paths(lambda path: "/".join(map(str, path)), func, structure, kwargs)
 

@@ -25,7 +25,7 @@ _SYMBOLIC = (Tensor, Variable, SparseTensor, IndexedSlices)
 class Assertions(absltest.TestCase):
     """Assertions of a test case. Tensors are evaluated first, by `evaluate` of the subclass."""
 
-    def evaluate(self, tensors: Any) -> Any:
+    def evaluate(self, tensors: TensorLike) -> Any:
         """The values of tensors."""
         raise NotImplementedError
 
@@ -231,7 +231,7 @@ class Assertions(absltest.TestCase):
         self.assertCountEqual(expected_seq, actual_seq, msg)
 
     def assertRaisesRegexp(  # type: ignore[override] # gone from Python 3.12
-        self, expected_exception: Any, expected_regexp: Any, *args: Any, **kwargs: Any
+        self, expected_exception: Any, expected_regexp: Any, *args: object, **kwargs: object
     ) -> Any:
         return self.assertRaisesRegex(expected_exception, expected_regexp, *args, **kwargs)
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -17,12 +17,14 @@ import numpy as np
 from absl.testing import absltest
 
 from tfmini.compat.test_assertions import Assertions
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import set_random_seed
-from tfmini.runtime.client.session import Session
+from tfmini.protos import ConfigProto
+from tfmini.runtime.client.session import BaseSession, Session
 
 _SEED = 87654321  # TensorFlow's, so that tests get the random numbers that they expect
 
@@ -66,7 +68,11 @@ class TestCase(Assertions):
 
     @contextmanager
     def session(
-        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+        self,
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
     ) -> Iterator[Session]:
         """A new session, default within the block and closed after it; its graph is the default one."""
         with Session(graph=graph, config=config) as sess, _as_default(sess, use_gpu or force_gpu):
@@ -74,7 +80,11 @@ class TestCase(Assertions):
 
     @contextmanager
     def cached_session(
-        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+        self,
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
     ) -> Iterator[Session]:
         """The test's shared session, created by the first call and closed at the end of the test."""
         if self._cached is None:
@@ -84,14 +94,18 @@ class TestCase(Assertions):
 
     @contextmanager
     def test_session(
-        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+        self,
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
     ) -> Iterator[Session]:
         """`cached_session`, or `session` when a graph is given (an older name)."""
         opened = self.cached_session if graph is None else self.session
         with opened(graph=graph, config=config, use_gpu=use_gpu, force_gpu=force_gpu) as sess:
             yield sess
 
-    def evaluate(self, tensors: Any) -> Any:
+    def evaluate(self, tensors: TensorLike) -> Any:
         """The values of tensors, in the default session or in the test's own."""
         sess = get_default_session()
         if sess is not None:
@@ -120,7 +134,7 @@ class TestCase(Assertions):
 
 
 @contextmanager
-def _as_default(sess: Any, any_device: bool) -> Iterator[None]:
+def _as_default(sess: BaseSession, any_device: bool) -> Iterator[None]:
     with sess.graph.as_default(), sess.as_default():
         if any_device:
             yield
@@ -190,9 +204,9 @@ class Benchmark:
 
     def run_op_benchmark(
         self,
-        sess: Any,
+        sess: BaseSession,
         op_or_tensor: Any,
-        feed_dict: Any = None,
+        feed_dict: Mapping[Any, Any] | None = None,
         burn_iters: int = 2,
         min_iters: int = 10,
         store_trace: bool = False,
@@ -235,7 +249,7 @@ class Benchmark:
         shown = " ".join(f"{key}={value}" for key, value in measured.items() if value is not None)
         print(f"{type(self).__name__}.{name or 'benchmark'}: {shown}")
 
-    def evaluate(self, tensors: Any) -> Any:
+    def evaluate(self, tensors: TensorLike) -> Any:
         """The values of tensors, in the default session."""
         sess = get_default_session()
         if sess is None:

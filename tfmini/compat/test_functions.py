@@ -16,7 +16,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.cluster import ClusterSpec
 from tfmini.compat.test_case import TestCase
-from tfmini.core_types import ShapeLike
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_graph import get_default_graph
@@ -149,7 +149,7 @@ def force_cpu() -> Any:
 
 def _in_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def run(self: Any, *args: object, **kwargs: Any) -> Any:
+    def run(self: Any, *args: object, **kwargs: object) -> Any:
         with self.test_session(graph=get_default_graph()):
             return function(self, *args, **kwargs)
 
@@ -269,7 +269,7 @@ def _gradient_node(x: Any, y: Any, y_shape: ShapeLike) -> tuple[Any, Any]:
         return gradients(y, x, identity(dy))[0], dy
 
 
-def _start(x: Any, shape: Any, value: Any) -> Any:
+def _start(x: Any, shape: Any, value: TensorLike) -> Any:
     dtype = dtypes.as_dtype(x.dtype).base_dtype
     if dtype not in _CHECKED:
         raise TypeError(f"compute_gradient needs a float or complex x, not {dtype.name}")
@@ -290,7 +290,13 @@ def _reals(array: np.ndarray) -> Any:
 
 
 def _jacobians(
-    x: Tensor, at: np.ndarray, dx: Tensor | IndexedSlices, y: Tensor, dy: Any, delta: float, feeds: dict[Any, Any]
+    x: Tensor,
+    at: np.ndarray,
+    dx: Tensor | IndexedSlices,
+    y: Tensor,
+    dy: TensorLike,
+    delta: float,
+    feeds: dict[Any, Any],
 ) -> Jacobians:
     theoretical = _by_gradients(x, at, dx, dy, feeds)
     return theoretical, _by_differences(x, at, y, delta, feeds).reshape(theoretical.shape)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.checkpoint.files import local_path
+from tfmini.core_types import TensorLike
 from tfmini.data.dataset import Dataset, matching_names
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.files import TFRecordDataset, compression_of, paths_of
@@ -223,9 +224,18 @@ class _Elements:
 
 @csv_dataset.kernel("CPU")
 def _csv(
-    filenames: Any, compression_type: Any, buffer_size: Any, header: Any, field_delim: Any, use_quote_delim: Any,
-    na_value: Any, select_cols: Any, record_defaults: list[Any], *, output_types: list[DType],
-) -> Source:  # fmt: skip
+    filenames: np.ndarray,
+    compression_type: np.ndarray,
+    buffer_size: np.ndarray,
+    header: Any,
+    field_delim: Any,
+    use_quote_delim: Any,
+    na_value: Any,
+    select_cols: Any,
+    record_defaults: list[Any],
+    *,
+    output_types: list[DType],
+) -> Source:
     delim = np.asarray(field_delim, object).item()
     if len(delim) != 1:
         raise _invalid("field_delim should be only 1 char")
@@ -280,15 +290,22 @@ class CsvDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: Any, record_defaults: Sequence[Any], compression_type: Any = None, buffer_size: Any = None,
-        header: Any = False, field_delim: Any = ",", use_quote_delim: Any = True, na_value: Any = "",
+        self,
+        filenames: TensorLike,
+        record_defaults: Sequence[Any],
+        compression_type: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
+        header: Any = False,
+        field_delim: Any = ",",
+        use_quote_delim: Any = True,
+        na_value: Any = "",
         select_cols: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         defaults = [_default(given) for given in record_defaults]
         _check_defaults(defaults)
         structure = Structure(tuple(Leaf(Tensor, default.dtype.base_dtype, ()) for default in defaults))
 
-        def text(value: Any, name: str) -> Tensor:
+        def text(value: TensorLike, name: str) -> Tensor:
             return convert_to_tensor(value, dtype=dtypes.string, name=name)
 
         columns = convert_to_tensor(select_cols or [], dtype=dtypes.int64, name="select_cols")
@@ -420,12 +437,27 @@ def _columns(
 
 @export("tf.contrib.data.make_csv_dataset", "tf.data.experimental.make_csv_dataset")
 def make_csv_dataset(
-    file_pattern: Any, batch_size: Any, column_names: Any = None, column_defaults: Any = None, label_name: Any = None,
-    select_columns: Any = None, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
-    header: bool = True, num_epochs: int | None = None, shuffle: bool = True, shuffle_buffer_size: int = 10000,
-    shuffle_seed: Any = None, prefetch_buffer_size: Any = None, num_parallel_reads: Any = None, sloppy: bool = False,
-    num_rows_for_inference: int | None = 100, compression_type: Any = None, ignore_errors: bool = False,
-) -> Dataset:  # fmt: skip
+    file_pattern: TensorLike,
+    batch_size: TensorLike,
+    column_names: Any = None,
+    column_defaults: Any = None,
+    label_name: Any = None,
+    select_columns: Any = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: Any = None,
+    prefetch_buffer_size: Any = None,
+    num_parallel_reads: TensorLike | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int | None = 100,
+    compression_type: TensorLike | None = None,
+    ignore_errors: bool = False,
+) -> Dataset:
     """Batches of the records of CSV files, as dictionaries of columns (``tf.data.experimental.make_csv_dataset``).
 
     Args:
@@ -455,7 +487,7 @@ def make_csv_dataset(
     if label_name is not None and label_name not in columns:
         raise ValueError("`label_name` provided must be one of the columns.")
 
-    def read(name: Any) -> Dataset:
+    def read(name: str) -> Dataset:
         records: Dataset = CsvDataset(
             name, defaults, compression_type, None, header, field_delim, use_quote_delim, na_value, chosen
         )
@@ -480,7 +512,7 @@ Transformation = Callable[[Dataset], Dataset]
 
 
 @export("tf.contrib.data.parse_example_dataset", "tf.data.experimental.parse_example_dataset")
-def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transformation:
+def parse_example_dataset(features: TensorLike, num_parallel_calls: TensorLike = 1) -> Transformation:
     """Parses batches of serialized Example messages into dictionaries of tensors.
 
     Args:
@@ -506,11 +538,22 @@ def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transfo
 
 @export("tf.contrib.data.make_batched_features_dataset", "tf.data.experimental.make_batched_features_dataset")
 def make_batched_features_dataset(
-    file_pattern: Any, batch_size: Any, features: Any, reader: Any = TFRecordDataset, label_key: str | None = None,
-    reader_args: Any = None, num_epochs: int | None = None, shuffle: bool = True, shuffle_buffer_size: int = 10000,
-    shuffle_seed: Any = None, prefetch_buffer_size: Any = None, reader_num_threads: Any = None,
-    parser_num_threads: Any = None, sloppy_ordering: bool = False, drop_final_batch: bool = False,
-) -> Dataset:  # fmt: skip
+    file_pattern: TensorLike,
+    batch_size: TensorLike,
+    features: Any,
+    reader: Any = TFRecordDataset,
+    label_key: str | None = None,
+    reader_args: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: Any = None,
+    prefetch_buffer_size: Any = None,
+    reader_num_threads: Any = None,
+    parser_num_threads: Any = None,
+    sloppy_ordering: bool = False,
+    drop_final_batch: bool = False,
+) -> Dataset:
     """Batches of parsed Example messages from files (``tf.data.experimental.make_batched_features_dataset``).
 
     Args:
@@ -552,10 +595,18 @@ def make_batched_features_dataset(
 
 
 def make_tf_record_dataset(
-    file_pattern: Any, batch_size: Any, parser_fn: Any = None, num_epochs: int | None = None, shuffle: bool = True,
-    shuffle_buffer_size: int | None = None, shuffle_seed: Any = None, prefetch_buffer_size: Any = None,
-    num_parallel_reads: Any = None, num_parallel_parser_calls: Any = None, drop_final_batch: bool = False,
-) -> Dataset:  # fmt: skip
+    file_pattern: TensorLike,
+    batch_size: TensorLike,
+    parser_fn: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int | None = None,
+    shuffle_seed: Any = None,
+    prefetch_buffer_size: Any = None,
+    num_parallel_reads: Any = None,
+    num_parallel_parser_calls: Any = None,
+    drop_final_batch: bool = False,
+) -> Dataset:
     """Batches of TFRecord records, parsed by ``parser_fn``; arguments as in `make_batched_features_dataset`."""
     files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
     dataset: Dataset = TFRecordDataset(files, num_parallel_reads=num_parallel_reads or 24)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import TensorLike
 from tfmini.data.pipeline import (
     Count,
     Element,
@@ -95,7 +96,7 @@ def _attr(handle: OpHandle, node: Node, name: str) -> Any:
     return node.attrs.get(name, handle.op_def.attrs[name].default)
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: TensorLike) -> Any:
     """A scalar as a Python value; the tensors of a list input as they are."""
     if isinstance(value, list):
         return list(own_all(value))
@@ -139,7 +140,7 @@ def _slices(components: list[Any]) -> Source:
 
 
 @range_dataset.kernel("CPU")
-def _range(start: Any, stop: Any, step: Any) -> Source:
+def _range(start: np.ndarray, stop: Any, step: Any) -> Source:
     if step == 0:
         raise errors.InvalidArgumentError.of("step must be a non-zero integer.")
     bounds = range(int(start), int(stop), int(step))

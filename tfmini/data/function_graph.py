@@ -108,7 +108,7 @@ def trace(function: Callable[..., Any], structures: list[Structure], name: str, 
     return Traced(_body(graph, name, parameters, results), list(graph.captures), structure_of(result))
 
 
-def _normalized(returned: Any, function: Any) -> Any:
+def _normalized(returned: Any, function: Callable[..., Any]) -> Any:
     if isinstance(returned, list):
         returned = tuple(returned)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import TensorLike
 from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.iterator_ops import (
     IteratorState,
@@ -299,7 +300,7 @@ class Optional:
         self._structure = structure
 
     @staticmethod
-    def from_value(value: Any) -> Optional:
+    def from_value(value: TensorLike) -> Optional:
         """An optional with a value: a nested structure of tensors or of values that convert to tensors."""
         whole = normalize(value)
         return Optional(from_value_op(components_of(whole)), structure_of(whole))

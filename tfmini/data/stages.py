@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import TensorLike
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.pipeline import (
     TURN,
@@ -127,7 +128,7 @@ class PaddedBatch(Batch):
         return tuple(_padded(column, shape, value) for column, shape, value in columns)
 
 
-def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
+def _padded(rows: Sequence[Any], wanted: Any, value: TensorLike) -> Any:
     sizes = [() if isinstance(row, bytes) else np.shape(row) for row in rows]
     full = []
     for size in sizes:
@@ -355,7 +356,7 @@ class _Repeat(Stage):
 
 
 @repeat_dataset.kernel("CPU")
-def _repeat(source: Source, count: Any) -> Source:
+def _repeat(source: Source, count: np.ndarray) -> Source:
     times = int(count)
     return Source(lambda reading: _Repeat(source, times, reading), repeated(times)(source.count))
 
@@ -386,7 +387,9 @@ class _Shuffle(Transformation):
 
 
 @shuffle_dataset.kernel("CPU")
-def _shuffle(source: Source, buffer_size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool) -> Source:
+def _shuffle(
+    source: Source, buffer_size: np.ndarray, seed: np.ndarray, seed2: Any, *, reshuffle_each_iteration: bool
+) -> Source:
     size, given = int(buffer_size), [int(seed), int(seed2)]
     if size <= 0:
         raise errors.InvalidArgumentError.of("buffer_size must be greater than zero.")
@@ -434,13 +437,13 @@ class _CacheSource(Source):
 
 
 @cache_dataset.kernel("CPU")
-def _cache(source: Source, filename: Any, *, output_types: list[Any]) -> Source:
+def _cache(source: Source, filename: np.ndarray, *, output_types: list[Any]) -> Source:
     path = np.asarray(filename, object).item().decode()
     return FileCacheSource(source, path, len(output_types)) if path else _CacheSource(source)
 
 
 @prefetch_dataset.kernel("CPU")
-def _prefetch(source: Source, size: Any) -> Source:
+def _prefetch(source: Source, size: np.ndarray) -> Source:
     if size < -1:
         raise errors.InvalidArgumentError.of("buffer_size must be >= 0 or set buffer_size to be -1.")
     return prefetched(source, int(size))

@@ -14,6 +14,7 @@ from tfmini.estimator.exporters import Exporter
 from tfmini.estimator.run_config import TaskType
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.runtime.server import Server
 from tfmini.train.saving_hooks import CheckpointSaverListener
@@ -217,7 +218,7 @@ class EvaluateNewCheckpoints(CheckpointSaverListener):
         self._timer = SecondOrStepTimer(every_secs=self._evaluator.spec.throttle_secs)
         self._is_first = True
 
-    def after_save(self, session: Any, global_step_value: int) -> None:
+    def after_save(self, session: BaseSession, global_step_value: int) -> None:
         if self._is_first:  # the checkpoint before the first step
             self._is_first = False
         elif self._timer.should_trigger_for_step(global_step_value):
@@ -227,7 +228,7 @@ class EvaluateNewCheckpoints(CheckpointSaverListener):
                 "Skip the current checkpoint eval due to throttle secs (%d secs).", self._evaluator.spec.throttle_secs
             )
 
-    def end(self, session: Any, global_step_value: int) -> None:
+    def end(self, session: BaseSession, global_step_value: int) -> None:
         if global_step_value != self._timer.last_triggered_step():
             self._evaluate(global_step_value)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
@@ -151,7 +152,7 @@ class _SupervisedOutput(ExportOutput):
         )
 
 
-def _prefixed(values: Any, prefix: str, single: str) -> dict[str, Any]:
+def _prefixed(values: TensorLike, prefix: str, single: str) -> dict[str, Any]:
     named = _tensors(values, single)
     return {name if name.startswith(prefix) else f"{prefix}/{name}": value for name, value in named.items()}
 
@@ -169,7 +170,7 @@ class EvalOutput(_SupervisedOutput):
     _method = _EVAL_METHOD
 
 
-def default_export_outputs(outputs: Any, predictions: Any) -> dict[str, Any]:
+def default_export_outputs(outputs: Any, predictions: TensorLike) -> dict[str, Any]:
     """The outputs with one for the default signature; the predictions where there are none.
 
     Raises:
@@ -246,7 +247,7 @@ class EstimatorSpec(_EstimatorSpec):
         mode: str,
         predictions: Any = None,
         loss: Any = None,
-        train_op: Any = None,
+        train_op: Operation | None | None = None,
         eval_metric_ops: Any = None,
         export_outputs: Any = None,
         training_chief_hooks: Any = None,
@@ -272,7 +273,7 @@ class EstimatorSpec(_EstimatorSpec):
         )
 
 
-def _checked_predictions(predictions: Any, mode: str) -> Any:
+def _checked_predictions(predictions: TensorLike, mode: str) -> Any:
     if predictions is None:
         if mode == ModeKeys.PREDICT:
             raise ValueError("Missing predictions.")
@@ -283,7 +284,7 @@ def _checked_predictions(predictions: Any, mode: str) -> Any:
     return predictions
 
 
-def _check_tensor(value: Any, what: str) -> None:
+def _check_tensor(value: TensorLike, what: str) -> None:
     if not isinstance(value, (Tensor, Variable)) and not nest.is_composite(value):
         raise TypeError(f"{what} must be Tensor, given: {value}")
     _check_graph(value, what)
@@ -337,7 +338,7 @@ def _checked_metrics(metrics: Any) -> dict[str, Any]:
     return dict(metrics)
 
 
-def _checked_outputs(outputs: Any, predictions: Any, mode: str) -> Any:
+def _checked_outputs(outputs: Any, predictions: TensorLike, mode: str) -> Any:
     if mode == ModeKeys.PREDICT or outputs is not None:
         outputs = default_export_outputs(outputs, predictions) if mode == ModeKeys.PREDICT else outputs
         for name, output in outputs.items():

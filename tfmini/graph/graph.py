@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 from tfmini import dtypes, protos
+from tfmini.core_types import ShapeLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.attr_checks import check_inputs
@@ -659,7 +660,7 @@ def _infer_shapes(op: Operation, handle: OpType, outputs: int) -> list[RawShape]
     return shapes
 
 
-def _check_shapes(handle: OpType, shapes: Any, outputs: int) -> None:
+def _check_shapes(handle: OpType, shapes: ShapeLike, outputs: int) -> None:
     """Checks the first result of a shape function, and later ones of another length.
 
     Raises:

@@ -9,6 +9,7 @@ from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import parse_endpoint
 from tfmini.graph.operation import Operation
+from tfmini.protos import GraphDef, NodeDef
 from tfmini.shapes import TensorShape
 
 # The list of TensorFlow's must_run_on_cpu. Not all of them are variables or change one.
@@ -21,7 +22,7 @@ _VARIABLE_OPS = frozenset(
 
 
 @export("tf.graph_util.extract_sub_graph")
-def extract_sub_graph(graph_def: Any, dest_nodes: list[str]) -> Any:
+def extract_sub_graph(graph_def: GraphDef, dest_nodes: list[str]) -> Any:
     """Extracts the nodes that ``dest_nodes`` need (``tf.graph_util.extract_sub_graph``), in their order.
 
     A node also needs the nodes with which it is colocated.
@@ -49,7 +50,7 @@ def extract_sub_graph(graph_def: Any, dest_nodes: list[str]) -> Any:
     return type(graph_def)(node=kept, library=graph_def.library, versions=graph_def.versions)
 
 
-def _needs(node_def: Any) -> list[str]:
+def _needs(node_def: NodeDef) -> list[str]:
     names = [text[1:] if text.startswith("^") else parse_endpoint(text)[0] for text in node_def.input]
     if "_class" in node_def.attr:
         groups = node_def.attr["_class"].list.s

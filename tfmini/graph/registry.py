@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.graph.attr_checks import check_attr
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
@@ -53,7 +54,7 @@ class OpHandle(OpType, Generic[R]):
 
     __slots__ = ()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
+    def __call__(self, *args: object, **kwargs: object) -> R:
         return _apply(self, args, kwargs)  # type: ignore[no-any-return]
 
 
@@ -244,7 +245,7 @@ def _captured(plan: CallPlan, graph: Graph, arg: ArgDef, tensor: Tensor, others:
 
 
 def _one_input(
-    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, value: Any, attrs: dict[str, Any],
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, value: TensorLike, attrs: dict[str, Any],
     known: dict[str, Any], before: list[Tensor],
 ) -> Tensor:  # fmt: skip
     attr = arg.type_attr
@@ -266,7 +267,7 @@ def _one_input(
 
 
 def _list_input(
-    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, values: Any, attrs: dict[str, Any],
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, values: TensorLike, attrs: dict[str, Any],
     known: dict[str, Any], before: list[Tensor],
 ) -> list[Tensor]:  # fmt: skip
     op_name = plan.op_def.name
@@ -322,7 +323,7 @@ def _check_minimum(plan: CallPlan, attr: str, count: int, arg: ArgDef) -> None:
 
 
 def _convert(
-    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: Any, expected: Any,
+    plan: CallPlan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: TensorLike, expected: Any,
     attrs: dict[str, Any], before: list[Tensor],
 ) -> Tensor:  # fmt: skip
     """Converts a Python value to a tensor. A constant that this makes is named ``<op>/<argument>``."""
@@ -339,7 +340,13 @@ def _convert(
 
 
 def _reconvert(
-    plan: CallPlan, arg: ArgDef, label: str, value: Any, expected: dtypes.DType, before: list[Tensor], cause: Exception
+    plan: CallPlan,
+    arg: ArgDef,
+    label: str,
+    value: TensorLike,
+    expected: dtypes.DType,
+    before: list[Tensor],
+    cause: Exception,
 ) -> Tensor:
     """Raises the error for a value that cannot have the expected type, with the type that it has by default."""
     try:

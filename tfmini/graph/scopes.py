@@ -44,7 +44,7 @@ class ControlScope:
         else:
             self.state.control.append(self)
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.new_stack:
             self.state.control = self._saved
             self.state.control_flow_context = self._saved_context

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import exactly_default, get_default_graph, graphs_inside_out, reset_default_graph
 from tfmini.graph.graph import Graph, innermost
@@ -182,7 +183,7 @@ def add_to_collection(name: Any, value: Any) -> None:
 
 
 @export("tf.add_to_collections")
-def add_to_collections(names: Any, value: Any) -> None:
+def add_to_collections(names: Sequence[str], value: TensorLike) -> None:
     """Appends ``value`` to several collections of the default graph (``tf.add_to_collections``)."""
     get_default_graph().add_to_collections(names, value)
 

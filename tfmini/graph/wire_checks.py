@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.dtypes import DType, string
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.op_def import MISSING, AttrDef, OpDef
@@ -33,7 +34,7 @@ _UNDECLARED = {
 _TRANSFERS = {"T": "type", "tensor_type": "type"}
 
 
-def check_node(name: Any, op: Any, device: Any, inputs: Any, controls: Any, attrs: dict[Any, Any]) -> None:
+def check_node(name: str, op: Any, device: Any, inputs: Any, controls: Any, attrs: dict[Any, Any]) -> None:
     """Refuses a node whose fields or attrs are of the wrong type, or excluded by the op's declaration.
 
     Attrs that are absent get their defaults.
@@ -84,7 +85,7 @@ def check_kinds(name: str, op: str, attrs: dict[str, Any]) -> None:
             )
 
 
-def _check_value(where: str, definition: AttrDef, value: Any) -> None:
+def _check_value(where: str, definition: AttrDef, value: TensorLike) -> None:
     """Refuses a value that the declaration excludes: the client's checks of it may not have run."""
     if (odd := definition.odd_item(value)) is not MISSING:
         raise InvalidArgumentError.of(f"Attr {definition.name!r} of {where} cannot be {odd!r:.80}")
@@ -95,7 +96,7 @@ def _check_value(where: str, definition: AttrDef, value: Any) -> None:
         )
 
 
-def _check_constant(where: str, value: Any, dtype: DType) -> None:
+def _check_constant(where: str, value: TensorLike, dtype: DType) -> None:
     """Refuses a constant of another type than its node says: what uses it relies on that."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype.numpy or value.dtype == object and dtype is not string:
         found = getattr(value, "dtype", type(value).__name__)
@@ -119,7 +120,7 @@ def _check_counts(node: str, op_def: OpDef, inputs: int, attrs: dict[Any, Any]) 
             )
 
 
-def _is_of_kind(kind: str, value: Any) -> bool:
+def _is_of_kind(kind: str, value: TensorLike) -> bool:
     if kind.startswith("list("):
         is_kind = _IS_KIND[kind[5:-1]]
         return type(value) is list and all(is_kind(item) for item in value)

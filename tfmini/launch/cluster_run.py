@@ -19,6 +19,7 @@ import click
 
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import Decorator, OutputFile, no_profile, valued
+from tfmini.core_types import TensorLike
 from tfmini.launch.control import Control
 from tfmini.launch.engine import (
     ENGINES,
@@ -418,7 +419,7 @@ class Memory(click.ParamType):
 
     name = "memory"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: TensorLike, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).upper().removesuffix("IB").removesuffix("B")
         number, unit = (text[:-1], text[-1:]) if text[-1:].isalpha() else (text, "")
         if not number.isdecimal() or unit not in _MIB or not int(number):

@@ -132,7 +132,7 @@ class LoopCalls:
             end.setblocking(False)
         selector.register(self._read, selectors.EVENT_READ, self._make)
 
-    def put(self, call: Callable[..., Any], *args: Any) -> None:
+    def put(self, call: Callable[..., Any], *args: object) -> None:
         """Makes a call in the loop's thread, after those that were put before. From any thread."""
         self._calls.append((call, args))
         with contextlib.suppress(OSError):  # the loop is over, or has not read enough wakes yet

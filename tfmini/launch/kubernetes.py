@@ -135,14 +135,14 @@ class KubernetesCluster:
         finally:
             answer.release_conn()
 
-    def _delete(self, request: Any, *arguments: Any, **options: Any) -> None:
+    def _delete(self, request: Any, *arguments: Any, **options: object) -> None:
         try:
             self._ask(request, *arguments, **options)
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
 
-    def _ask(self, request: Any, *arguments: Any, **options: Any) -> Any:
+    def _ask(self, request: Any, *arguments: Any, **options: object) -> Any:
         """The answer as it came: the package has types of its own for some answers, which servers do not keep to."""
         try:
             answer = request(*arguments, **{"_request_timeout": _LIMIT_S, "_preload_content": False, **options})

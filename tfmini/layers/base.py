@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -205,31 +206,31 @@ class Layer:
         """Adds the ops of the layer and returns the result; subclasses override it."""
         return inputs
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         """The shape of the result for an input of shape ``input_shape``."""
         raise NotImplementedError
 
-    def get_updates_for(self, inputs: Any) -> list[Any]:
+    def get_updates_for(self, inputs: TensorLike) -> list[Any]:
         """The updates that depend on these inputs; None: those that hold for all inputs."""
         return [update for update in self._updates if self._is_made_for(update, inputs)]
 
-    def get_losses_for(self, inputs: Any) -> list[Any]:
+    def get_losses_for(self, inputs: TensorLike) -> list[Any]:
         """The losses that depend on these inputs; None: those that hold for all inputs, as those of weights do."""
         return [loss for loss in self._losses if self._is_made_for(loss, inputs)]
 
-    def _is_made_for(self, item: Any, inputs: Any) -> bool:
+    def _is_made_for(self, item: object, inputs: TensorLike) -> bool:
         asked = [] if inputs is None else nest.flatten(inputs)
         given = self._made_for.get(id(item), [])
         return any(one is other for one in asked for other in given) if asked else not given
 
-    def add_update(self, updates: Any, inputs: Any = None) -> None:
+    def add_update(self, updates: TensorLike, inputs: TensorLike | None = None) -> None:
         """Records update ops for the training step to run; ``inputs``: those of the layer that they depend on."""
         new = [getattr(update, "op", update) for update in _as_list(updates) if update is not None]
         self._updates += new
         given = self._called_with if inputs is None else inputs
         self._made_for.update((id(update), [] if given is None else nest.flatten(given)) for update in new)
 
-    def add_loss(self, losses: Any, inputs: Any = None) -> None:
+    def add_loss(self, losses: Any, inputs: TensorLike | None = None) -> None:
         """Records losses and adds them to REGULARIZATION_LOSSES; ``inputs``: those of the layer that they depend on."""
         new = [loss for loss in _as_list(losses) if loss is not None]
         self._losses += new
@@ -239,16 +240,16 @@ class Layer:
     def add_weight(
         self,
         name: str,
-        shape: Any,
+        shape: ShapeLike,
         dtype: Any = None,
-        initializer: Any = None,
-        regularizer: Any = None,
+        initializer: Callable[..., Any] | None = None,
+        regularizer: Callable[..., Any] | None = None,
         trainable: bool | None = None,
-        constraint: Any = None,
+        constraint: Callable[..., Any] | None = None,
         use_resource: bool | None = None,
         synchronization: Any = None,
         aggregation: Any = None,
-        partitioner: Any = None,
+        partitioner: Callable[..., Any] | None = None,
     ) -> Any:
         """Creates a variable in the layer's scope, or reuses the one of that name.
 
@@ -277,7 +278,7 @@ class Layer:
 
     add_variable = add_weight
 
-    def _regularize(self, name: str, variable: Any, regularizer: Any) -> None:
+    def _regularize(self, name: str, variable: Variable, regularizer: Callable[..., Any]) -> None:
         for part in _parts(variable):
             with colocate_with(part.op), name_scope(name + "/Regularizer"):
                 loss = regularizer(part)
@@ -314,7 +315,7 @@ class Layer:
 
     apply = __call__
 
-    def _build_for(self, inputs: Any) -> None:
+    def _build_for(self, inputs: TensorLike) -> None:
         if self._dtype is None:
             self._dtype = nest.flatten(inputs)[0].dtype.base_dtype
         self.build(nest.map_structure(lambda tensor: tensor.shape, inputs))
@@ -353,7 +354,7 @@ class Layer:
         return sum(weight.shape.num_elements() for weight in self.weights)
 
 
-def _is_of_graph(value: Any) -> bool:
+def _is_of_graph(value: TensorLike) -> bool:
     return isinstance(value, (Tensor, Operation, Variable, vs.VariableScope)) or hasattr(value, "_get_partitions")
 
 
@@ -375,7 +376,7 @@ def to_snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
 
 
-def _tensors(inputs: Any) -> Any:
+def _tensors(inputs: TensorLike) -> Any:
     """A tensor, or a list or dictionary of tensors."""
     if isinstance(inputs, dict):
         return {key: convert_to_tensor(value) for key, value in inputs.items()}
@@ -384,16 +385,16 @@ def _tensors(inputs: Any) -> Any:
     return convert_to_tensor(inputs)
 
 
-def _as_list(values: Any) -> list[Any]:
+def _as_list(values: TensorLike) -> list[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
-def _parts(variable: Any) -> list[Any]:
+def _parts(variable: Variable) -> list[Any]:
     """The parts of a partitioned variable, or the variable itself."""
     return list(variable) if hasattr(variable, "_get_partitions") else [variable]
 
 
-def _is_in(variable: Any, known: Iterable[Any]) -> bool:
+def _is_in(variable: Variable, known: Iterable[Any]) -> bool:
     ids = set(map(id, known))
     return all(id(part) in ids for part in _parts(variable))
 

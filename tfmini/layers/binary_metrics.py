@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -64,7 +65,7 @@ def _counter(kind: str) -> Callable[..., Metric]:
 
     @_named(default_name, f"The weighted number of {default_name.replace('_', ' ')}")
     @sharing(Published)
-    def counted(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
+    def counted(given: Published, labels: Any, predictions: Any, weights: TensorLike | None = None) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
             predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
             hits = cast(logical_and(_is(labels, label), _is(predictions, prediction)), dtypes.float32)
@@ -141,7 +142,9 @@ def _share(kind: str, default_name: str) -> Callable[..., Metric]:
 
     @_named(default_name, f"The {default_name} of binary predictions")
     @sharing(Published)
-    def share(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
+    def share(
+        given: Published, labels: TensorLike, predictions: TensorLike, weights: TensorLike | None = None
+    ) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
             predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
             right, update_right = true_positives(labels, predictions, weights)
@@ -166,7 +169,11 @@ def _share_at(kind: str, default_name: str) -> Callable[..., Metric]:
     @_named(default_name, f"`{default_name.partition('_')[0]}` for each threshold")
     @sharing(Published)
     def share(
-        given: Published, labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any = None
+        given: Published,
+        labels: TensorLike,
+        predictions: TensorLike,
+        thresholds: Sequence[float],
+        weights: TensorLike | None = None,
     ) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
             return _of_counts(given, part, _counts_at(labels, predictions, thresholds, weights, ("tp", kind)))
@@ -189,8 +196,8 @@ def auc(
     predictions: Any,
     weights: Any = None,
     num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    metrics_collections: str | Sequence[str] | None = None,
+    updates_collections: str | Sequence[str] | None = None,
     curve: str = "ROC",
     name: str | None = None,
     summation_method: str = "trapezoidal",
@@ -319,14 +326,14 @@ export_names(
 _INT64, _FLOAT64 = dtypes.int64, dtypes.float64
 
 
-def _ranked(predictions: Any, k: int) -> Tensor:
+def _ranked(predictions: TensorLike, k: int) -> Tensor:
     """The classes of the ``k`` largest predictions, ``[..., k]``."""
     if k < 1:
         raise ValueError(f"Invalid k={k}.")
     return cast(top_k(predictions, k)[1], _INT64)  # type: ignore[no-any-return]
 
 
-def _as_labels(labels: Any, classes: Tensor) -> Any:
+def _as_labels(labels: TensorLike, classes: Tensor) -> Any:
     """Labels as ``[..., number]``; one label per prediction, ``[...]``, gets a last axis of length 1."""
     if isinstance(labels, SparseTensorValue):
         labels = SparseTensor.from_value(labels)
@@ -340,7 +347,7 @@ def _as_labels(labels: Any, classes: Tensor) -> Any:
     return expand_dims(labels, -1)
 
 
-def _only(ids: Any, class_id: int) -> SparseTensor:
+def _only(ids: TensorLike, class_id: int) -> SparseTensor:
     """The ids that equal ``class_id``, at most one per set."""
     if isinstance(ids, SparseTensor):
         return sparse_retain(ids, equal(ids.values, class_id))
@@ -350,19 +357,19 @@ def _only(ids: Any, class_id: int) -> SparseTensor:
     return SparseTensor(found.indices, found.values, sizes)
 
 
-def _hits(classes: Any, labels: Any) -> SparseTensor:
+def _hits(classes: Any, labels: TensorLike) -> SparseTensor:
     return set_intersection(classes, labels)
 
 
-def _wrong(classes: Any, labels: Any) -> SparseTensor:
+def _wrong(classes: Any, labels: TensorLike) -> SparseTensor:
     return set_difference(classes, labels)
 
 
-def _missed(classes: Any, labels: Any) -> SparseTensor:
+def _missed(classes: Any, labels: TensorLike) -> SparseTensor:
     return set_difference(classes, labels, aminusb=False)
 
 
-def _weighted(amounts: Tensor, weights: Any) -> Tensor:
+def _weighted(amounts: Tensor, weights: TensorLike) -> Tensor:
     if weights is None:
         return amounts
     weights = cast(convert_to_tensor(weights), _FLOAT64)
@@ -371,7 +378,7 @@ def _weighted(amounts: Tensor, weights: Any) -> Tensor:
 
 
 def _at_k_counter(
-    compare: Callable[[Any, Any], SparseTensor], classes: Any, labels: Any, weights: Any, name: str
+    compare: Callable[[Any, Any], SparseTensor], classes: Any, labels: TensorLike, weights: TensorLike, name: str
 ) -> tuple[Any, Any]:
     """(variable, update) of the weighted number of classes that ``compare`` returns."""
     number = _weighted(cast(set_size(compare(classes, labels)), _FLOAT64), weights)
@@ -398,8 +405,8 @@ def _at_k_share(
 @export("tf.metrics.precision_at_top_k")
 @sharing(Published)
 def precision_at_top_k(
-    given: Published, labels: Any, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
-    weights: Any = None,
+    given: Published, labels: TensorLike, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
+    weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """The fraction of predicted classes that are labels (``tf.metrics.precision_at_top_k``).
 
@@ -416,8 +423,8 @@ def precision_at_top_k(
 @export("tf.metrics.recall_at_top_k")
 @sharing(Published)
 def recall_at_top_k(
-    given: Published, labels: Any, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
-    weights: Any = None,
+    given: Published, labels: TensorLike, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
+    weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """The fraction of labels that are among the predicted classes (``tf.metrics.recall_at_top_k``)."""
     return _at_k_share(given, "recall", labels, predictions_idx, k, class_id, weights)
@@ -426,8 +433,8 @@ def recall_at_top_k(
 @export("tf.metrics.precision_at_k")
 @sharing(Published)
 def precision_at_k(
-    given: Published, labels: Any, predictions: Any, k: int, class_id: int | None = None,
-    weights: Any = None,
+    given: Published, labels: TensorLike, predictions: TensorLike, k: int, class_id: int | None = None,
+    weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """`precision_at_top_k` of the ``k`` largest predictions ``[..., classes]`` (``tf.metrics.precision_at_k``)."""
     return _at_k_share(given, "precision", labels, _ranked(predictions, k), k, class_id, weights)
@@ -436,8 +443,8 @@ def precision_at_k(
 @export("tf.metrics.recall_at_k")
 @sharing(Published)
 def recall_at_k(
-    given: Published, labels: Any, predictions: Any, k: int, class_id: int | None = None,
-    weights: Any = None,
+    given: Published, labels: TensorLike, predictions: TensorLike, k: int, class_id: int | None = None,
+    weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """`recall_at_top_k` of the ``k`` largest predictions ``[..., classes]`` (``tf.metrics.recall_at_k``)."""
     return _at_k_share(given, "recall", labels, _ranked(predictions, k), k, class_id, weights)
@@ -445,14 +452,18 @@ def recall_at_k(
 
 @export("tf.metrics.average_precision_at_k")
 @sharing(Published)
-def average_precision_at_k(given: Published, labels: Any, predictions: Any, k: int, weights: Any = None) -> Metric:
+def average_precision_at_k(
+    given: Published, labels: TensorLike, predictions: TensorLike, k: int, weights: TensorLike | None = None
+) -> Metric:
     """The mean of the average precision of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
     with variable_scope(given.name, f"average_precision_at_{k}", (predictions, labels, weights)):
         return _mean_precision(given, labels, _ranked(predictions, k), weights)
 
 
 @sharing(Published)
-def average_precision_at_top_k(given: Published, labels: Any, predictions_idx: Any, weights: Any = None) -> Metric:
+def average_precision_at_top_k(
+    given: Published, labels: TensorLike, predictions_idx: Any, weights: TensorLike | None = None
+) -> Metric:
     """`average_precision_at_k` of classes that are given, best first: ``predictions_idx`` is ``[..., k]``.
 
     Raises:
@@ -482,7 +493,7 @@ def _mean_precision(given: Published, labels: Any, classes: Tensor, weights: Any
     return given.metric(lambda: div(total, most, name="mean"), update)
 
 
-def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
+def _average_precision(labels: TensorLike, classes: Tensor, k: int) -> Tensor:
     """The average precision of each row of classes, ``[...]``."""
     if isinstance(labels, SparseTensor):
         numbers: Any = set_size(labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.layers.base import InputSpec, Layer
 from tfmini.layers.core import KernelLayer, as_function, without
@@ -62,7 +63,7 @@ def channel_axis(data_format: str) -> int:
     return 1 if data_format == "channels_first" else -1
 
 
-def channels_of(shape: Any, data_format: str, layer: str) -> int:
+def channels_of(shape: ShapeLike, data_format: str, layer: str) -> int:
     """The number of channels of an input; raises ValueError if it is not known."""
     found = TensorShape(shape).as_list()[channel_axis(data_format)]
     if found is None:
@@ -167,7 +168,7 @@ class Conv(KernelLayer):
     def call(self, inputs: Any) -> Any:
         return self._finished(self._convolved(inputs), self._layout)
 
-    def _convolved(self, inputs: Any) -> Any:
+    def _convolved(self, inputs: TensorLike) -> Any:
         return type(self).convolve(
             inputs,
             self.kernel,
@@ -183,7 +184,7 @@ class Conv(KernelLayer):
         windows = zip(space, self.kernel_size, self.strides, self.dilation_rate)
         return [convolved_length(*each, self.padding) for each in windows]
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         sizes = TensorShape(input_shape).as_list()
         return TensorShape(around(self._lengths(within(sizes, self._layout)), self._layout, sizes[0], self.filters))
 
@@ -280,7 +281,7 @@ class SeparableConv2D(SeparableConv):
 
     rank = 2
 
-    def _convolved(self, inputs: Any) -> Any:
+    def _convolved(self, inputs: TensorLike) -> Any:
         return convolution.separable_conv2d(
             inputs,
             self.depthwise_kernel,
@@ -298,7 +299,7 @@ class SeparableConv1D(SeparableConv):
 
     rank = 1
 
-    def _convolved(self, inputs: Any) -> Any:
+    def _convolved(self, inputs: TensorLike) -> Any:
         # A sequence is an image of one row. The op needs equal strides; the one across the only row has no effect.
         layout = self._layout.replace("W", "HW")
         row = layout.index("H")
@@ -406,18 +407,18 @@ class Pooling(Layer):
         images = expand_dims(inputs, column)
         return squeeze(self._pooled(images, (*self.pool_size, 1), (*self.strides, 1)), [column])
 
-    def _pooled(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    def _pooled(self, inputs: TensorLike, window: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         if self.rank == 3 and self.data_format == "channels_first":  # as in TensorFlow, whose op on CPUs has none
             pooled = self._in_layout(transpose(inputs, [0, 2, 3, 4, 1]), window, strides, "NDHWC")
             return transpose(pooled, [0, 4, 1, 2, 3])
         return self._in_layout(inputs, window, strides, op_format(self.data_format, len(window)))
 
-    def _in_layout(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...], layout: str) -> Any:
+    def _in_layout(self, inputs: TensorLike, window: tuple[int, ...], strides: tuple[int, ...], layout: str) -> Any:
         return type(self).pool(
             inputs, around(window, layout), around(strides, layout), self.padding.upper(), data_format=layout
         )
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         sizes = TensorShape(input_shape).as_list()
         first = 2 if self.data_format == "channels_first" else 1
         for i, (window, stride) in enumerate(zip(self.pool_size, self.strides)):

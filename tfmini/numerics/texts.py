@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.memory import check_room
 
 _ESCAPES = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5C: "\\\\"}
@@ -36,7 +37,7 @@ def _float_text(value: float, kind: Any, few: int, many: int) -> str:
     return text if kind(text) == value or math.isnan(value) else f"{value:.{many}g}"
 
 
-def summary(value: Any, limit: int) -> str:
+def summary(value: TensorLike, limit: int) -> str:
     """The first ``limit`` elements (negative: all) with their dimensions in brackets, then ``...``."""
     array = np.asarray(value)
     limit = array.size if limit < 0 else limit
@@ -67,13 +68,13 @@ def _summarize(flat: Any, shape: tuple[int, ...], dim: int, done: int, limit: in
     return done
 
 
-def edges_text(value: Any, edge: int) -> str:
+def edges_text(value: TensorLike, edge: int) -> str:
     """All dimensions in brackets, one row per line; a long dimension shows its first and last ``edge`` elements."""
     array = np.asarray(value)
     return _edges(array, 0, array.shape[0] if edge < 0 and array.ndim else edge, edge < 0)
 
 
-def _edges(array: Any, depth: int, edge: int, everything: bool) -> str:
+def _edges(array: TensorLike, depth: int, edge: int, everything: bool) -> str:
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         item = array[()] if isinstance(array, np.ndarray) else array
         return f'"{element_text(item)}"' if isinstance(item, bytes) else element_text(item)

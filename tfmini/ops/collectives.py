@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.dtypes import as_dtype
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, declared_shape, op, same_shape
@@ -98,7 +99,7 @@ def _all_to_all_shape(node: Operation) -> list[RawShape]:
 
 @all_of(collective_reduce, collective_bcast_send).async_kernel("CPU")
 @all_of(collective_bcast_alike, collective_gather, collective_reduce_scatter).async_kernel("CPU")
-def _collective(wait: Wait, value: Any, *, node: Node) -> None:
+def _collective(wait: Wait, value: TensorLike, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, value)
 
 
@@ -108,7 +109,7 @@ def _receive(wait: Wait, *, node: Node) -> None:
 
 
 @collective_all_to_all.async_kernel("CPU")
-def _all_to_all(wait: Wait, value: Any, splits: Any, *, node: Node) -> None:
+def _all_to_all(wait: Wait, value: TensorLike, splits: TensorLike, *, node: Node) -> None:
     wait.step.owner.collectives.begin(wait, node, value, splits)
 
 
@@ -119,7 +120,7 @@ def _check_size(group_size: int, what: str) -> None:
 
 @export("tf.collective_ops.all_reduce")
 def all_reduce(
-    t: Any,
+    t: TensorLike,
     group_size: int,
     group_key: int,
     instance_key: int,
@@ -175,7 +176,7 @@ def all_gather(
 @export("tf.collective_ops.broadcast_send")
 def broadcast_send(
     t: Tensor,
-    shape: Any,
+    shape: ShapeLike,
     dtype: Any,
     group_size: int,
     group_key: int,
@@ -202,7 +203,7 @@ def broadcast_send(
     )  # fmt: skip
 
 
-def broadcast_alike(t: Any, is_source: bool, group_size: int, group_key: int, instance_key: int) -> Tensor:
+def broadcast_alike(t: TensorLike, is_source: bool, group_size: int, group_key: int, instance_key: int) -> Tensor:
     """Broadcasts a tensor to members that have one of the same shape, which they need not know before the step.
 
     Args:
@@ -233,7 +234,9 @@ def broadcast_recv(
     )  # fmt: skip
 
 
-def reduce_scatter(t: Any, group_size: int, group_key: int, instance_key: int, merge_op: str, final_op: str) -> Tensor:
+def reduce_scatter(
+    t: TensorLike, group_size: int, group_key: int, instance_key: int, merge_op: str, final_op: str
+) -> Tensor:
     """Reduces a tensor over the members of a group, and leaves each member some rows of the result.
 
     The rows are divided as evenly as possible; the first members, in the order of their devices, have one more.
@@ -248,7 +251,9 @@ def reduce_scatter(t: Any, group_size: int, group_key: int, instance_key: int, m
     )
 
 
-def all_to_all(t: Any, splits: Any, group_size: int, group_key: int, instance_key: int) -> tuple[Tensor, Tensor]:
+def all_to_all(
+    t: TensorLike, splits: TensorLike, group_size: int, group_key: int, instance_key: int
+) -> tuple[Tensor, Tensor]:
     """Scatters the rows of every member's tensor to all members; returns the rows for this one, and their splits.
 
     Args:

@@ -11,6 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
@@ -93,7 +94,7 @@ def _no_op_after(items: list[Any], where: str, name: str | None) -> Operation:
         return no_op(name=name)
 
 
-def _flatten(value: Any) -> Iterator[Any]:
+def _flatten(value: TensorLike) -> Iterator[Any]:
     """The leaves of nested lists, tuples and dicts (by sorted key); indexed slices give their parts."""
     if isinstance(value, dict):
         value = [value[key] for key in sorted(value)]
@@ -153,11 +154,11 @@ def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any =
         return [_gated(gate, item) for item in items]
 
 
-def _is_graph_value(value: Any) -> bool:
+def _is_graph_value(value: TensorLike) -> bool:
     return value is None or isinstance(value, (Tensor, IndexedSlices, Operation))
 
 
-def _gated(gate: Operation, item: Any) -> Any:
+def _gated(gate: Operation, item: object) -> Any:
     if item is None:
         return None
     if isinstance(item, Operation):

@@ -34,7 +34,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+    def decorated(*args: object, **kwargs: object) -> Any:
         if kwargs:
             raise ValueError(
                 "The custom_gradient decorator currently supports keywords arguments only when eager execution is"
@@ -143,7 +143,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """``f``, whose gradient computes ``f`` again instead of keeping its intermediate values (``tf.recompute_grad``)."""
 
     @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+    def decorated(*args: object, **kwargs: object) -> Any:
         @custom_gradient
         def inner(*tensors: Any) -> tuple[Any, Callable[..., Any]]:
             def grad(*grads: Any) -> list[Any]:

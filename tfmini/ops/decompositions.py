@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.ops.array import shape as array_shape
@@ -56,13 +57,13 @@ def _cholesky_shape(node: Operation) -> list[RawShape]:
 
 
 @cholesky_op.kernel("CPU")
-def _cholesky_kernel(value: Any) -> Any:
+def _cholesky_kernel(value: np.ndarray) -> Any:
     message = "Cholesky decomposition was not successful. The input might not be valid."
     return lapack(np.linalg.cholesky, message, check_square(value))
 
 
 @cholesky_grad_op.kernel("CPU")
-def _cholesky_grad_kernel(lower: Any, grad: Any) -> Any:
+def _cholesky_grad_kernel(lower: Any, grad: np.ndarray) -> Any:
     def compute(factor: Any, g: Any) -> Any:
         inverse, half = np.linalg.inv(factor), factor.dtype.type(0.5)
         middle = np.tril(adjoint_of(factor) @ np.tril(g))
@@ -104,7 +105,7 @@ def _qr_shape(node: Operation) -> list[RawShape]:
 
 
 @qr_op.kernel("CPU")
-def _qr_kernel(value: Any, *, full_matrices: bool) -> tuple[Any, Any]:
+def _qr_kernel(value: np.ndarray, *, full_matrices: bool) -> tuple[Any, Any]:
     mode = "complete" if full_matrices else "reduced"
     shape = value.shape
     flat = value.reshape(-1, *shape[-2:]) if value.ndim > 2 else value[None]
@@ -155,7 +156,7 @@ def _svd_shape(node: Operation) -> list[RawShape]:
 
 
 @svd_op.kernel("CPU")
-def _svd_kernel(value: Any, *, compute_uv: bool, full_matrices: bool) -> tuple[Any, Any, Any]:
+def _svd_kernel(value: np.ndarray, *, compute_uv: bool, full_matrices: bool) -> tuple[Any, Any, Any]:
     if not compute_uv:
         s = iterated(np.linalg.svd, _NO_CONVERGENCE, value, compute_uv=False).astype(value.dtype, copy=False)
         return s, np.empty(0, value.dtype), np.empty(0, value.dtype)
@@ -204,7 +205,7 @@ def _eigh_shape(node: Operation) -> list[RawShape]:
 
 
 @eigh_op.kernel("CPU")
-def _eigh_kernel(value: Any, *, compute_v: bool) -> tuple[Any, Any]:
+def _eigh_kernel(value: np.ndarray, *, compute_v: bool) -> tuple[Any, Any]:
     check_square(value)
     if not compute_v:
         e = iterated(np.linalg.eigvalsh, _NO_CONVERGENCE, value)
@@ -237,7 +238,7 @@ def _lu_shape(node: Operation) -> list[RawShape]:
 
 
 @lu_op.kernel("CPU")
-def _lu_kernel(value: Any, *, output_idx_type: dtypes.DType) -> tuple[Any, Any]:
+def _lu_kernel(value: np.ndarray, *, output_idx_type: dtypes.DType) -> tuple[Any, Any]:
     value = check_square(value)
     size = value.shape[-1]
     lu = value.reshape(-1, size, size).copy()
@@ -256,7 +257,7 @@ def _lu_kernel(value: Any, *, output_idx_type: dtypes.DType) -> tuple[Any, Any]:
 
 
 @export("tf.cholesky", "tf.linalg.cholesky")
-def cholesky(input: Any, name: str | None = None) -> Tensor:
+def cholesky(input: TensorLike, name: str | None = None) -> Tensor:
     """The lower triangular factor of each hermitian positive definite matrix (``tf.cholesky``).
 
     Raises (when run):
@@ -266,7 +267,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.cholesky_solve", "tf.linalg.cholesky_solve")
-def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
+def cholesky_solve(chol: Any, rhs: TensorLike, name: str | None = None) -> Tensor:
     """Solves ``A x = rhs`` given ``chol = tf.cholesky(A)`` (``tf.cholesky_solve``)."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
         halfway = matrix_triangular_solve(chol, rhs, adjoint=False, lower=True)
@@ -274,13 +275,13 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.qr", "tf.linalg.qr")
-def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
+def qr(input: TensorLike, full_matrices: bool = False, name: str | None = None) -> Any:
     """``input = q @ r`` with orthonormal columns in ``q``: (q, r) (``tf.qr``)."""
     return qr_op(input, full_matrices=full_matrices, name=name)
 
 
 @export("tf.svd", "tf.linalg.svd")
-def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+def svd(tensor: TensorLike, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
     """Singular values (largest first) and vectors: (s, u, v), or s alone (``tf.svd``).
 
     Here ``v`` is not conjugate-transposed: ``tensor = u @ diag(s) @ adjoint(v)``.
@@ -297,18 +298,18 @@ def _real_part(values: Tensor) -> Tensor:
 
 
 @export("tf.self_adjoint_eig", "tf.linalg.eigh")
-def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:
+def self_adjoint_eig(tensor: TensorLike, name: str | None = None) -> Any:
     """Eigenvalues (ascending) and eigenvectors of hermitian matrices: (e, v) (``tf.self_adjoint_eig``)."""
     return eigh_op(tensor, compute_v=True, name=name)
 
 
 @export("tf.self_adjoint_eigvals", "tf.linalg.eigvalsh")
-def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
+def self_adjoint_eigvals(tensor: TensorLike, name: str | None = None) -> Tensor:
     """The eigenvalues of hermitian matrices, ascending (``tf.self_adjoint_eigvals``)."""
     return eigh_op(tensor, compute_v=False, name=name)[0]  # type: ignore[no-any-return]
 
 
 @export("tf.linalg.lu")
-def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> Any:
+def lu(input: TensorLike, output_idx_type: Any = dtypes.int32, name: str | None = None) -> Any:
     """LU decomposition with partial pivoting: both triangles in one matrix, and the row order (``tf.linalg.lu``)."""
     return lu_op(input, output_idx_type=dtypes.as_dtype(output_idx_type), name=name)

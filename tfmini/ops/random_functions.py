@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
@@ -33,7 +34,7 @@ def seed_attrs(seed: int | None) -> dict[str, int]:
     return {"seed": first or 0, "seed2": second or 0}
 
 
-def _shape_tensor(shape: Any) -> Tensor:
+def _shape_tensor(shape: ShapeLike) -> Tensor:
     dtype = None
     if isinstance(shape, (list, tuple)):
         shape = [dimension_value(size) for size in shape]
@@ -105,13 +106,13 @@ def truncated_normal(
 
 
 @export("tf.random_shuffle", "tf.random.shuffle")
-def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+def random_shuffle(value: TensorLike, seed: int | None = None, name: str | None = None) -> Tensor:
     """``value`` with its rows in random order (``tf.random_shuffle``)."""
     return random_ops.shuffle_op(value, name=name, **seed_attrs(seed))
 
 
 @export("tf.random_crop", "tf.image.random_crop")
-def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+def random_crop(value: TensorLike, size: TensorLike, seed: int | None = None, name: str | None = None) -> Tensor:
     """A random slice of the given size (``tf.random_crop``), which must not exceed that of ``value``."""
     with name_scope(name, "random_crop", [value, size]) as scope:
         value = convert_to_tensor(value, name="value")
@@ -127,7 +128,11 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
 @export("tf.multinomial", "tf.random.multinomial")
 def multinomial(
-    logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None, output_dtype: Any = None
+    logits: TensorLike,
+    num_samples: TensorLike,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: Any = None,
 ) -> Tensor:
     """Class numbers drawn according to unnormalised log-probabilities (``tf.multinomial``).
 
@@ -248,7 +253,7 @@ def _generator(seed: Any) -> philox.PhiloxGenerator:
 
 def _attach(handle: OpHandle, stream: Callable[..., Array]) -> None:
     @handle.kernel("CPU")
-    def _kernel(sizes: Any, seed: Any, *, dtype: dtypes.DType) -> Array:
+    def _kernel(sizes: np.ndarray, seed: np.ndarray, *, dtype: dtypes.DType) -> Array:
         shape = as_shape(sizes)
         return stream(_generator(seed), int(np.prod(shape)), dtype.numpy).reshape(shape)
 
@@ -259,7 +264,7 @@ _attach(truncated_op, philox.truncated_normal)
 
 
 @uniform_int_op.kernel("CPU")
-def _uniform_int(sizes: Any, seed: Any, minval: Any, maxval: Any, *, dtype: dtypes.DType) -> Array:
+def _uniform_int(sizes: np.ndarray, seed: np.ndarray, minval: Any, maxval: Any, *, dtype: dtypes.DType) -> Array:
     shape, low, high = as_shape(sizes), int(minval), int(maxval)
     if low >= high:
         refuse(f"Need minval < maxval, got {low} >= {high}")
@@ -279,7 +284,7 @@ def _multinomial(logits: Any, num_samples: Any, seed: Any, *, output_dtype: dtyp
 # ---- public functions ---------------------------------------------------------------------------
 
 
-def _sizes(shape: Any) -> Tensor:
+def _sizes(shape: ShapeLike) -> Tensor:
     return convert_to_tensor(shape, dtype=dtypes.int32 if not isinstance(shape, Tensor) else None, name="shape")
 
 
@@ -340,7 +345,7 @@ def stateless_truncated_normal(
 
 @export("tf.random.stateless_multinomial")
 def stateless_multinomial(
-    logits: Any, num_samples: Any, seed: Any, output_dtype: Any = dtypes.int64, name: str | None = None
+    logits: TensorLike, num_samples: TensorLike, seed: int, output_dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:
     """Class numbers drawn according to unnormalised log-probabilities (``tf.random.stateless_multinomial``).
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import TensorLike
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
 from tfmini.graph.families import (
@@ -24,6 +25,7 @@ from tfmini.graph.families import (
     op,
     unknown_shapes,
 )
+from tfmini.graph.node import Node
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.array.kernel_arguments import refuse
 
@@ -43,7 +45,7 @@ def _tensors(resources: Any) -> dict[str, Any]:
 
 
 @_get_handle.kernel("CPU")
-def _keep(value: Any, *, node: Any, resources: Any) -> Any:
+def _keep(value: np.ndarray, *, node: Node, resources: Any) -> Any:
     handle = f"{node.name};{next(_numbers)};{node.device}"
     # The array may belong to a variable, which changes.
     _tensors(resources)[handle] = value.copy() if isinstance(value, np.ndarray) else value
@@ -70,7 +72,7 @@ def _delete(handle: Any, *, resources: Any) -> tuple[()]:
     return ()
 
 
-def _text(handle: Any) -> str:
+def _text(handle: TensorLike) -> str:
     raw = handle if isinstance(handle, bytes) else np.asarray(handle, object).item()
     return raw.decode() if isinstance(raw, bytes) else str(raw)
 
@@ -79,14 +81,14 @@ def _missing(name: str) -> errors.OpError:
     return errors.InvalidArgumentError.of(f"The tensor with handle '{name}' is not in the session store of this task.")
 
 
-def device_of_handle(handle: Any) -> str:
+def device_of_handle(handle: TensorLike) -> str:
     """The device that holds the tensor of a handle."""
     text = handle if isinstance(handle, str) else _text(handle)
     return DeviceSpec.from_string(text.split(";")[-1]).to_string()
 
 
 @export("tf.get_session_handle")
-def get_session_handle(data: Any, name: str | None = None) -> Tensor:
+def get_session_handle(data: TensorLike, name: str | None = None) -> Tensor:
     """A handle of ``data``, which stays in the session (``tf.get_session_handle``).
 
     Fetching the result gives a `TensorHandle`. Its ``handle`` string can be fed to the placeholder of
@@ -116,7 +118,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
 
 
 @export("tf.delete_session_tensor")
-def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Tensor, Operation]:
+def delete_session_tensor(handle: TensorLike, name: str | None = None) -> tuple[Tensor, Operation]:
     """A string placeholder for a handle, and the op that frees its tensor (``tf.delete_session_tensor``)."""
     with device(device_of_handle(handle)):
         holder = placeholder(dtypes.string)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.families import (
     Operation,
@@ -92,7 +93,7 @@ def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
 
 
 @split_op.kernel("CPU")
-def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any, Any, Any]:
+def _split_kernel(texts: np.ndarray, delimiter: Any, *, skip_empty: bool) -> tuple[Any, Any, Any]:
     if np.ndim(texts) != 1:
         refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(delimiter):
@@ -102,7 +103,7 @@ def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any,
 
 
 @split_v2_op.kernel("CPU")
-def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, Any]:
+def _split_v2_kernel(texts: np.ndarray, sep: Any, *, maxsplit: int) -> tuple[Any, Any, Any]:
     if np.ndim(texts) != 1:
         refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(sep):
@@ -115,7 +116,7 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 
 
 @bucket_strong_op.kernel("CPU")
-def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
+def _bucket_strong_kernel(value: np.ndarray, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
         refuse(f"Key must have 2 elements, got {len(key)}")
     return each(lambda s: siphash(s, (key[0], key[1])) % num_buckets, value, np.int64)
@@ -128,7 +129,7 @@ def _fingerprint_shape(node: Operation) -> list[RawShape]:
 
 
 @fingerprint_op.kernel("CPU")
-def _fingerprint_kernel(data: Any, method: Any) -> Any:
+def _fingerprint_kernel(data: np.ndarray, method: Any) -> Any:
     name: Any = as_ndarray(method)[()]
     if np.ndim(method):
         refuse(f"`method` should be a scalar string: {list(np.shape(method))}")
@@ -151,9 +152,16 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
 
 @ngrams_op.kernel("CPU")
 def _ngrams_kernel(
-    data: Any, splits: Any, *, separator: bytes, ngram_widths: list[int], left_pad: bytes, right_pad: bytes,
-    pad_width: int, preserve_short_sequences: bool,
-) -> tuple[Any, Any]:  # fmt: skip
+    data: np.ndarray,
+    splits: np.ndarray,
+    *,
+    separator: bytes,
+    ngram_widths: list[int],
+    left_pad: bytes,
+    right_pad: bytes,
+    pad_width: int,
+    preserve_short_sequences: bool,
+) -> tuple[Any, Any]:
     if pad_width < -1:
         refuse(f"Pad width should be >= 0, got {pad_width}")
     if pad_width * 2 + len(data) > np.iinfo(np.int32).max:
@@ -203,7 +211,7 @@ def _segment_join_shape(node: Operation) -> list[RawShape]:
 
 
 @segment_join_op.kernel("CPU")
-def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator: bytes) -> Any:
+def _segment_join_kernel(inputs: Any, ids: np.ndarray, num_segments: Any, *, separator: bytes) -> Any:
     inputs, ids = as_ndarray(inputs), as_ndarray(ids)
     if np.ndim(num_segments):
         refuse("Number of segments should be a scalar.")
@@ -265,9 +273,13 @@ def _pair(shape: Tensor) -> Tensor:
 
 @export("tf.strings.split")
 def string_split_v2(
-    input: Any = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
+    input: TensorLike | None = None,
+    sep: Any = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
     name: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Splits at a whole separator, or at runs of white space, as Python's ``split`` (``tf.strings.split``)."""
     if input is not None and source is not None:
         raise ValueError("Cannot specify both 'input' and 'source'")
@@ -282,7 +294,7 @@ def string_split_v2(
 
 @export("tf.string_to_hash_bucket", "tf.strings.to_hash_bucket")
 def string_to_hash_bucket(
-    string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: Any = None
+    string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: TensorLike | None = None
 ) -> Tensor:
     """The hash of each string modulo the number of buckets, int64 (``tf.string_to_hash_bucket``)."""
     text = input if string_tensor is None else string_tensor
@@ -290,13 +302,13 @@ def string_to_hash_bucket(
 
 
 @export("tf.string_to_hash_bucket_fast", "tf.strings.to_hash_bucket_fast")
-def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
+def string_to_hash_bucket_fast(input: TensorLike, num_buckets: int, name: str | None = None) -> Tensor:
     """FarmHash's fingerprint of each string modulo the number of buckets (``tf.string_to_hash_bucket_fast``)."""
     return bucket_fast_op(input, num_buckets=num_buckets, name=name)
 
 
 @export("tf.string_to_hash_bucket_strong", "tf.strings.to_hash_bucket_strong")
-def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
+def string_to_hash_bucket_strong(input: TensorLike, num_buckets: int, key: object, name: str | None = None) -> Tensor:
     """The keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
 
     Args:
@@ -309,14 +321,14 @@ def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: s
 
 
 @export("tf.fingerprint")
-def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
+def fingerprint(data: TensorLike, method: Any = "farmhash64", name: str | None = None) -> Tensor:
     """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
     return fingerprint_op(data, method, name=name)
 
 
 @export("tf.strings.unsorted_segment_join")
 def unsorted_segment_join(
-    inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
+    inputs: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, separator: str = "", name: str | None = None
 ) -> Tensor:
     """The strings of each segment joined in order (``tf.strings.unsorted_segment_join``)."""
     return segment_join_op(inputs, segment_ids, num_segments, separator=separator, name=name)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import TensorLike
 from tfmini.dtypes import DType, cpp_name
 from tfmini.numerics.texts import hash64
 from tfmini.ops.array.kernel_arguments import refuse
@@ -63,7 +64,7 @@ class Buckets:
         """Notes keys that the table has got, perhaps again."""
         self._note(self._place_all, keys, size=len(keys))
 
-    def removed(self, key: Any, value: Any) -> None:
+    def removed(self, key: object, value: TensorLike) -> None:
         """Notes that the table has lost an entry."""
         self._note(self._remove, key, value)
 
@@ -108,7 +109,7 @@ class Buckets:
             self._keys[place], self._places[key] = key, place
             self._removed.pop(place, None)
 
-    def _remove(self, key: Any, value: Any) -> None:
+    def _remove(self, key: object, value: TensorLike) -> None:
         place = self._places.pop(key)
         self._keys[place], self._removed[place] = self.deleted_key, value
 
@@ -167,7 +168,7 @@ class TableState:
 
     # ---- keys -------------------------------------------------------------------------------
 
-    def keys_of(self, keys: Any) -> list[Any]:
+    def keys_of(self, keys: TensorLike) -> list[Any]:
         """The keys in an array, in the form of the dictionary's keys."""
         array = np.asarray(keys, self.key_dtype.numpy)
         if not self.key_shape:
@@ -177,7 +178,7 @@ class TableState:
             refuse(text + format_raw(self.key_shape))
         return [tuple(row) for row in array.reshape(-1, *self.key_shape).tolist()]
 
-    def forbid(self, key: Any, what: str) -> None:
+    def forbid(self, key: object, what: str) -> None:
         """Reserves a key."""
         self.forbidden[self.keys_of(np.asarray(key)[None])[0]] = what
 
@@ -191,7 +192,7 @@ class TableState:
 
     # ---- what the ops do --------------------------------------------------------------------
 
-    def find(self, keys: Any, default: Any) -> Any:
+    def find(self, keys: TensorLike, default: Any) -> Any:
         """The values of ``keys``, and ``default`` for absent keys.
 
         Raises:
@@ -223,7 +224,7 @@ class TableState:
             out[:] = values
         return out
 
-    def insert(self, keys: Any, values: Any, *, replace_all: bool = False) -> None:
+    def insert(self, keys: TensorLike, values: TensorLike, *, replace_all: bool = False) -> None:
         """Adds or replaces entries; with ``replace_all``, removes the others.
 
         Raises:
@@ -251,7 +252,7 @@ class TableState:
                     self.buckets.inserted(wanted)
                 self._entries.update(items)
 
-    def _check_shapes(self, keys: Any, values: Any) -> None:
+    def _check_shapes(self, keys: TensorLike, values: Any) -> None:
         expected = self._leading(keys) + self.value_shape
         if np.shape(values) != expected:
             refuse(f"Expected shape {format_raw(expected)} for value, got {format_raw(np.shape(values))}")
@@ -265,7 +266,7 @@ class TableState:
         self._entries = items
         self.is_initialized = True
 
-    def check_distinct(self, keys: Any, values: Any) -> None:
+    def check_distinct(self, keys: TensorLike, values: TensorLike) -> None:
         """Refuses initial data with two values for one key.
 
         Raises:
@@ -278,7 +279,7 @@ class TableState:
                 text = f"HashTable has different value for same key. Key {_text(key)} has {_text(seen[key])} and trying to add value {_text(value)}"  # noqa: E501
                 raise errors.FailedPreconditionError.of(text)
 
-    def remove(self, keys: Any) -> None:
+    def remove(self, keys: TensorLike) -> None:
         """Removes entries; absent keys are ignored."""
         wanted = self.keys_of(keys)
         self._check_allowed(wanted)
@@ -323,7 +324,7 @@ class TableState:
                 self.buckets.restart(self.buckets.count)
 
 
-def _text(value: Any) -> str:
+def _text(value: TensorLike) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.names import GraphKeys
@@ -341,7 +342,7 @@ class _MutableTable(LookupInterface):
         with name_scope(name, f"{self.name}_Size", [self._resource_handle]), colocate_with(self._resource_handle):
             return table_ops.size(self._resource_handle)  # type: ignore[no-any-return]
 
-    def remove(self, keys: Any, name: str | None = None) -> Operation:
+    def remove(self, keys: TensorLike, name: str | None = None) -> Operation:
         """Removes entries; absent keys are ignored.
 
         Raises:
@@ -352,14 +353,14 @@ class _MutableTable(LookupInterface):
             done: Operation = table_ops.remove(self._resource_handle, keys)
             return done
 
-    def lookup(self, keys: Any, name: str | None = None) -> Tensor:
+    def lookup(self, keys: TensorLike, name: str | None = None) -> Tensor:
         """The values of ``keys``, the default for absent ones."""
         with name_scope(name, f"{self.name}_lookup_table_find", [self._resource_handle, keys]):
             tensor = convert_to_tensor(keys, dtype=self._key_dtype, name="keys")
             with colocate_with(self._resource_handle):
                 return table_ops.find(self._resource_handle, tensor, self._default_value)  # type: ignore[no-any-return]
 
-    def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
+    def insert(self, keys: TensorLike, values: TensorLike, name: str | None = None) -> Operation:
         """Adds or replaces entries."""
         with name_scope(name, f"{self.name}_lookup_table_insert", [self._resource_handle, keys, values]):
             key_tensor = convert_to_tensor(keys, self._key_dtype, name="keys")
@@ -427,10 +428,10 @@ class DenseHashTable(_MutableTable):
             name=name,
         )
 
-    def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Operation:
+    def insert_or_assign(self, keys: TensorLike, values: TensorLike, name: str | None = None) -> Operation:
         """Same as `insert`."""
         return self.insert(keys, values, name)
 
-    def erase(self, keys: Any, name: str | None = None) -> Operation:
+    def erase(self, keys: TensorLike, name: str | None = None) -> Operation:
         """Same as `remove`."""
         return self.remove(keys, name)

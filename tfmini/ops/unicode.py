@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
@@ -168,7 +169,7 @@ def _decode(texts: Any, encoding: bytes, rules: _Rules, splits_type: dtypes.DTyp
 
 @decode_op.kernel("CPU")
 def _decode_kernel(
-    texts: Any, *, input_encoding: bytes, errors: bytes, replacement_char: int, replace_control_characters: bool,
+    texts: np.ndarray, *, input_encoding: bytes, errors: bytes, replacement_char: int, replace_control_characters: bool,
     Tsplits: dtypes.DType,
 ) -> tuple[Any, ...]:  # fmt: skip
     rules = _Rules(errors, replacement_char, replace_control_characters)
@@ -177,7 +178,7 @@ def _decode_kernel(
 
 @decode_offsets_op.kernel("CPU")
 def _decode_offsets_kernel(
-    texts: Any, *, input_encoding: bytes, errors: bytes, replacement_char: int, replace_control_characters: bool,
+    texts: np.ndarray, *, input_encoding: bytes, errors: bytes, replacement_char: int, replace_control_characters: bool,
     Tsplits: dtypes.DType,
 ) -> tuple[Any, ...]:  # fmt: skip
     rules = _Rules(errors, replacement_char, replace_control_characters)
@@ -211,7 +212,9 @@ def _valid(codes: Any, errors: bytes, replacement: int) -> Iterator[int]:
 
 
 @encode_op.kernel("CPU")
-def _encode_kernel(values: Any, splits: Any, *, errors: bytes, output_encoding: bytes, replacement_char: int) -> Any:
+def _encode_kernel(
+    values: np.ndarray, splits: np.ndarray, *, errors: bytes, output_encoding: bytes, replacement_char: int
+) -> Any:
     if not splits.size or splits[0] != 0:
         refuse("First value in input_splits must be 0.")
     if (np.diff(splits) < 0).any() or splits[-1] > len(values):
@@ -226,7 +229,7 @@ def _encode_kernel(values: Any, splits: Any, *, errors: bytes, output_encoding: 
 
 @transcode_op.kernel("CPU")
 def _transcode_kernel(
-    texts: Any, *, input_encoding: bytes, output_encoding: bytes, errors: bytes, replacement_char: int,
+    texts: np.ndarray, *, input_encoding: bytes, output_encoding: bytes, errors: bytes, replacement_char: int,
     replace_control_characters: bool,
 ) -> Any:  # fmt: skip
     rules = _Rules(errors, replacement_char, replace_control_characters)
@@ -258,7 +261,7 @@ def _per_level(input: Any, name: str | None, default_name: str, of_vector: Any) 
 
 
 def _decoded(
-    handle: OpHandle[Any], input: Any, name: str | None, default_name: str, encoding: str, errors: str,
+    handle: OpHandle[Any], input: TensorLike, name: str | None, default_name: str, encoding: str, errors: str,
     replacement_char: int, replace_control_characters: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     def of_vector(texts: Tensor) -> tuple[Any, ...]:
@@ -273,7 +276,7 @@ def _decoded(
 
 @export("tf.strings.unicode_decode_with_offsets")
 def unicode_decode_with_offsets(
-    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
+    input: TensorLike, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """The code points of each string and the positions of their first bytes, ragged along a new last axis."""
@@ -283,7 +286,7 @@ def unicode_decode_with_offsets(
 
 @export("tf.strings.unicode_decode")
 def unicode_decode(
-    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
+    input: TensorLike, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """The code points of each string, ragged along a new last axis (``tf.strings.unicode_decode``)."""
@@ -293,7 +296,11 @@ def unicode_decode(
 
 @export("tf.strings.unicode_split_with_offsets")
 def unicode_split_with_offsets(
-    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
+    input: TensorLike,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 0xFFFD,
+    name: str | None = None,
 ) -> Any:
     """The characters of each string as strings, and the positions of their first bytes."""
     with name_scope(name, "UnicodeSplitWithOffsets", []):
@@ -303,7 +310,11 @@ def unicode_split_with_offsets(
 
 @export("tf.strings.unicode_split")
 def unicode_split(
-    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
+    input: TensorLike,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 0xFFFD,
+    name: str | None = None,
 ) -> Any:
     """The characters of each string as strings, ragged along a new last axis (``tf.strings.unicode_split``)."""
     with name_scope(name, "UnicodeSplit", []):
@@ -319,7 +330,11 @@ def _one_by_one(codes: Any, encoding: str, errors: str, replacement_char: int) -
 
 @export("tf.strings.unicode_encode")
 def unicode_encode(
-    input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
+    input: TensorLike,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 0xFFFD,
+    name: str | None = None,
 ) -> Any:
     """Encodes the code points along the last axis as strings (``tf.strings.unicode_encode``).
 
@@ -364,9 +379,14 @@ def _length(vector: Tensor) -> Tensor:
 
 @export("tf.strings.unicode_transcode")
 def unicode_transcode(
-    input: Any, input_encoding: str, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
-    replace_control_characters: bool = False, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    input_encoding: str,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 0xFFFD,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """Converts strings to another encoding (``tf.strings.unicode_transcode``).
 
     Args:
@@ -385,7 +405,7 @@ def unicode_transcode(
 
 
 @export("tf.strings.bytes_split")
-def string_bytes_split(input: Any, name: str | None = None) -> Any:
+def string_bytes_split(input: TensorLike, name: str | None = None) -> Any:
     """The bytes of each string as strings, ragged along a new last axis (``tf.strings.bytes_split``)."""
 
     def of_vector(texts: Tensor) -> tuple[Any, ...]:
@@ -396,5 +416,5 @@ def string_bytes_split(input: Any, name: str | None = None) -> Any:
     return _per_level(_strings(input), name, "StringByteSplit", of_vector)[0]
 
 
-def _strings(input: Any) -> Any:
+def _strings(input: TensorLike) -> Any:
     return input if hasattr(input, "row_splits") else convert_to_tensor(input, dtypes.string, name="input")

@@ -27,6 +27,7 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 
 from tfmini import errors
+from tfmini.graph.node import Node
 from tfmini.graph.op_types import ShapeRule, Traits, Wait
 from tfmini.graph.registry import OpHandle, op
 from tfmini.locks import lock
@@ -72,7 +73,7 @@ def handle_value(name: str) -> Any:
 
 
 def find_or_create(
-    resources: Any, container: bytes, shared_name: bytes, node: Any, kind: str, create: Callable[[str], S]
+    resources: Any, container: bytes, shared_name: bytes, node: Node, kind: str, create: Callable[[str], S]
 ) -> S:
     """The state object behind a handle node.
 

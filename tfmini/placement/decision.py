@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tfmini.core_types import TensorLike
 from tfmini.devices import ParsedDevice, matches, parse
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
@@ -284,7 +285,7 @@ def _attrs(node: Node) -> str:
     return ", ".join(f"{name}={value}" for name, value in shown)
 
 
-def _value(value: Any) -> str:
+def _value(value: TensorLike) -> str:
     if isinstance(value, DType):
         return value.name
     return str(value) if isinstance(value, (bool, int, float, bytes, str)) else type(value).__name__

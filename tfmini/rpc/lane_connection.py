@@ -20,6 +20,7 @@ import termios
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.core_types import TensorLike
 from tfmini.rpc import lane_wire
 from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.lane_memory import LaneMemory
@@ -236,7 +237,7 @@ class LaneConnection(Connection):
         finally:  # also on KeyboardInterrupt in a handler, so that the following messages are kept
             self._rest = data[offset:] if offset < len(data) else b""
 
-    def _deliver(self, data: Any, start: int, prefix: tuple[int, int, int]) -> None:
+    def _deliver(self, data: TensorLike, start: int, prefix: tuple[int, int, int]) -> None:
         parts, notes = lane_wire.unpack(data, start, prefix, self._borrow)
         del data  # so that the handler may hold the last reference
         if self._has_borrowed:

@@ -212,14 +212,14 @@ class Reactor:
 
     now = staticmethod(time.monotonic)
 
-    def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
+    def call_soon(self, call: Callable[..., Any], *args: object) -> None:
         """Makes the call from the loop, after the events that are being dispatched. Calls stay in order."""
         self._soon.append((call, args))
         if get_ident() not in self._inside:
             self._start_background()
             self.wake()
 
-    def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Callable[..., Any], *args: object) -> Timer:
         """Makes the call after ``delay`` seconds."""
         timer = self._timers.add(time.monotonic() + delay, call, args)
         self._start_background()

@@ -27,6 +27,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
+
 PROTOCOL_VERSION = 21  # tests/rpc/protocol.txt lists the messages of this version
 
 # Limits of frame 0 in bytes, for kinds with a graph (a million nodes fit); with bytes, names or tensors; others.
@@ -209,7 +211,7 @@ def _header_limit(fields: tuple[Field, ...]) -> int:
     return _BULKY_HEADER if any(f.scalar in (None, bytes) for f in fields) else _PLAIN_HEADER
 
 
-def _refuse_setting(self: Message, name: str, value: Any) -> None:
+def _refuse_setting(self: Message, name: str, value: TensorLike) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot assign to {type(self).__name__}.{name}")
 
 
@@ -289,7 +291,7 @@ def _item_checks(fields: tuple[Field, ...]) -> list[str]:
     return lines
 
 
-def _check_items(cls: type[Message], name: str, item: Any, wanted: type) -> None:
+def _check_items(cls: type[Message], name: str, item: object, wanted: type) -> None:
     """The slow path of an element check: accepts numpy scalars, rank-0 strings and array subclasses."""
     if wanted is np.ndarray and isinstance(item, (np.ndarray, np.generic, bytes)):
         return

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 
 INLINE_LIMIT = 2048  # bytes; tensors up to this size travel inside frame 0
 STACK_FROM = 8  # tensors; shorter runs are described one by one
@@ -87,7 +88,7 @@ def _describe_run(run: list[Any], frames: list[Any]) -> list[list[Any]]:
     return [[-enum, b"".join([v.tobytes() for v in stack]), len(stack), *run[0].shape] for stack in stacks]
 
 
-def describe(value: Any, frames: list[Any]) -> list[Any]:
+def describe(value: TensorLike, frames: list[Any]) -> list[Any]:
     """Describes one tensor."""
     if isinstance(value, bytes):  # a rank-0 string; as an array it would lose trailing zero bytes
         return _describe_strings([bytes(value)], (), frames)
@@ -137,7 +138,7 @@ def _string_elements(value: np.ndarray[Any, Any]) -> list[bytes]:
     return items
 
 
-def _as_bytes(item: Any) -> bytes:
+def _as_bytes(item: object) -> bytes:
     if isinstance(item, str):
         return item.encode()
     if isinstance(item, bytes):

@@ -169,7 +169,7 @@ class Transport(ABC):
         """Releases the resources of the transport itself."""
 
 
-def deliver(callback: Callable[[Any], None], item: Any) -> None:
+def deliver(callback: Callable[[Any], None], item: object) -> None:
     """Calls a callback and logs its exceptions, so that a bug in it does not stop the connection."""
     try:
         callback(item)

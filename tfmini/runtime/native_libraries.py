@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from typing import Any
 
 from tfmini.cluster import ClusterSpec, parse_address
 from tfmini.numerics import onednn
+from tfmini.protos import ConfigProto
 
 # OpenBLAS divides a product among as many threads as there are cores and spins until the slowest is done. When another
 # task holds one of the cores, that is a scheduler's time slice: a product of a tenth of a millisecond then takes ten.
@@ -33,7 +33,7 @@ def limit_threads(threads: int) -> None:
     onednn.limit_threads(threads)
 
 
-def configured_threads(config: Any) -> int | None:
+def configured_threads(config: ConfigProto) -> int | None:
     """``intra_op_parallelism_threads`` of a ConfigProto, or None when it leaves the choice open."""
     threads = 0 if config is None else config.intra_op_parallelism_threads
     return threads if threads > 0 else None

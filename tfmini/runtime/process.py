@@ -141,7 +141,7 @@ class SpareThreads:
         self._waiting = 0  # threads without a call
         self._calls: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()  # for them
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+    def submit(self, function: Callable[..., Any], *args: object) -> None:
         """Makes the call in another thread.
 
         Raises:
@@ -168,7 +168,7 @@ class SpareThreads:
                 function, args = self._calls.popleft()
 
 
-def submitted(pool: Any, function: Callable[..., None], *args: Any) -> bool:
+def submitted(pool: Any, function: Callable[..., None], *args: object) -> bool:
     """Gives a pool a call; False if the interpreter is about to exit, which closes all pools."""
     try:
         pool.submit(function, *args)

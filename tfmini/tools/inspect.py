@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def inspect(
     svg: str | None,
     html: str | None,
     source: str | None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Inspect SOURCE: a Python script (it runs up to its first Session.run), or a GraphDef, MetaGraphDef or
     SavedModel, binary or text. ARGUMENTS (after --) are passed to the script.
@@ -159,7 +159,7 @@ def _print(found: Inspection, views: tuple[str, ...], why: tuple[str, ...], full
 # ---- Lists the transfers between devices in one step of a session --------------------------------------------------
 
 
-def step_transfers(session: BaseSession, fetches: Any, feed_dict: Any = None) -> list[Transfer]:
+def step_transfers(session: BaseSession, fetches: object, feed_dict: Mapping[Any, Any] | None = None) -> list[Transfer]:
     """The transfers of the step that ``session.run(fetches, feed_dict)`` runs.
 
     They come from the master's plan of the step, so nothing is run. Sizes follow from the static shapes;
@@ -182,7 +182,7 @@ def step_transfers(session: BaseSession, fetches: Any, feed_dict: Any = None) ->
     return transfers(partitions, shapes)
 
 
-def step_table(session: BaseSession, fetches: Any, feed_dict: Any = None) -> str:
+def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, Any] | None = None) -> str:
     """Formats `step_transfers` as a table, one block per pair of devices."""
     return format_transfers(step_transfers(session, fetches, feed_dict))
 

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -311,7 +311,7 @@ _TUNING = ("--fusion-threshold-mb", "--cycle-time-ms", "--cache-capacity", "--ne
 _SWITCHES = ("--gloo", "--mpi", "--verbose", "--disable-cache", "--hierarchical-allreduce", "--autotune")
 
 
-def _tuning(function: Any) -> Any:
+def _tuning(function: Callable[..., Any]) -> Any:
     """Gives a command those of horovodrun's options that have nothing to tune here."""
     for name in reversed(_TUNING):
         function = click.option(name, expose_value=False, hidden=True)(function)

@@ -30,11 +30,14 @@ from tfmini.cluster import tf_config_object
 from tfmini.command_line import Command
 from tfmini.compat import internals
 from tfmini.compat.roles import script_text
+from tfmini.graph.graph import Graph
 from tfmini.json_log import LOG_JSON_ENV, install
 from tfmini.launch.cluster_run import member_options
 from tfmini.launch.progress import work_shown
 from tfmini.library_log import is_launched
+from tfmini.protos import RunMetadata, RunOptions
 from tfmini.rpc.addresses import ADDRESSES_ENV, BIND_ENV, PORTS_ENV
+from tfmini.runtime.client.session import BaseSession
 from tfmini.show.inspection.study import trains
 from tfmini.text import similar
 from tfmini.tools import python2
@@ -125,14 +128,14 @@ class Tracer:
     def install(self) -> Callable[[], None]:
         """Watches all sessions of the process; returns a function that stops it."""
 
-        def execute(original: Any, session: Any, call: Any, values: list[Any], *more: Any) -> list[Any]:
+        def execute(original: Any, session: BaseSession, call: Any, values: list[Any], *more: Any) -> list[Any]:
             if not self._wants(call.signature, session.graph):
                 return original(session, call, values, *more)  # type: ignore[no-any-return]
             return self._trace(original, session, call, values, *more)
 
         return watch_sessions(execute)
 
-    def _wants(self, signature: Signature, graph: Any) -> bool:
+    def _wants(self, signature: Signature, graph: Graph) -> bool:
         _, wanted, targets = signature
         if self._chosen or not (wanted or targets):
             return False
@@ -149,7 +152,7 @@ class Tracer:
             self._chosen = True
         return True
 
-    def _may_train(self, signature: Signature, graph: Any) -> bool:
+    def _may_train(self, signature: Signature, graph: Graph) -> bool:
         """Whether a step is a training step, or its graph trains nothing."""
         from tfmini.show.inspection.study import trains
 
@@ -158,7 +161,13 @@ class Tracer:
         return self._trains[signature]
 
     def _trace(
-        self, original: Any, session: Any, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
+        self,
+        original: Any,
+        session: BaseSession,
+        call: Any,
+        values: list[Any],
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
     ) -> list[Any]:
         from tfmini import protos
 
@@ -267,7 +276,7 @@ class StepTimer:
     def install(self) -> Callable[[], None]:
         """Begins; returns a function that ends it."""
 
-        def execute(original: Any, session: Any, call: Any, values: list[Any], *more: Any) -> list[Any]:
+        def execute(original: Any, session: BaseSession, call: Any, values: list[Any], *more: Any) -> list[Any]:
             begin = time.perf_counter()
             results: list[Any] = original(session, call, values, *more)
             self._note(call.signature, session.graph, values, time.perf_counter() - begin)
@@ -275,7 +284,7 @@ class StepTimer:
 
         return watch_sessions(execute)
 
-    def _note(self, signature: Signature, graph: Any, values: list[Any], seconds: float) -> None:
+    def _note(self, signature: Signature, graph: Graph, values: list[Any], seconds: float) -> None:
         runs = self._runs.get(signature)
         if runs is None:
             sizes = [value.shape[0] for value in values if getattr(value, "ndim", 0)]

@@ -20,6 +20,7 @@ from tfmini.ops.summary import merge_all
 from tfmini.ops.variables.assignment import assign_add
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.ops.variables.scope import get_variable
+from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import checkpoints_iterator
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.global_steps import get_or_create_global_step
@@ -109,11 +110,11 @@ class SummaryAtEndHook(SessionRunHook):
         self._summary_op = merge_all() if self._given_op is None else self._given_op
         self._global_step = get_or_create_global_step()
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         if self._writer is None:
             self._writer = FileWriterCache.get(self._log_dir)
 
-    def end(self, session: Any) -> None:
+    def end(self, session: BaseSession) -> None:
         if self._summary_op is not None:
             step = value_of_global_step(session, self._global_step)
             self._writer.add_summary(session.run(self._summary_op, self._feed_dict), step)

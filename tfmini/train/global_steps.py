@@ -16,6 +16,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable
+from tfmini.runtime.client.session import BaseSession
 
 _log = logging.getLogger("tensorflow")
 
@@ -24,7 +25,7 @@ GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
 
 
 @export("tf.train.global_step")
-def global_step(sess: Any, global_step_tensor: Any) -> int:
+def global_step(sess: BaseSession, global_step_tensor: Any) -> int:
     """The value of the global step in a session (``tf.train.global_step``)."""
     return int(np.asarray(sess.run(global_step_tensor)).item())  # also of a variable of shape [1]
 

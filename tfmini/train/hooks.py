@@ -11,6 +11,7 @@ import numpy as np
 from tfmini import errors, protos
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.global_steps import _get_or_create_global_step_read, get_global_step
 from tfmini.train.session_run_hook import (
@@ -65,7 +66,7 @@ class StopAtStepHook(SessionRunHook):
     def begin(self) -> None:
         self._global_step_tensor = global_step_read("StopAtStepHook")
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         if self._last_step is None:
             assert self._num_steps is not None
             self._last_step = int(session.run(self._global_step_tensor)) + self._num_steps
@@ -135,7 +136,7 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._worker_is_started = False
         self._global_step_tensor = global_step_read("_GlobalStepWaiterHook")
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         self._coord = coord
 
     def before_run(self, run_context: SessionRunContext) -> None:
@@ -144,7 +145,7 @@ class GlobalStepWaiterHook(SessionRunHook):
                 self._wait(run_context.session)
             self._worker_is_started = True
 
-    def _wait(self, session: Any) -> None:
+    def _wait(self, session: BaseSession) -> None:
         _log.info("Waiting for global step %d before starting training.", self._wait_until_step)
         last_logged_step = 0
         while (step := int(session.run(self._global_step_tensor))) < self._wait_until_step:
@@ -187,7 +188,7 @@ class FinalOpsHook(SessionRunHook):
         """The values of the tensors; None before the end."""
         return self._final_ops_values
 
-    def end(self, session: Any) -> None:
+    def end(self, session: BaseSession) -> None:
         if self._final_ops is None:
             return
         try:
@@ -221,7 +222,7 @@ class FeedFnHook(SessionRunHook):
 _WARNINGS_OF_A_STANDING_STEP = 5
 
 
-def as_graph_element(obj: Any) -> Any:
+def as_graph_element(obj: object) -> Any:
     """A hook's tensor, given as tensor or by its name in the default graph.
 
     Raises:
@@ -294,7 +295,7 @@ class LoggingTensorHook(SessionRunHook):
             self._log_tensors(run_values.results)
         self._iter_count += 1
 
-    def end(self, session: Any) -> None:
+    def end(self, session: BaseSession) -> None:
         if self._log_at_end:
             self._log_tensors(session.run(self._current_tensors))
 

@@ -128,7 +128,7 @@ class QueueRunner:
         """The queue's name."""
         return self._queue.name  # type: ignore[no-any-return]
 
-    def _run(self, sess: Any, enqueue_op: Any, coord: Coordinator | None = None) -> None:
+    def _run(self, sess: BaseSession, enqueue_op: Any, coord: Coordinator | None = None) -> None:
         """The body of an enqueue thread."""
         finished = False
         try:
@@ -153,30 +153,30 @@ class QueueRunner:
                 with self._lock:
                     self._runs_per_session[sess] -= 1
 
-    def _enqueuing(self, sess: Any, enqueue_op: Any) -> Any:
+    def _enqueuing(self, sess: BaseSession, enqueue_op: Any) -> Any:
         """A function that runs an enqueue operation once."""
         return sess.make_callable(enqueue_op)
 
-    def _one_finished(self, sess: Any) -> None:
+    def _one_finished(self, sess: BaseSession) -> None:
         with self._lock:
             self._runs_per_session[sess] -= 1
             is_last = self._runs_per_session[sess] == 0
         if is_last:
             self._run_quietly(sess, self._close_op)
 
-    def _run_quietly(self, sess: Any, operation: Any) -> None:
+    def _run_quietly(self, sess: BaseSession, operation: Any) -> None:
         try:
             sess.run(operation)
         except Exception as error:  # noqa: BLE001 - the queue or session may be closed already, as intended
             _log.debug("Ignored exception: %s", error)
 
-    def _close_on_stop(self, sess: Any, cancel_op: Any, coord: Coordinator) -> None:
+    def _close_on_stop(self, sess: BaseSession, cancel_op: Any, coord: Coordinator) -> None:
         """The body of the thread that ends the others."""
         coord.wait_for_stop()
         self._run_quietly(sess, cancel_op)
 
     def create_threads(
-        self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
+        self, sess: BaseSession, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
         """Makes the threads for a session, unless they run already; returns the new threads.
 
@@ -234,7 +234,7 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
 
 @export("tf.train.start_queue_runners", "tf.train.queue_runner.start_queue_runners")
 def start_queue_runners(
-    sess: Any = None,
+    sess: BaseSession | None = None,
     coord: Coordinator | None = None,
     daemon: bool = True,
     start: bool = True,

@@ -13,6 +13,8 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection
+from tfmini.protos import RunMetadata
+from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
 from tfmini.train.global_steps import global_step
 from tfmini.train.hooks import global_step_read
@@ -42,7 +44,7 @@ def record_graph(graph: Graph, directory: str | None, writer: Any, saver: Any) -
         writer.add_meta_graph(export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver_def))
 
 
-def save_checkpoint(session: Any, saver: Any, path: str | None, step: Any, writer: Any) -> None:
+def save_checkpoint(session: BaseSession, saver: Any, path: str | None, step: Any, writer: Any) -> None:
     """Saves a checkpoint, and notes it in an event file if there is one.
 
     Args:
@@ -62,13 +64,13 @@ class CheckpointSaverListener:
     def begin(self) -> None:
         """Called before the graph is finalized."""
 
-    def before_save(self, session: Any, global_step_value: int) -> None:
+    def before_save(self, session: BaseSession, global_step_value: int) -> None:
         """Called before a checkpoint is written."""
 
-    def after_save(self, session: Any, global_step_value: int) -> bool | None:
+    def after_save(self, session: BaseSession, global_step_value: int) -> bool | None:
         """Called after a checkpoint was written; returns True to end the training."""
 
-    def end(self, session: Any, global_step_value: int) -> None:
+    def end(self, session: BaseSession, global_step_value: int) -> None:
         """Called at the end of the session, after its last checkpoint."""
 
 
@@ -118,7 +120,7 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             listener.begin()
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         step = int(session.run(self._global_step_tensor))
         # Not in `begin`, since the hooks after this one may still add to the graph.
         record_graph(get_default_graph(), self._checkpoint_dir, self._summary_writer, self._get_saver())
@@ -138,14 +140,14 @@ class CheckpointSaverHook(SessionRunHook):
             if self._save(run_context.session, step):
                 run_context.request_stop()
 
-    def end(self, session: Any) -> None:
+    def end(self, session: BaseSession) -> None:
         last_step = int(session.run(self._global_step_tensor))
         if last_step != self._timer.last_triggered_step():
             self._save(session, last_step)
         for listener in self._listeners:
             listener.end(session, last_step)
 
-    def _save(self, session: Any, step: int) -> bool:
+    def _save(self, session: BaseSession, step: int) -> bool:
         """Saves a checkpoint; returns whether a listener requested the end of training."""
         _log.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
@@ -242,7 +244,7 @@ class SummarySaverHook(SessionRunHook):
                 self._summary_writer.add_summary(summary, step)
         self._next_step = step + 1
 
-    def end(self, session: Any = None) -> None:
+    def end(self, session: BaseSession | None = None) -> None:
         if self._summary_writer:
             self._summary_writer.flush()
 
@@ -303,7 +305,7 @@ class ProfilerHook(SessionRunHook):
             self._save(step, run_values.run_metadata)
         self._next_step = step + 1
 
-    def _save(self, step: int, run_metadata: Any) -> None:
+    def _save(self, step: int, run_metadata: RunMetadata) -> None:
         path = self._output_file.format(step)
         _log.info("Saving timeline for %d into '%s'.", step, path)
         timeline = Timeline(run_metadata.step_stats)

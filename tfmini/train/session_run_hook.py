@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tfmini.export import export
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 
 
@@ -70,7 +71,7 @@ class SessionRunHook:
     def begin(self) -> None:
         """Called once, before the graph is finalized."""
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         """Called with each new session, also after a recovery, and its coordinator."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
@@ -80,7 +81,7 @@ class SessionRunHook:
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Called after each successful run."""
 
-    def end(self, session: Any) -> None:
+    def end(self, session: BaseSession) -> None:
         """Called before the session is closed, unless an error other than the end of the input ended it."""
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
+from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import control_dependencies, name_scope
 from tfmini.layers.core import sharing
 from tfmini.ops.array.constant import constant
@@ -21,11 +23,14 @@ from tfmini.ops.math import comparison as compare
 from tfmini.ops.math.elementwise import floormod
 from tfmini.ops.summary import merge_all
 from tfmini.ops.tables import tables_initializer
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import (
     global_variables_initializer,
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from tfmini.protos import ConfigProto, RunMetadata
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.global_steps import get_or_create_global_step
@@ -69,7 +74,9 @@ def basic_train_loop(
 
 
 @export("tf.contrib.slim.learning.train_step")
-def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def train_step(
+    sess: BaseSession, train_op: Operation | None, global_step: Variable, train_step_kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
     """Runs one step; returns (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
 
     Args:
@@ -134,7 +141,7 @@ class _SlimTraining:
     trace_every_n_steps: int | None = None
     ignore_live_threads: bool = False
 
-    def optimizers(self, train_op: Any, logdir: str | None) -> list[Any]:
+    def optimizers(self, train_op: Operation | None, logdir: str | None) -> list[Any]:
         """Checks the arguments and returns the list of synchronous optimizers."""
         if train_op is None:
             raise ValueError("train_op cannot be None.")
@@ -170,7 +177,7 @@ class _SlimTraining:
             "summary_op": summary_op,
         }  # fmt: skip
 
-    def step_arguments(self, global_step: Any, logdir: str | None) -> dict[str, Any]:
+    def step_arguments(self, global_step: Variable, logdir: str | None) -> dict[str, Any]:
         """The last argument of ``train_step_fn``."""
         if not _default(self.train_step_kwargs):
             return self.train_step_kwargs  # type: ignore[no-any-return]
@@ -186,7 +193,7 @@ class _SlimTraining:
                 arguments["logdir"] = logdir
         return arguments
 
-    def begin(self, supervisor: Supervisor, sess: Any, chief_ops: Sequence[Any]) -> Sequence[Any]:
+    def begin(self, supervisor: Supervisor, sess: BaseSession, chief_ops: Sequence[Any]) -> Sequence[Any]:
         """Starts the queue runners, and on the chief the services, which it returns."""
         services: Sequence[Any] = []
         if self.is_chief and supervisor.save_path:
@@ -203,7 +210,7 @@ class _SlimTraining:
 
 @export("tf.contrib.slim.learning.train")
 @sharing(_SlimTraining)
-def train(given: _SlimTraining, train_op: Any, logdir: str | None) -> Any:
+def train(given: _SlimTraining, train_op: Operation | None, logdir: str | None) -> Any:
     """Trains with a `Supervisor` until a step returns stop or the input ends; returns the last loss.
 
     TF name: ``tf.contrib.slim.learning.train``.
@@ -243,7 +250,7 @@ def train(given: _SlimTraining, train_op: Any, logdir: str | None) -> Any:
     if given.summary_writer is not None:
         arguments["summary_writer"] = supervisor.summary_writer
 
-    def until_the_end(sess: Any) -> Any:
+    def until_the_end(sess: BaseSession) -> Any:
         sess = given.session_wrapper(sess) if given.session_wrapper is not None else sess
         services = given.begin(supervisor, sess, chief_ops)
         loss = _steps(supervisor, sess, train_op, ops["global_step"], given.train_step_fn, arguments)
@@ -254,7 +261,7 @@ def train(given: _SlimTraining, train_op: Any, logdir: str | None) -> Any:
     return _with_new_sessions(supervisor, given.master, given.session_config, until_the_end)
 
 
-def _default(value: Any) -> bool:
+def _default(value: TensorLike) -> bool:
     return isinstance(value, int) and value == _USE_DEFAULT
 
 
@@ -268,13 +275,20 @@ def _local_init(given: Any, optimizers: Sequence[Any], is_chief: bool) -> tuple[
     return local, group(*(o.ready_for_local_init_op for o in optimizers))
 
 
-def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: int) -> None:
+def _wait_for_step(supervisor: Supervisor, sess: BaseSession, global_step: Variable, step: int) -> None:
     _log.info("Waiting for the other workers to reach global step %d (startup_delay_steps).", step)
     while value_of_global_step(sess, global_step) < step and not supervisor.should_stop():
         supervisor.coord.wait_for_stop(_POLL_SECS)
 
 
-def _steps(supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any) -> Any:
+def _steps(
+    supervisor: Supervisor,
+    sess: BaseSession,
+    train_op: Operation | None,
+    global_step: Variable,
+    train_step_fn: Any,
+    kwargs: Any,
+) -> Any:
     """Runs steps until one returns stop or the input ends; returns the last loss."""
     loss = None
     try:
@@ -289,7 +303,7 @@ def _steps(supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, t
     return loss
 
 
-def _save(supervisor: Supervisor, sess: Any, services: Sequence[Any]) -> None:
+def _save(supervisor: Supervisor, sess: BaseSession, services: Sequence[Any]) -> None:
     """Saves the model after the service threads have ended, so that this is the last checkpoint."""
     supervisor.request_stop()
     for thread in services:
@@ -298,7 +312,7 @@ def _save(supervisor: Supervisor, sess: Any, services: Sequence[Any]) -> None:
     supervisor.saver.save(sess, supervisor.save_path, global_step=supervisor.global_step)
 
 
-def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Callable[[Any], Any]) -> Any:
+def _with_new_sessions(supervisor: Supervisor, master: str, config: ConfigProto, run: Callable[[Any], Any]) -> Any:
     """Calls ``run(session)``, again with a new session after a restart of a task; returns its result."""
     while True:
         try:
@@ -311,7 +325,7 @@ def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Ca
 
 @export("tf.contrib.training.train")
 def train_with_hooks(
-    train_op: Any,
+    train_op: Operation | None,
     logdir: str | None,
     master: str = "",
     is_chief: bool = True,
@@ -320,9 +334,9 @@ def train_with_hooks(
     chief_only_hooks: Sequence[Any] | None = None,
     save_checkpoint_secs: float | None = 600,
     save_summaries_steps: int | None = 100,
-    config: Any = None,
+    config: ConfigProto | None = None,
     max_wait_secs: float = 7200,
-    run_metadata: Any = None,
+    run_metadata: RunMetadata | None = None,
 ) -> Any:
     """Trains in a `MonitoredTrainingSession` until a hook requests a stop; returns the last loss.
 

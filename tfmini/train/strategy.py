@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tfmini import errors
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
@@ -60,7 +61,7 @@ class ReplicaContext:
         with _entered(self.strategy, None):
             return merge_fn(self.strategy, *args, **(kwargs or {}))
 
-    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
+    def all_reduce(self, reduce_op: Any, value: TensorLike) -> Any:
         """The value itself, since there is one replica."""
         return value
 
@@ -116,7 +117,7 @@ class Strategy:
         with _entered(self, ReplicaContext(self)), device_scope(self._device or None):
             return fn(*args, **(kwargs or {}))
 
-    def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
+    def reduce(self, reduce_op: Any, value: TensorLike, axis: int | None = None) -> Any:
         """The value, reduced along ``axis`` if given; a reduction over one replica changes nothing."""
         if axis is None:
             return value
@@ -124,13 +125,13 @@ class Strategy:
         reduction = reductions.reduce_mean if mean else reductions.reduce_sum
         return reduction(convert_to_tensor(value), axis=axis)
 
-    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+    def experimental_local_results(self, value: TensorLike) -> tuple[Any, ...]:
         """A tuple of the replicas' values, which has one element."""
         return (value,)
 
     unwrap = experimental_local_results
 
-    def group(self, value: Any, name: str | None = None) -> Operation:
+    def group(self, value: TensorLike, name: str | None = None) -> Operation:
         """An operation that runs ``value`` (a tensor or operation)."""
         return control.group(value, name=name)
 

@@ -37,7 +37,7 @@ class ChromeTrace:
         self.metadata: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
 
-    def add(self, phase: str, category: str, name: str, pid: int, tid: int, timestamp: float, **more: Any) -> None:
+    def add(self, phase: str, category: str, name: str, pid: int, tid: int, timestamp: float, **more: object) -> None:
         """Appends an event; ``timestamp`` is in microseconds."""
         event = {"ph": phase, "cat": category, "name": name, "pid": pid, "tid": tid, "ts": timestamp}
         self.events.append(event | more)

@@ -9,6 +9,7 @@ from tfmini.compat.horovod.functions import broadcast_object_fn
 from tfmini.compat.horovod.operations import broadcast_variables
 from tfmini.graph.scopes import get_default_session
 from tfmini.ops.variables.functions import global_variables
+from tfmini.runtime.client.session import BaseSession
 
 _ABSENT = {
     "TensorFlowKerasState": "Keras is out of tfmini's scope; use hvd.elastic.TensorFlowState",
@@ -32,7 +33,9 @@ class TensorFlowState:
       kwargs: objects that become attributes; see `broadcast_object` for their types.
     """
 
-    def __init__(self, variables: Sequence[Any] | None = None, session: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, variables: Sequence[Any] | None = None, session: BaseSession | None = None, **kwargs: object
+    ) -> None:
         self.variables = list(variables or global_variables())
         self.session = session or get_default_session()
         if self.session is None:

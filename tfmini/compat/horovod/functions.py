@@ -15,6 +15,7 @@ from tfmini.compat.horovod.operations import allgather, broadcast, broadcast_var
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
 from tfmini.graph.scopes import get_default_session
 from tfmini.ops.array.identity import placeholder
+from tfmini.runtime.client.session import BaseSession
 
 # ---- object codec ----------------------------------------
 # Python objects as bytes, for `broadcast_object`: data only, since nothing that a peer sends may run here.
@@ -100,7 +101,7 @@ def _words(data: bytes) -> Any:
     return np.frombuffer(data + bytes(-len(data) % _WORD.itemsize), _WORD)
 
 
-def _session(session: Any) -> Any:
+def _session(session: BaseSession) -> Any:
     session = session or get_default_session()
     if session is None:
         raise ValueError("hvd sends objects in a session: give session=…, or call it inside `with tf.Session():`.")
@@ -110,7 +111,7 @@ def _session(session: Any) -> Any:
 def broadcast_object(
     obj: object,
     root_rank: int = 0,
-    session: Any = None,
+    session: BaseSession | None = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:

@@ -376,7 +376,7 @@ def _included_kernel(*, process_set_id: int) -> Any:
 
 
 @_refuse.kernel("CPU")
-def _refuse_kernel(value: Any, *, message: Any) -> Any:
+def _refuse_kernel(value: np.ndarray, *, message: Any) -> Any:
     raise errors.InvalidArgumentError.of(message.decode())
 
 

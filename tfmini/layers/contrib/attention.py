@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -123,7 +124,7 @@ class _BaseAttentionMechanism(AttentionMechanism):
             score = where(self._inside, score, fill(shape_of(score), cast(self._mask_value, score.dtype)))
         return self._unmasked_probability_fn(score, state)
 
-    def _score(self, query: Any) -> Any:
+    def _score(self, query: TensorLike) -> Any:
         raise NotImplementedError
 
 
@@ -187,7 +188,7 @@ class BahdanauAttention(_BaseAttentionMechanism):
         )  # fmt: skip
         self._num_units, self._normalize = num_units, normalize
 
-    def _score(self, query: Any) -> Any:
+    def _score(self, query: TensorLike) -> Any:
         with variable_scope(None, "bahdanau_attention", [query]):
             query = expand_dims(self.query_layer(query), 1)
             v = get_variable("attention_v", [self._num_units], query.dtype)
@@ -207,7 +208,7 @@ class AttentionWrapperState(
 ):
     """The state of an `AttentionWrapper`."""
 
-    def clone(self, **kwargs: Any) -> AttentionWrapperState:
+    def clone(self, **kwargs: object) -> AttentionWrapperState:
         """A copy with other parts."""
         return self._replace(**kwargs)
 
@@ -324,7 +325,7 @@ class AttentionWrapper(RNNCell):
 
 
 @export("tf.contrib.seq2seq.hardmax")
-def hardmax(logits: Any, name: str | None = None) -> Any:
+def hardmax(logits: TensorLike, name: str | None = None) -> Any:
     """1 at the largest logit, else 0 (``tf.contrib.seq2seq.hardmax``)."""
     with name_scope(name, "Hardmax", [logits]):
         logits = convert_to_tensor(logits)
@@ -333,7 +334,7 @@ def hardmax(logits: Any, name: str | None = None) -> Any:
 
 
 @export("tf.contrib.seq2seq.tile_batch")
-def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
+def tile_batch(t: TensorLike, multiplier: int, name: str | None = None) -> Any:
     """Repeats each entry of a batch ``multiplier`` times, in a structure (``tf.contrib.seq2seq.tile_batch``)."""
 
     def repeated(one: Any) -> Any:

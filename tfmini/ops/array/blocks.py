@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.memory import check_room
@@ -60,7 +61,7 @@ def _depth_shape(node: Operation, to_depth: bool) -> RawShape:
 
 
 @_space_to_depth.kernel("CPU")
-def _space_to_depth_kernel(value: Any, *, block_size: int, data_format: bytes) -> Any:
+def _space_to_depth_kernel(value: np.ndarray, *, block_size: int, data_format: bytes) -> Any:
     channels_first = data_format == b"NCHW"
     n, h, w, c = value.shape if not channels_first else np.moveaxis(value, 1, -1).shape
     b = block_size
@@ -74,7 +75,7 @@ def _space_to_depth_kernel(value: Any, *, block_size: int, data_format: bytes) -
 
 
 @_depth_to_space.kernel("CPU")
-def _depth_to_space_kernel(value: Any, *, block_size: int, data_format: bytes) -> Any:
+def _depth_to_space_kernel(value: np.ndarray, *, block_size: int, data_format: bytes) -> Any:
     channels_first = data_format == b"NCHW"
     n, h, w, c = value.shape if not channels_first else np.moveaxis(value, 1, -1).shape
     b = block_size
@@ -87,12 +88,12 @@ def _depth_to_space_kernel(value: Any, *, block_size: int, data_format: bytes) -
 
 
 @_space_to_depth.gradient
-def _space_to_depth_gradient(node: Operation, grad: Any) -> list[Any]:
+def _space_to_depth_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [_depth_to_space(grad, block_size=node.attrs["block_size"], data_format=node.attrs["data_format"])]
 
 
 @_depth_to_space.gradient
-def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
+def _depth_to_space_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [_space_to_depth(grad, block_size=node.attrs["block_size"], data_format=node.attrs["data_format"])]
 
 
@@ -180,7 +181,7 @@ def _check_edges(value: Any, block_shape: Any, edges: Any, name: str) -> None:
 
 
 @_space_to_batch.kernel("CPU")
-def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
+def _space_to_batch_kernel(value: np.ndarray, block_shape: Any, paddings: np.ndarray) -> Any:
     _check_edges(value, block_shape, paddings, "paddings")
     block, count = block_shape.tolist(), block_shape.size
     for i, factor in enumerate(block):
@@ -202,7 +203,7 @@ def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
 
 
 @_batch_to_space.kernel("CPU")
-def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
+def _batch_to_space_kernel(value: np.ndarray, block_shape: Any, crops: Any) -> Any:
     _check_edges(value, block_shape, crops, "crops")
     block, count, cells = block_shape.tolist(), block_shape.size, math.prod(block_shape.tolist())
     if cells < 1:
@@ -227,25 +228,27 @@ def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
 
 
 @export("tf.space_to_depth", "tf.nn.space_to_depth")
-def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+def space_to_depth(input: TensorLike, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Blocks of ``block_size`` squared pixels as depth (``tf.space_to_depth``)."""
     return _space_to_depth(input, block_size=block_size, data_format=data_format, name=name)
 
 
 @export("tf.depth_to_space", "tf.nn.depth_to_space")
-def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+def depth_to_space(input: TensorLike, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Depth as blocks of ``block_size`` squared pixels (``tf.depth_to_space``)."""
     return _depth_to_space(input, block_size=block_size, data_format=data_format, name=name)
 
 
 @export("tf.space_to_batch_nd", "tf.manip.space_to_batch_nd")
-def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
+def space_to_batch_nd(
+    input: TensorLike, block_shape: TensorLike, paddings: TensorLike, name: str | None = None
+) -> Tensor:
     """Blocks of the padded space as batch (``tf.space_to_batch_nd``)."""
     return _space_to_batch(input, block_shape, paddings, name=name)
 
 
 @export("tf.batch_to_space_nd", "tf.manip.batch_to_space_nd")
-def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
+def batch_to_space_nd(input: TensorLike, block_shape: TensorLike, crops: TensorLike, name: str | None = None) -> Tensor:
     """Batch as blocks of space, then cropped (``tf.batch_to_space_nd``)."""
     return _batch_to_space(input, block_shape, crops, name=name)
 
@@ -264,7 +267,11 @@ def _of_rank_four(images: Tensor) -> Tensor:
 
 @export("tf.space_to_batch", "tf.nn.space_to_batch")
 def space_to_batch(
-    input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+    input: TensorLike,
+    paddings: TensorLike,
+    block_size: Any = None,
+    name: str | None = None,
+    block_shape: TensorLike | None = None,
 ) -> Tensor:
     """`space_to_batch_nd` with square blocks over two axes (``tf.space_to_batch``)."""
     found = space_to_batch_nd(input, _block_shape(block_size, block_shape), paddings, name)
@@ -273,7 +280,11 @@ def space_to_batch(
 
 @export("tf.batch_to_space")
 def batch_to_space(
-    input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+    input: TensorLike,
+    crops: TensorLike,
+    block_size: Any = None,
+    name: str | None = None,
+    block_shape: TensorLike | None = None,
 ) -> Tensor:
     """`batch_to_space_nd` with square blocks over two axes (``tf.batch_to_space``)."""
     found = batch_to_space_nd(input, _block_shape(block_size, block_shape), crops, name)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.errors import OpError
 from tfmini.export import export
 from tfmini.graph.op_types import kernel_for
@@ -65,7 +66,7 @@ def _is_followed(tensor: Tensor) -> bool:
 
 
 @export("tf.get_static_value", "tf.contrib.util.constant_value")
-def get_static_value(tensor: Any, partial: bool = False) -> Any:
+def get_static_value(tensor: TensorLike, partial: bool = False) -> Any:
     """`constant_value` for programs (``tf.get_static_value``, ``tf.contrib.util.constant_value``).
 
     None for the result of arithmetic, as in TensorFlow: its functions check such values when the graph runs.

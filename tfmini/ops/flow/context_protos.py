@@ -11,14 +11,14 @@ from tfmini.ops.flow.control_flow_context import ControlFlowContext, inside
 from tfmini.ops.flow.while_loop import WhileContext
 
 
-def cond_context_from_proto(context_def: Any, import_scope: str | None = None) -> CondContext:
+def cond_context_from_proto(context_def: object, import_scope: str | None = None) -> CondContext:
     """The branch that a ``CondContextDef`` describes; its ops must be in the default graph."""
     context = CondContext._restored(context_def, import_scope)
     _restore_nested(context, context_def, import_scope)
     return context
 
 
-def while_context_from_proto(context_def: Any, import_scope: str | None = None) -> WhileContext:
+def while_context_from_proto(context_def: object, import_scope: str | None = None) -> WhileContext:
     """The loop that a ``WhileContextDef`` describes; its ops must be in the default graph."""
     context = WhileContext._restored(context_def, import_scope)
     _restore_nested(context, context_def, import_scope)

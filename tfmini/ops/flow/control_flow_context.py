@@ -153,7 +153,7 @@ class ControlFlowContext:
 
     # ---- messages ------------------------------------------------------------------------------
 
-    def to_control_flow_context_def(self, context_def: Any, export_scope: str | None = None) -> None:
+    def to_control_flow_context_def(self, context_def: object, export_scope: str | None = None) -> None:
         """Writes the context into a ``ControlFlowContextDef`` message."""
         raise NotImplementedError
 

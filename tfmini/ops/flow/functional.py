@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
@@ -82,9 +83,14 @@ def map_fn(
 
 @export("tf.foldl")
 def foldl(
-    fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    fn: Function,
+    elems: TensorLike,
+    initializer: Callable[..., Any] | None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
     """The last value of ``a = fn(a, row)`` over the rows of ``elems`` from first to last (``tf.foldl``).
 
     Args:
@@ -103,7 +109,7 @@ def foldl(
         start = constant(1 if initializer is None else 0)
         initial = rows.read(0) if initializer is None else initializer
 
-        def compute(i: Tensor, a: Any) -> list[Any]:
+        def compute(i: Tensor, a: TensorLike) -> list[Any]:
             return [i + 1, fn(a, rows.read(i))]
 
         return while_loop(
@@ -114,9 +120,14 @@ def foldl(
 
 @export("tf.foldr")
 def foldr(
-    fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    fn: Function,
+    elems: TensorLike,
+    initializer: Callable[..., Any] | None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
     """`foldl` from the last row to the first (``tf.foldr``).
 
     Raises:
@@ -129,7 +140,7 @@ def foldr(
         start = rows.count - 1 if initializer is None else rows.count
         initial = rows.read(start) if initializer is None else initializer
 
-        def compute(i: Any, a: Any) -> list[Any]:
+        def compute(i: Any, a: TensorLike) -> list[Any]:
             i = i - 1
             return [i, fn(a, rows.read(i))]
 
@@ -141,9 +152,16 @@ def foldr(
 
 @export("tf.scan")
 def scan(
-    fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    fn: Function,
+    elems: TensorLike,
+    initializer: Callable[..., Any] | None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
     """All values of ``a = fn(a, row)`` over the rows of ``elems``, stacked (``tf.scan``).
 
     Args:
@@ -183,7 +201,7 @@ def scan(
                 i - 1 if reverse else i + 1, flat, [array.write(i, value) for array, value in zip(arrays, flat)],
             )  # fmt: skip
 
-        def more(i: Any, *_: Any) -> Any:
+        def more(i: Any, *_: object) -> Any:
             return i >= 0 if reverse else i < rows.count
 
         start = rows.count - 1 - skipped if reverse else skipped
@@ -219,7 +237,7 @@ class _Rows:
         ]
         self.arrays = [array.unstack(tensor) for array, tensor in zip(arrays, self.tensors)]
 
-    def read(self, index: Any) -> Any:
+    def read(self, index: TensorLike) -> Any:
         """One row of each tensor, in their structure."""
         return nest.pack_sequence_as(self.structure, [array.read(index) for array in self.arrays])
 
@@ -235,7 +253,7 @@ class _Rows:
         return results
 
 
-def _check_callable(fn: Any) -> None:
+def _check_callable(fn: Callable[..., Any]) -> None:
     if not callable(fn):
         raise TypeError("fn must be callable.")
 
@@ -255,7 +273,7 @@ def _variables_cached_where_used() -> Iterator[None]:
 
 
 @export("tf.vectorized_map")
-def vectorized_map(fn: Function, elems: Any) -> Any:
+def vectorized_map(fn: Function, elems: TensorLike) -> Any:
     """Applies ``fn`` to each row of ``elems`` in a loop, and stacks the results (``tf.vectorized_map``).
 
     It calls ``fn`` once more, for ops that never run, to find the types of the results.

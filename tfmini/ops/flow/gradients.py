@@ -232,7 +232,7 @@ def _current(op: Operation) -> Any:
 
 
 @all_of(flow.switch_op, flow.ref_switch_op).gradient
-def _switch_gradient(node: Operation, *grads: Any) -> list[Any]:
+def _switch_gradient(node: Operation, *grads: Tensor) -> list[Any]:
     context = node._control_flow_context
     if isinstance(context, WhileContext):
         return [_loop_switch_gradient(node, grads, _current(node).grad_state.switch_map), None]
@@ -261,7 +261,7 @@ def _loop_switch_gradient(node: Operation, grads: tuple[Any, ...], merges: dict[
 
 
 @all_of(flow.merge_op, flow.ref_merge_op).gradient
-def _merge_gradient(node: Operation, grad: Any, _: Any) -> list[Any]:
+def _merge_gradient(node: Operation, grad: Tensor, _: object) -> list[Any]:
     context = output_context(node.inputs[0].op)
     current = _current(node)
     if isinstance(context, WhileContext):
@@ -284,7 +284,7 @@ def _predicate_in_loop(state: GradLoopState, pred: Tensor) -> Tensor:
 
 
 @all_of(flow.exit_op, flow.ref_exit_op).gradient
-def _exit_gradient(node: Operation, grad: Any) -> Any:
+def _exit_gradient(node: Operation, grad: Tensor) -> Any:
     context: WhileContext = _current(node)
     if not context.back_prop:
         return None
@@ -301,13 +301,13 @@ def _exit_gradient(node: Operation, grad: Any) -> Any:
 
 
 @all_of(flow.next_iteration_op, flow.ref_next_iteration_op).gradient
-def _next_iteration_gradient(node: Operation, grad: Any) -> Any:
+def _next_iteration_gradient(node: Operation, grad: Tensor) -> Any:
     # The NextIteration of the gradient is added at the second visit of the Switch.
     return grad
 
 
 @all_of(flow.enter_op, flow.ref_enter_op).gradient
-def _enter_gradient(node: Operation, grad: Any) -> Any:
+def _enter_gradient(node: Operation, grad: Tensor) -> Any:
     context = _current(node)
     if context is None or not context.back_prop or context.grad_state is None:
         return grad

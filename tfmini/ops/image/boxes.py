@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.ops.array.constant_value import constant_value
@@ -139,7 +141,7 @@ def _check_boxes(boxes: Array, scores: Array) -> None:
 
 
 @nms_op.kernel("CPU")
-def _nms(boxes: Array, scores: Array, count: Any, threshold: Any, least: Any) -> Array:
+def _nms(boxes: Array, scores: Array, count: np.ndarray, threshold: np.ndarray, least: np.ndarray) -> Array:
     _check_boxes(boxes, scores)
     chosen, _ = _suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least))
     return np.array(chosen, np.int32)
@@ -147,7 +149,13 @@ def _nms(boxes: Array, scores: Array, count: Any, threshold: Any, least: Any) ->
 
 @nms_padded_op.kernel("CPU")
 def _nms_padded(
-    boxes: Array, scores: Array, count: Any, threshold: Any, least: Any, *, pad_to_max_output_size: bool
+    boxes: Array,
+    scores: Array,
+    count: np.ndarray,
+    threshold: np.ndarray,
+    least: np.ndarray,
+    *,
+    pad_to_max_output_size: bool,
 ) -> tuple[Array, Any]:
     chosen = _nms(boxes, scores, count, threshold, least)
     missing = int(count) - len(chosen) if pad_to_max_output_size else 0
@@ -157,7 +165,14 @@ def _nms_padded(
 
 @nms_soft_op.kernel("CPU")
 def _nms_soft(
-    boxes: Array, scores: Array, count: Any, threshold: Any, least: Any, sigma: Any, *, pad_to_max_output_size: bool
+    boxes: Array,
+    scores: Array,
+    count: np.ndarray,
+    threshold: np.ndarray,
+    least: np.ndarray,
+    sigma: Any,
+    *,
+    pad_to_max_output_size: bool,
 ) -> tuple[Array, Array, Any]:
     _check_boxes(boxes, scores)
     chosen, values = _suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma))
@@ -170,7 +185,7 @@ def _nms_soft(
 
 
 @nms_overlaps_op.kernel("CPU")
-def _nms_overlaps(overlaps: Array, scores: Array, count: Any, threshold: Any, least: Any) -> Array:
+def _nms_overlaps(overlaps: Array, scores: Array, count: np.ndarray, threshold: np.ndarray, least: np.ndarray) -> Array:
     if overlaps.ndim != 2 or overlaps.shape[0] != overlaps.shape[1]:
         refuse(f"overlaps must be square, got shape {list(overlaps.shape)}")
     chosen, _ = _suppressed(lambda i: overlaps[i], scores, int(count), float(threshold), float(least))
@@ -239,7 +254,7 @@ def _crop(
 
 
 @crop_grad_op.kernel("CPU")
-def _crop_grad(grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, method: bytes, node: Any) -> Array:
+def _crop_grad(grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, method: bytes, node: Node) -> Array:
     batch, height, width, depth = image_size.tolist()
     _check_crops(boxes, box_ind, batch)
     check_room((batch, height, width, depth), 8)
@@ -305,7 +320,7 @@ def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.image.crop_and_resize")
 def crop_and_resize(
-    image: Any, boxes: Any, box_ind: Any = None, crop_size: Any = None, method: str = "bilinear",
+    image: TensorLike, boxes: TensorLike, box_ind: Any = None, crop_size: Any = None, method: str = "bilinear",
     extrapolation_value: float = 0, name: str | None = None, box_indices: Any = None,
 ) -> Tensor:  # fmt: skip
     """Parts of images, resized to one size (``tf.image.crop_and_resize``); float32.
@@ -326,9 +341,13 @@ def crop_and_resize(
 
 @export("tf.image.non_max_suppression")
 def non_max_suppression(
-    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"),
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The numbers of the best boxes that do not overlap a better one (``tf.image.non_max_suppression``).
 
     Args:
@@ -344,9 +363,14 @@ def non_max_suppression(
 
 @export("tf.image.non_max_suppression_padded")
 def non_max_suppression_padded(
-    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
-    pad_to_max_output_size: bool = False, name: str | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"),
+    pad_to_max_output_size: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
     """`non_max_suppression`, padded to ``max_output_size`` if requested, and the number of boxes."""
     with name_scope(name, "non_max_suppression_padded"):
         return nms_padded_op(  # type: ignore[no-any-return]
@@ -357,9 +381,14 @@ def non_max_suppression_padded(
 
 @export("tf.image.non_max_suppression_with_scores")
 def non_max_suppression_with_scores(
-    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
-    soft_nms_sigma: Any = 0.0, name: str | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"),
+    soft_nms_sigma: Any = 0.0,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
     """`non_max_suppression` with scores, which overlaps reduce if ``soft_nms_sigma`` > 0."""
     with name_scope(name, "non_max_suppression_with_scores"):
         indices, values, _ = nms_soft_op(boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma)
@@ -368,8 +397,8 @@ def non_max_suppression_with_scores(
 
 @export("tf.image.non_max_suppression_overlaps")
 def non_max_suppression_overlaps(
-    overlaps: Any, scores: Any, max_output_size: Any, overlap_threshold: Any = 0.5,
-    score_threshold: Any = float("-inf"), name: str | None = None,
+    overlaps: Any, scores: TensorLike, max_output_size: TensorLike, overlap_threshold: Any = 0.5,
+    score_threshold: TensorLike = float("-inf"), name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`non_max_suppression` by a matrix of overlaps (``tf.image.non_max_suppression_overlaps``)."""
     with name_scope(name, "non_max_suppression_overlaps"):
@@ -521,7 +550,7 @@ def _check_settings(attrs: Any) -> None:
 
 
 @all_of(sample_op, sample_v2_op).kernel_factory("CPU")
-def _sampler(node: Any) -> Callable[..., tuple[Array, ...]]:
+def _sampler(node: Node) -> Callable[..., tuple[Array, ...]]:
     attrs = node.attrs
     _check_settings(attrs)
     seed, seed2 = attrs["seed"], attrs["seed2"]
@@ -633,7 +662,7 @@ def sample_distorted_bounding_box(
 
 
 @export("tf.image.draw_bounding_boxes")
-def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors: Any = None) -> Tensor:
+def draw_bounding_boxes(images: TensorLike, boxes: TensorLike, name: str | None = None, colors: Any = None) -> Tensor:
     """Copies of images with the outlines of boxes (``tf.image.draw_bounding_boxes``).
 
     Args:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import TensorLike
 from tfmini.dtypes import DType, cpp_name, string
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.numerics.images import check_inflated, inflate
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.example_parsing import (
@@ -150,11 +152,11 @@ def _single_sequence_shape(node: Operation) -> list[RawShape]:
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _texts(value: Any) -> list[bytes]:
+def _texts(value: TensorLike) -> list[bytes]:
     return [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
 
 
-def _text(value: Any) -> bytes:
+def _text(value: TensorLike) -> bytes:
     return value if isinstance(value, bytes) else np.asarray(value, object).item()
 
 
@@ -195,7 +197,7 @@ def _flat(sparse: list[tuple[Any, Any, Any]]) -> list[Any]:
 
 @parse_example_op.kernel("CPU")
 def _parse_example(
-    serialized: Any, names: Any, sparse_keys: list[Any], dense_keys: list[Any], dense_defaults: list[Any], *,
+    serialized: np.ndarray, names: Any, sparse_keys: list[Any], dense_keys: list[Any], dense_defaults: list[Any], *,
     sparse_types: list[DType], Tdense: list[DType], dense_shapes: list[RawShape],
 ) -> tuple[Any, ...]:  # fmt: skip
     texts, labels = _texts(serialized), _texts(names)
@@ -209,7 +211,7 @@ def _parse_example(
 
 @parse_single_example_op.kernel("CPU")
 def _parse_single_example(
-    serialized: Any, dense_defaults: list[Any], *, sparse_keys: list[bytes], dense_keys: list[bytes],
+    serialized: np.ndarray, dense_defaults: list[Any], *, sparse_keys: list[bytes], dense_keys: list[bytes],
     sparse_types: list[DType], Tdense: list[DType], dense_shapes: list[RawShape],
 ) -> tuple[Any, ...]:  # fmt: skip
     dense = _dense_specs(dense_keys, Tdense, dense_shapes, dense_defaults)
@@ -266,9 +268,9 @@ def _check_counts(attrs: Any, *keys: list[Any]) -> None:
 
 @parse_single_sequence_op.kernel("CPU")
 def _parse_single_sequence(
-    serialized: Any, assumed_empty: Any, context_sparse_keys: list[Any], context_dense_keys: list[Any],
+    serialized: np.ndarray, assumed_empty: Any, context_sparse_keys: list[Any], context_dense_keys: list[Any],
     feature_list_sparse_keys: list[Any], feature_list_dense_keys: list[Any], context_dense_defaults: list[Any],
-    debug_name: Any, *, node: Any,
+    debug_name: Any, *, node: Node,
 ) -> tuple[Any, ...]:  # fmt: skip
     attrs = node.attrs
     _check_counts(attrs, context_sparse_keys, context_dense_keys, feature_list_sparse_keys, feature_list_dense_keys)
@@ -297,7 +299,7 @@ def _parse_single_sequence(
 
 @parse_sequence_op.kernel("CPU")
 def _parse_sequences(
-    serialized: Any, debug_name: Any, context_dense_defaults: list[Any], *, node: Any
+    serialized: np.ndarray, debug_name: Any, context_dense_defaults: list[Any], *, node: Node
 ) -> tuple[Any, ...]:
     attrs = node.attrs
     _check_counts(attrs, *(attrs[name] for name in _SEQUENCE_KEYS))
@@ -335,7 +337,7 @@ def _sparse_cube(rows: list[list[Any]], dtype: DType) -> tuple[Any, Any, Any]:
 
 
 @parse_tensor_op.kernel("CPU")
-def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
+def _parse_tensor(serialized: np.ndarray, *, out_type: DType) -> Any:
     from tfmini.graph.attr_values import tensor_from_proto
     from tfmini.protos import DataType, TensorProto
 
@@ -357,7 +359,7 @@ def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
 
 
 @serialize_tensor_op.kernel("CPU")
-def _serialize_tensor(tensor: Any, *, T: DType) -> bytes:
+def _serialize_tensor(tensor: np.ndarray, *, T: DType) -> bytes:
     from tfmini.graph.attr_values import content_proto, tensor_proto
 
     array = np.asarray(tensor, T.numpy)
@@ -511,7 +513,7 @@ def _column(values: list[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
 
 
 @decode_compressed_op.kernel("CPU")
-def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
+def _decode_compressed(data: np.ndarray, *, compression_type: bytes) -> Any:
     bits = {b"": None, b"ZLIB": 15, b"GZIP": 31}
     if compression_type not in bits:
         refuse("Only ZLIB, GZIP or NONE are supported compressions")

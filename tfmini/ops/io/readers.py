@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of
+from tfmini.graph.node import Node
 from tfmini.graph.op_types import Wait
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.kernel_arguments import refuse
@@ -67,36 +68,36 @@ reset, reset_v1 = _access("ReaderReset", "", "", [])
 # ---- the readers ----------------------------------------------------------------------------
 
 
-def _state(resources: Any, node: Any, create: Callable[[str], ReaderState]) -> ReaderState:
+def _state(resources: Any, node: Node, create: Callable[[str], ReaderState]) -> ReaderState:
     attrs = node.attrs
     return find_or_create(resources, attrs["container"], attrs["shared_name"], node, "reader", create)
 
 
 @all_of(whole_file, whole_file_v1).state_kernel("CPU")
-def _whole_file(resources: Any, *, node: Any) -> ReaderState:
+def _whole_file(resources: Any, *, node: Node) -> ReaderState:
     return _state(resources, node, lambda name: WholeFileReaderState(node.name))
 
 
 @all_of(identity, identity_v1).state_kernel("CPU")
-def _identity(resources: Any, *, node: Any) -> ReaderState:
+def _identity(resources: Any, *, node: Node) -> ReaderState:
     return _state(resources, node, lambda name: IdentityReaderState(node.name))
 
 
 @all_of(text_line, text_line_v1).state_kernel("CPU")
-def _text_line(resources: Any, *, node: Any, skip_header_lines: int) -> ReaderState:
+def _text_line(resources: Any, *, node: Node, skip_header_lines: int) -> ReaderState:
     if skip_header_lines < 0:
         refuse(f"skip_header_lines must be >= 0 not {skip_header_lines}")
     return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
 
 
 @all_of(tf_record, tf_record_v1).state_kernel("CPU")
-def _tf_record(resources: Any, *, node: Any, compression_type: bytes) -> ReaderState:
+def _tf_record(resources: Any, *, node: Node, compression_type: bytes) -> ReaderState:
     return _state(resources, node, lambda name: TFRecordReaderState(node.name, compression_type.decode()))
 
 
 @all_of(fixed_length, fixed_length_v1).state_kernel("CPU")
 def _fixed_length(
-    resources: Any, *, node: Any, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
+    resources: Any, *, node: Node, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
 ) -> ReaderState:
     sizes = {
         "header_bytes": header_bytes,

@@ -13,8 +13,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import AxisLike
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, op
+from tfmini.graph.node import Node
 from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
@@ -41,7 +43,7 @@ HALVES = (dtypes.float16, dtypes.bfloat16)
 def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Callable[..., Any]]:
     """A kernel factory: ``function``, computed in float32 where the element type is a 16-bit float."""
 
-    def factory(node: Any) -> Callable[..., Any]:
+    def factory(node: Node) -> Callable[..., Any]:
         dtype = node.attrs[attr]
         if dtype not in HALVES:
             return function
@@ -141,7 +143,7 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None)
     reduce: Any = ufunc.reduce
     narrow = compute is not numpy_dtype
 
-    def kernel(x: Any, axes: Any) -> Any:
+    def kernel(x: Any, axes: AxisLike) -> Any:
         if not x.ndim:
             normal_axes(axes, 1)
             return x
@@ -221,7 +223,7 @@ def _sum_to_static(grad: Tensor | None, own: tuple[Any, ...], other: tuple[Any, 
 def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]:
     """The rule `OpHandle.into` of an op whose inputs and output have the type ``T`` and whose kernel is the ufunc."""
 
-    def rule(node: Any) -> Callable[..., Any] | None:
+    def rule(node: Node) -> Callable[..., Any] | None:
         dtype = node.attrs["T"]
         if dtype.numpy.hasobject or dtype.is_integer and ufunc is np.divide:  # these kernels are not the ufunc
             return None

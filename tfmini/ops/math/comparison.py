@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.families import (
     Operation,
@@ -20,6 +21,7 @@ from tfmini.graph.families import (
     op,
     same_shape,
 )
+from tfmini.graph.node import Node
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import partition as array_masking
 from tfmini.ops.array.kernel_arguments import refuse
@@ -40,7 +42,7 @@ select_v2_op = op("SelectV2(condition: bool, t: T, e: T) -> output: T; T: type")
 
 
 def _function(handle: OpHandle, name: str, text: str) -> OfXAndY:
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+    def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return handle(x, y, name=name)
 
     return named(function, name, f"``{text} (``tf.{name}``).")
@@ -76,17 +78,17 @@ def _equality_shape(node: Operation) -> list[RawShape]:
         return [()]
 
 
-def _is_plain(node: Any) -> bool:
+def _is_plain(node: Node) -> bool:
     return node.attrs["T"] is not dtypes.string and node.attrs.get("incompatible_shape_error", True)
 
 
-def _equality_kernel(node: Any, ufunc: np.ufunc, symbol: str) -> Callable[..., Any]:
+def _equality_kernel(node: Node, ufunc: np.ufunc, symbol: str) -> Callable[..., Any]:
     # numpy's comparison of bytes ignores trailing zeros, and that of object scalars makes S arrays.
     compare: Any = np.frompyfunc(lambda a, b: (a == b) == (symbol == "=="), 2, 1)
     is_string = node.attrs["T"] is dtypes.string
     is_strict = node.attrs.get("incompatible_shape_error", True)
 
-    def kernel(x: Any, y: Any) -> Any:
+    def kernel(x: TensorLike, y: TensorLike) -> Any:
         try:
             if not is_string:
                 return ufunc(x, y)
@@ -100,7 +102,7 @@ def _equality_kernel(node: Any, ufunc: np.ufunc, symbol: str) -> Callable[..., A
     return ufunc if _is_plain(node) else kernel
 
 
-def _as_objects(value: Any) -> Any:
+def _as_objects(value: TensorLike) -> Any:
     if isinstance(value, np.ndarray):
         return value
     cell = np.empty((), dtype=object)
@@ -126,7 +128,7 @@ not_equal_op, not_equal = _equality("NotEqual", np.not_equal, "!=", "not_equal",
 
 
 @approximate_equal_op.kernel("CPU")
-def _approximate_kernel(x: Any, y: Any, *, tolerance: float) -> Any:
+def _approximate_kernel(x: np.ndarray, y: np.ndarray, *, tolerance: float) -> Any:
     if x.shape != y.shape:
         refuse(f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}")
     return np.abs(x - y) < x.real.dtype.type(tolerance)
@@ -205,19 +207,19 @@ class _Operands:
 # ---- public functions -----------------------------------------------------------------------
 
 
-def approximate_equal(x: Any, y: Any, tolerance: float = 1e-05, name: str | None = None) -> Tensor:
+def approximate_equal(x: TensorLike, y: TensorLike, tolerance: float = 1e-05, name: str | None = None) -> Tensor:
     """``abs(x - y) < tolerance``, element-wise; x and y have one shape."""
     return approximate_equal_op(x, y, tolerance=tolerance, name=name)
 
 
 @export("tf.logical_not", "tf.math.logical_not")
-def logical_not(x: Any, name: str | None = None) -> Tensor:
+def logical_not(x: TensorLike, name: str | None = None) -> Tensor:
     """``~x`` of bools, element-wise (``tf.logical_not``)."""
     return logical_not_op(x, name=name)
 
 
 @export("tf.logical_xor", "tf.math.logical_xor")
-def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
+def logical_xor(x: TensorLike, y: TensorLike, name: str | None = "LogicalXor") -> Tensor:
     """``x ^ y`` of bools, element-wise: (x | y) & ~(x & y) (``tf.logical_xor``)."""
     return logical_and(logical_or(x, y), logical_not(logical_and(x, y)), name=name)
 
@@ -235,7 +237,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 @export("tf.where_v2")
-def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+def where_v2(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
+) -> Tensor:
     """`where` with broadcasting of all three arguments (``tf.where_v2``)."""
     return _where(select_v2_op, "SelectV2", condition, x, y, name)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import AxisLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import (
@@ -18,6 +19,7 @@ from tfmini.graph.conversion import (
     register_tensor_conversion_function,
 )
 from tfmini.graph.families import Operation, Tensor, all_of, colocate_with, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
@@ -70,7 +72,7 @@ def _sum(values: list[Any], total: Any) -> Any:
 
 
 @all_of(add_n_op, accumulate_op).into
-def _sum_into(node: Any) -> Callable[..., Any]:
+def _sum_into(node: Node) -> Callable[..., Any]:
     def run(new: Callable[..., Any], values: list[Any]) -> Any:
         first = values[0]
         is_large = len(values) > 1 and first.nbytes >= INTO_FROM
@@ -105,7 +107,9 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.accumulate_n", "tf.math.accumulate_n")
-def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
+def accumulate_n(
+    inputs: TensorLike, shape: ShapeLike = None, tensor_dtype: Any = None, name: str | None = None
+) -> Tensor:
     """The sum of tensors of one type and shape; ``shape`` and ``tensor_dtype`` state what is expected.
 
     Raises:
@@ -191,17 +195,17 @@ register_tensor_conversion_function(IndexedSlices, to_dense)
 # ---- Clipping of values and norms (``tf.clip_by_*``) ---------------------------------------------------------------
 
 
-def _values_of(t: Any, name: str) -> Tensor:
+def _values_of(t: TensorLike, name: str) -> Tensor:
     return convert_to_tensor(t.values if isinstance(t, IndexedSlices) else t, name=name)
 
 
-def _like(t: Any, values: Tensor) -> Any:
+def _like(t: TensorLike, values: Tensor) -> Any:
     """``values``, as `IndexedSlices` if ``t`` is."""
     return IndexedSlices(values, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else values
 
 
 @export("tf.clip_by_value")
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+def clip_by_value(t: TensorLike, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """``t`` with its values limited to [clip_value_min, clip_value_max] (``tf.clip_by_value``).
 
     Raises:
@@ -216,12 +220,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
         return _like(t, raised)
 
 
-def _graph_value(t: Any) -> Any:
+def _graph_value(t: TensorLike) -> Any:
     return t.values if isinstance(t, IndexedSlices) else t
 
 
 @export("tf.clip_by_norm")
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
+def clip_by_norm(t: TensorLike, clip_norm: TensorLike, axes: AxisLike | None = None, name: str | None = None) -> Any:
     """``t`` scaled down, if needed, so that its L2 norm over ``axes`` is at most ``clip_norm``."""
     with name_scope(name, "clip_by_norm", [_graph_value(t), clip_norm]) as scope:
         values = _values_of(t, "t")
@@ -238,7 +242,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 
 @export("tf.clip_by_average_norm")
-def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
+def clip_by_average_norm(t: TensorLike, clip_norm: TensorLike, name: str | None = None) -> Tensor:
     """``t`` scaled down, if needed, so that its L2 norm per element is at most ``clip_norm``."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
         t = convert_to_tensor(t, name="t")
@@ -278,7 +282,7 @@ def _check_sequence(t_list: Any) -> None:
 
 @export("tf.clip_by_global_norm")
 def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+    t_list: Any, clip_norm: TensorLike, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Any]:
     """The tensors, scaled by one factor so that their `global_norm` is at most ``clip_norm``; and the norm.
 

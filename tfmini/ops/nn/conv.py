@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini.errors import UnimplementedError
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics import convolution as kernels
 from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
@@ -121,7 +122,7 @@ def _filter_sizes_shape(node: Operation) -> list[RawShape]:
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _widened(function: Callable[..., Array], node: Any) -> Callable[..., Array]:
+def _widened(function: Callable[..., Array], node: Node) -> Callable[..., Array]:
     """Computes half-precision types in float32, because BLAS does not support them, and rounds once."""
     dtype = node.attrs["T"].numpy
     if dtype.itemsize > 2:
@@ -178,7 +179,7 @@ _DEPTHWISE = _Form(_check_depthwise, lambda filters: filters[-2] * filters[-1])
 
 
 def _conv_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:
-    def factory(node: Any) -> Callable[..., Array]:
+    def factory(node: Node) -> Callable[..., Array]:
         windows = Windows(node.attrs)
         data_format = windows.data_format
 
@@ -196,7 +197,7 @@ def _conv_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], 
 
 
 def _input_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:
-    def factory(node: Any) -> Callable[..., Array]:
+    def factory(node: Node) -> Callable[..., Array]:
         windows = Windows(node.attrs)
         data_format = windows.data_format
 
@@ -235,7 +236,7 @@ def _sizes(name: str, values: Array) -> tuple[int, ...]:
 
 
 def _filter_kernel(compute: Callable[..., Array], form: _Form) -> Callable[[Any], Callable[..., Array]]:
-    def factory(node: Any) -> Callable[..., Array]:
+    def factory(node: Node) -> Callable[..., Array]:
         windows = Windows(node.attrs)
         data_format = windows.data_format
 

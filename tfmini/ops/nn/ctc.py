@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.errors import FailedPreconditionError
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -128,7 +129,7 @@ def _losses(
 
 
 @all_of(ctc_loss_op, ctc_loss_v2_op).gradient
-def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
+def _gradient(node: Operation, grad: Tensor, _: object) -> list[Any]:
     own = prevent_gradient(
         node.outputs[1],
         message="Currently there is no way to take the second  derivative of ctc_loss due to the fused"
@@ -139,10 +140,15 @@ def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
 
 @export("tf.nn.ctc_loss")
 def ctc_loss(
-    labels: Any, inputs: Any = None, sequence_length: Any = None, preprocess_collapse_repeated: bool = False,
-    ctc_merge_repeated: bool = True, ignore_longer_outputs_than_inputs: bool = False, time_major: bool = True,
-    logits: Any = None,
-) -> Tensor:  # fmt: skip
+    labels: TensorLike,
+    inputs: TensorLike | None = None,
+    sequence_length: TensorLike | None = None,
+    preprocess_collapse_repeated: bool = False,
+    ctc_merge_repeated: bool = True,
+    ignore_longer_outputs_than_inputs: bool = False,
+    time_major: bool = True,
+    logits: TensorLike | None = None,
+) -> Tensor:
     """The connectionist temporal classification loss (``tf.nn.ctc_loss``), float32 or float64 of shape (batch,).
 
     Args:
@@ -172,9 +178,15 @@ def ctc_loss(
 
 @export("tf.nn.ctc_loss_v2")
 def ctc_loss_v2(
-    labels: Any, logits: Any, label_length: Any, logit_length: Any, logits_time_major: bool = True, unique: Any = None,
-    blank_index: int | None = None, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    labels: TensorLike,
+    logits: TensorLike,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    unique: Any = None,
+    blank_index: int | None = None,
+    name: str | None = None,
+) -> Tensor:
     """The CTC loss of dense or sparse labels (``tf.nn.ctc_loss_v2``).
 
     Args:
@@ -210,7 +222,7 @@ def ctc_loss_v2(
         return loss  # type: ignore[no-any-return]
 
 
-def _sparse_v2(labels: SparseTensor, scores: Tensor, lengths: Any, blank: int, classes: int) -> Tensor:
+def _sparse_v2(labels: SparseTensor, scores: Tensor, lengths: TensorLike, blank: int, classes: int) -> Tensor:
     if blank != classes - 1:
         scores = concat([scores[:, :, :blank], scores[:, :, blank + 1 :], scores[:, :, blank : blank + 1]], axis=2)
         values = where(less(labels.values, blank), labels.values, labels.values - 1)
@@ -219,7 +231,7 @@ def _sparse_v2(labels: SparseTensor, scores: Tensor, lengths: Any, blank: int, c
 
 
 @export("tf.nn.ctc_unique_labels")
-def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def ctc_unique_labels(labels: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The distinct labels of each row, and each label's position among them (``tf.nn.ctc_unique_labels``).
 
     Args:
@@ -242,7 +254,7 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
 
 
 @export("tf.nn.collapse_repeated")
-def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def collapse_repeated(labels: TensorLike, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Labels without repetitions of neighbours (``tf.nn.collapse_repeated``).
 
     Args:
@@ -399,7 +411,9 @@ def _step(
 
 
 @export("tf.nn.ctc_greedy_decoder")
-def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool = True) -> tuple[list[Any], Tensor]:
+def ctc_greedy_decoder(
+    inputs: TensorLike, sequence_length: TensorLike, merge_repeated: bool = True
+) -> tuple[list[Any], Tensor]:
     """The best class of each time step (``tf.nn.ctc_greedy_decoder``).
 
     Args:
@@ -416,7 +430,11 @@ def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool =
 
 @export("tf.nn.ctc_beam_search_decoder")
 def ctc_beam_search_decoder(
-    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
+    inputs: TensorLike,
+    sequence_length: TensorLike,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = True,
 ) -> tuple[list[Any], Tensor]:
     """The most probable label sequences (``tf.nn.ctc_beam_search_decoder``).
 
@@ -438,7 +456,7 @@ def ctc_beam_search_decoder(
 
 @export("tf.nn.ctc_beam_search_decoder_v2")
 def ctc_beam_search_decoder_v2(
-    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
+    inputs: TensorLike, sequence_length: TensorLike, beam_width: int = 100, top_paths: int = 1
 ) -> tuple[list[Any], Tensor]:
     """`ctc_beam_search_decoder` without merging (``tf.nn.ctc_beam_search_decoder_v2``)."""
     return ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths, merge_repeated=False)

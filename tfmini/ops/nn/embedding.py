@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Tensor, colocate_with, convert_to_tensor, name_scope
@@ -32,9 +33,13 @@ from tfmini.shapes import merge_raw
 
 @export("tf.nn.embedding_lookup")
 def embedding_lookup(
-    params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, validate_indices: bool = True,
+    params: TensorLike,
+    ids: TensorLike,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    validate_indices: bool = True,
     max_norm: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Rows of an embedding table by number (``tf.nn.embedding_lookup``).
 
     Args:
@@ -57,12 +62,12 @@ def embedding_lookup(
         return _clipped(_from_parts(tables, ids, partition_strategy, scope), ids, max_norm)
 
 
-def _strategy(params: Any, asked: str) -> str:
+def _strategy(params: TensorLike, asked: str) -> str:
     """The model took a table that a plan has cut for a whole one, whose row i belongs to id i."""
     return "div" if isinstance(params, PartitionedVariable) and params._by_plan else asked
 
 
-def _tables(params: Any) -> list[Any]:
+def _tables(params: TensorLike) -> list[Any]:
     if params is None:
         raise ValueError("params must be specified")
     if isinstance(params, (list, tuple)) and not params:
@@ -150,7 +155,7 @@ def _clipped(rows: Tensor, ids: Tensor, max_norm: float | None) -> Tensor:
 
 @export("tf.nn.embedding_lookup_sparse")
 def embedding_lookup_sparse(
-    params: Any, sp_ids: SparseTensor, sp_weights: SparseTensor | None, partition_strategy: str = "mod",
+    params: TensorLike, sp_ids: SparseTensor, sp_weights: SparseTensor | None, partition_strategy: str = "mod",
     name: str | None = None, combiner: str | None = None, max_norm: float | None = None,
 ) -> Tensor:  # fmt: skip
     """Combines the embeddings of each row of sparse ids (``tf.nn.embedding_lookup_sparse``).

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import AxisLike, ShapeLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.numerics.windows import Array
@@ -81,8 +82,13 @@ def _lrn_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.nn.local_response_normalization", "tf.nn.lrn")
 def local_response_normalization(
-    input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    depth_radius: int = 5,
+    bias: float = 1,
+    alpha: float = 1,
+    beta: float = 0.5,
+    name: str | None = None,
+) -> Tensor:
     """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
     return lrn_op(input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name)
 
@@ -92,7 +98,7 @@ def local_response_normalization(
 
 @export("tf.nn.moments")
 def moments(
-    x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
+    x: TensorLike, axes: AxisLike, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and variance over ``axes`` (``tf.nn.moments``); ``shift`` is ignored, as in TensorFlow."""
@@ -134,7 +140,7 @@ def sufficient_statistics(
 
 @export("tf.nn.weighted_moments")
 def weighted_moments(
-    x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
+    x: TensorLike, axes: AxisLike, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Weighted mean and variance over ``axes`` (``tf.nn.weighted_moments``)."""
@@ -156,7 +162,7 @@ def weighted_moments(
 
 @export("tf.nn.normalize_moments")
 def normalize_moments(
-    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+    counts: TensorLike, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance from sufficient statistics (``tf.nn.normalize_moments``)."""
     with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
@@ -186,7 +192,13 @@ def batch_normalization(
 
 
 @export("tf.linalg.l2_normalize", "tf.math.l2_normalize", "tf.nn.l2_normalize")
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
+def l2_normalize(
+    x: TensorLike,
+    axis: AxisLike | None = None,
+    epsilon: float = 1e-12,
+    name: str | None = None,
+    dim: AxisLike | None = None,
+) -> Tensor:
     """``x / sqrt(max(sum(x ** 2), epsilon))`` along ``axis`` (``tf.nn.l2_normalize``)."""
     axis = either("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize", [x]) as scope:
@@ -196,7 +208,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 
 
 @export("tf.math.zero_fraction", "tf.nn.zero_fraction")
-def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+def zero_fraction(value: TensorLike, name: str | None = None) -> Tensor:
     """The share of zeros in ``value``, a float32 scalar; NaN when it is empty (``tf.nn.zero_fraction``)."""
     with name_scope(name, "zero_fraction", [value]):
         value = convert_to_tensor(value, name="value")
@@ -207,7 +219,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.nn.swish")
-def swish(features: Any) -> Tensor:
+def swish(features: TensorLike) -> Tensor:
     """``x * sigmoid(x)`` (``tf.nn.swish``)."""
     with name_scope(None, "swish", [features]):
         features = convert_to_tensor(features, name="features")
@@ -219,9 +231,13 @@ def swish(features: Any) -> Tensor:
 
 @export("tf.nn.dropout")
 def dropout(
-    x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None, name: str | None = None,
+    x: TensorLike,
+    keep_prob: Any = None,
+    noise_shape: ShapeLike = None,
+    seed: int | None = None,
+    name: str | None = None,
     rate: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
 
     Args:
@@ -251,7 +267,7 @@ def dropout(
         return _drop(tensor, rate, _noise_shape(tensor, noise_shape), seed)
 
 
-def _rate(keep_prob: Any, rate: Any) -> Any:
+def _rate(keep_prob: Any, rate: TensorLike) -> Any:
     if keep_prob is not None:
         if isinstance(keep_prob, numbers.Real):
             kept: Any = 1.0 - keep_prob
@@ -266,7 +282,7 @@ def _rate(keep_prob: Any, rate: Any) -> Any:
     return rate
 
 
-def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
+def _noise_shape(x: Tensor, noise_shape: ShapeLike) -> Any:
     if noise_shape is None:
         return shape_of(x)
     if isinstance(noise_shape, Tensor):
@@ -277,7 +293,7 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
     return [own if d is None else d for d, own in zip(sizes, x.raw_shape)]
 
 
-def _drop(x: Tensor, rate: Tensor, noise_shape: Any, seed: int | None) -> Tensor:
+def _drop(x: Tensor, rate: Tensor, noise_shape: ShapeLike, seed: int | None) -> Tensor:
     """The nodes are in TensorFlow's order, so that seeds derived from node numbers agree."""
     noise = random_uniform(noise_shape, seed=seed, dtype=x.dtype.base_dtype)
     dtype = rate.dtype.base_dtype
@@ -366,10 +382,18 @@ def _norm_gradient(node: Operation, grad: Tensor) -> Any:
 
 @export("tf.nn.batch_norm_with_global_normalization")
 def batch_norm_with_global_normalization(
-    t: Any = None, m: Any = None, v: Any = None, beta: Any = None, gamma: Any = None, variance_epsilon: Any = None,
-    scale_after_normalization: Any = None, name: str | None = None, input: Any = None, mean: Any = None,
-    variance: Any = None,
-) -> Tensor:  # fmt: skip
+    t: TensorLike | None = None,
+    m: Any = None,
+    v: TensorLike | None = None,
+    beta: TensorLike | None = None,
+    gamma: Any = None,
+    variance_epsilon: Any = None,
+    scale_after_normalization: Any = None,
+    name: str | None = None,
+    input: TensorLike | None = None,
+    mean: TensorLike | None = None,
+    variance: TensorLike | None = None,
+) -> Tensor:
     """`batch_normalization` of images ``[batch, rows, columns, channels]`` with statistics per channel.
 
     (``tf.nn.batch_norm_with_global_normalization``.) ``gamma`` is used only with ``scale_after_normalization``.

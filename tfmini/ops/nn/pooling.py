@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics import onednn_kernels
 from tfmini.numerics import windows as kernels
@@ -292,7 +294,7 @@ for _handle in (max_pool_grad_grad_op, max_pool3d_grad_grad_op):
 
 
 @all_of(avg_pool_op, avg_pool3d_op).kernel_factory("CPU")
-def _avg_pool_factory(node: Any) -> Callable[..., Array]:
+def _avg_pool_factory(node: Node) -> Callable[..., Array]:
     _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
     dtype = node.attrs["T"].numpy
@@ -308,7 +310,7 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
 
 
 @all_of(avg_pool_grad_op, avg_pool3d_grad_op).kernel_factory("CPU")
-def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
+def _avg_pool_grad_factory(node: Node) -> Callable[..., Array]:
     _check_axes(node.attrs, deep=False)
     place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
     dtype = node.attrs["T"].numpy
@@ -375,9 +377,14 @@ _derive_average(avg_pool3d_op, avg_pool3d_grad_op)
 
 @export("tf.nn.max_pool")
 def max_pool(
-    value: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
-    input: Any = None,
-) -> Tensor:  # fmt: skip
+    value: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: TensorLike | None = None,
+) -> Tensor:
     """The maximum of each window (``tf.nn.max_pool``).
 
     Args:
@@ -393,8 +400,13 @@ def max_pool(
 
 @export("tf.nn.max_pool2d")
 def max_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
+) -> Tensor:
     """`max_pool` (``tf.nn.max_pool2d``)."""
     with name_scope(name, "MaxPool2d", [input]) as scope:
         return _pool(max_pool_op, input, ksize, strides, data_format, scope, padding_attrs(padding))
@@ -402,9 +414,14 @@ def max_pool2d(
 
 @export("tf.nn.avg_pool", "tf.nn.avg_pool2d")
 def avg_pool(
-    value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", name: str | None = None,
-    input: Any = None,
-) -> Tensor:  # fmt: skip
+    value: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: TensorLike | None = None,
+) -> Tensor:
     """The mean of each window, without padding (``tf.nn.avg_pool``, ``tf.nn.avg_pool2d``); see `max_pool`."""
     with name_scope(name, "AvgPool", [value]) as scope:
         return _pool(avg_pool_op, either("input", input, "value", value), ksize, strides, data_format, scope,
@@ -413,7 +430,12 @@ def avg_pool(
 
 @export("tf.nn.max_pool3d")
 def max_pool3d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
+    input: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: Any,
+    data_format: str = "NDHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The maximum of each window of volumes (``tf.nn.max_pool3d``)."""
     with name_scope(name, "MaxPool3D", [input]) as scope:
@@ -422,7 +444,12 @@ def max_pool3d(
 
 @export("tf.nn.avg_pool3d")
 def avg_pool3d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
+    input: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: Any,
+    data_format: str = "NDHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The mean of each window of volumes (``tf.nn.avg_pool3d``)."""
     with name_scope(name, "AvgPool3D", [input]) as scope:
@@ -430,7 +457,13 @@ def avg_pool3d(
 
 
 def _pool(
-    handle: OpHandle, value: Any, ksize: Any, strides: Any, data_format: str, name: str, padding: dict[str, Any]
+    handle: OpHandle,
+    value: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    data_format: str,
+    name: str,
+    padding: dict[str, Any],
 ) -> Tensor:
     data_format = "NHWC" if data_format is None else data_format
     count = 3 if "D" in data_format else 2
@@ -488,7 +521,7 @@ def _argmax_shape(node: Operation) -> list[RawShape]:
 
 
 @argmax_op.kernel_factory("CPU")
-def _argmax_factory(node: Any) -> Callable[[Array], tuple[Array, Array]]:
+def _argmax_factory(node: Node) -> Callable[[Array], tuple[Array, Array]]:
     kind = node.attrs["Targmax"].numpy
     windows, ksize = Windows(node.attrs), tuple(node.attrs["ksize"][1:3])
 
@@ -515,7 +548,7 @@ def _argmax_factory(node: Any) -> Callable[[Array], tuple[Array, Array]]:
     return max_pool
 
 
-def _flat_places(node: Any, places: Array, image: Array) -> Array:
+def _flat_places(node: Node, places: Array, image: Array) -> Array:
     """Positions in the whole batch, checked."""
     if image.ndim != 4 or places.ndim != 4 or len(places) != len(image):
         refuse(f"Expected 4-dimensional images and positions, got {list(image.shape)} and {list(places.shape)}")
@@ -530,7 +563,7 @@ def _flat_places(node: Any, places: Array, image: Array) -> Array:
 
 
 @argmax_grad_op.kernel_factory("CPU")
-def _argmax_grad_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
+def _argmax_grad_factory(node: Node) -> Callable[[Array, Array, Array], Array]:
     def spread(image: Array, grad: Array, places: Array) -> Array:
         if grad.shape != places.shape:
             refuse(f"Expected grad shape to be {list(places.shape)}, but got {list(grad.shape)}")
@@ -542,7 +575,7 @@ def _argmax_grad_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
 
 
 @argmax_grad_grad_op.kernel_factory("CPU")
-def _argmax_grad_grad_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
+def _argmax_grad_grad_factory(node: Node) -> Callable[[Array, Array, Array], Array]:
     def collect(image: Array, grad: Array, places: Array) -> Array:
         if grad.shape != image.shape:
             refuse(f"Expected grad shape to be {list(image.shape)}, but got {list(grad.shape)}")
@@ -557,9 +590,16 @@ def _max_argmax_attrs(node: Operation) -> dict[str, Any]:
 
 @export("tf.nn.max_pool_with_argmax")
 def max_pool_with_argmax(
-    input: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", Targmax: Any = None,
-    name: str | None = None, output_dtype: Any = None, include_batch_in_index: bool = False,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    input: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int],
+    padding: str,
+    data_format: str = "NHWC",
+    Targmax: Any = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+    include_batch_in_index: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The maximum of each window and its position (``tf.nn.max_pool_with_argmax``).
 
     Args:

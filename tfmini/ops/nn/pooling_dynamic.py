@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape, second_shape
+from tfmini.graph.node import Node
 from tfmini.numerics.windows import Array, Axes, padded
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -54,7 +56,7 @@ def _sized(attrs: Mapping[str, Any], ksize: Array, strides: Array) -> dict[str, 
 
 
 @max_pool_grad_v2_op.kernel_factory("CPU")
-def _grad_kernel(node: Any) -> Callable[..., Array]:
+def _grad_kernel(node: Node) -> Callable[..., Array]:
     def grad_kernel(image: Array, result: Array, grad: Array, ksize: Array, strides: Array) -> Array:
         return max_pool_grad_of(_sized(node.attrs, ksize, strides))(image, result, grad)
 
@@ -62,7 +64,7 @@ def _grad_kernel(node: Any) -> Callable[..., Array]:
 
 
 @max_pool_grad_grad_v2_op.kernel_factory("CPU")
-def _grad_grad_kernel(node: Any) -> Callable[..., Array]:
+def _grad_grad_kernel(node: Node) -> Callable[..., Array]:
     def grad_grad_kernel(image: Array, result: Array, grad: Array, ksize: Array, strides: Array) -> Array:
         return max_pool_grad_grad_of(_sized(node.attrs, ksize, strides))(image, result, grad)
 
@@ -119,7 +121,7 @@ def _dilation_shape(node: Operation) -> list[RawShape]:
     return [(image[0], *pixels, merge_dims(image[3], window[2]))]
 
 
-def _placer(node: Any) -> Callable[..., tuple[Array, Axes]]:
+def _placer(node: Node) -> Callable[..., tuple[Array, Axes]]:
     """A function of image, filter and gradient: it checks them, and returns the image with its border and windows."""
     windows = Windows(node.attrs, "rates")
 
@@ -153,7 +155,7 @@ def _largest(source: Array, window: Array, axes: Axes) -> tuple[Array, Array]:
 
 
 @dilation_op.kernel_factory("CPU")
-def _dilation_factory(node: Any) -> Callable[[Array, Array], Array]:
+def _dilation_factory(node: Node) -> Callable[[Array, Array], Array]:
     place = _placer(node)
 
     def dilation(image: Array, window: Array) -> Array:
@@ -164,7 +166,7 @@ def _dilation_factory(node: Any) -> Callable[[Array, Array], Array]:
 
 
 @dilation_input_op.kernel_factory("CPU")
-def _input_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
+def _input_factory(node: Node) -> Callable[[Array, Array, Array], Array]:
     place = _placer(node)
 
     def backprop(image: Array, window: Array, grad: Array) -> Array:
@@ -179,7 +181,7 @@ def _input_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
 
 
 @dilation_filter_op.kernel_factory("CPU")
-def _filter_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
+def _filter_factory(node: Node) -> Callable[[Array, Array, Array], Array]:
     place = _placer(node)
 
     def backprop(image: Array, window: Array, grad: Array) -> Array:
@@ -201,9 +203,15 @@ def _dilation_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.nn.dilation2d")
 def dilation2d(
-    input: Any, filter: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
-    name: str | None = None, filters: Any = None, dilations: Any = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    filter: TensorLike | None = None,
+    strides: int | Sequence[int] | None = None,
+    rates: TensorLike | None = None,
+    padding: Any = None,
+    name: str | None = None,
+    filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
+) -> Tensor:
     """The maximum of pixel plus filter over each window, channel by channel (``tf.nn.dilation2d``).
 
     Args:
@@ -219,7 +227,14 @@ def dilation2d(
 
 
 @export("tf.nn.erosion2d")
-def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
+def erosion2d(
+    value: TensorLike,
+    kernel: Any,
+    strides: int | Sequence[int],
+    rates: TensorLike,
+    padding: Any,
+    name: str | None = None,
+) -> Tensor:
     """The minimum of pixel minus kernel over each window (``tf.nn.erosion2d``); see `dilation2d`."""
     with name_scope(name, "erosion2d", [value, kernel]) as scope:
         mirrored = reverse(kernel, [0, 1])

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.errors import naming_file
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.filling import ones_like, zeros_like
@@ -119,7 +121,7 @@ def _expected(probability: Any, count: int, tries: int) -> Any:
 
 def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool = False) -> None:
     @handle.kernel_factory("CPU")
-    def factory(node: Any) -> Callable[[Any], tuple[Any, ...]]:
+    def factory(node: Node) -> Callable[[Any], tuple[Any, ...]]:
         attrs = node.attrs
         distribution = make(attrs)
         count, unique = attrs["num_sampled"], attrs["unique"]
@@ -153,7 +155,7 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
         return kernel
 
 
-def _uniform_source(node: Any) -> Callable[[int], Any]:
+def _uniform_source(node: Node) -> Callable[[int], Any]:
     """A source of doubles in [0, 1), reproducible by the seeds."""
     seeded, free = generators(node)
     if seeded is None:
@@ -241,7 +243,7 @@ def _hits_kernel(true_classes: Any, sampled: Any, *, num_true: int) -> tuple[Any
 
 @export("tf.nn.uniform_candidate_sampler", "tf.random.uniform_candidate_sampler")
 def uniform_candidate_sampler(
-    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
+    true_classes: TensorLike, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Classes of equal probability (``tf.nn.uniform_candidate_sampler``).
@@ -266,7 +268,7 @@ def uniform_candidate_sampler(
 
 @export("tf.nn.log_uniform_candidate_sampler", "tf.random.log_uniform_candidate_sampler")
 def log_uniform_candidate_sampler(
-    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
+    true_classes: TensorLike, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Classes by Zipf's law, for classes ordered by frequency (``tf.nn.log_uniform_candidate_sampler``)."""
@@ -278,7 +280,7 @@ def log_uniform_candidate_sampler(
 
 @export("tf.nn.learned_unigram_candidate_sampler", "tf.random.learned_unigram_candidate_sampler")
 def learned_unigram_candidate_sampler(
-    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
+    true_classes: TensorLike, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Classes by their frequency among the true classes so far (``tf.nn.learned_unigram_candidate_sampler``)."""
@@ -290,7 +292,7 @@ def learned_unigram_candidate_sampler(
 
 @export("tf.nn.fixed_unigram_candidate_sampler", "tf.random.fixed_unigram_candidate_sampler")
 def fixed_unigram_candidate_sampler(
-    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
+    true_classes: TensorLike, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
     distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (),
     seed: int | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
@@ -311,7 +313,12 @@ def fixed_unigram_candidate_sampler(
 
 @export("tf.nn.all_candidate_sampler", "tf.random.all_candidate_sampler")
 def all_candidate_sampler(
-    true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
+    true_classes: TensorLike,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """All classes, for checks and comparisons (``tf.nn.all_candidate_sampler``)."""
     return all_op(
@@ -321,7 +328,7 @@ def all_candidate_sampler(
 
 @export("tf.nn.compute_accidental_hits")
 def compute_accidental_hits(
-    true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
+    true_classes: TensorLike, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> Any:
     """The sampled classes that are true: (example, sample, the lowest float) (``tf.nn.compute_accidental_hits``)."""
     classes = convert_to_tensor(true_classes, dtypes.int64)
@@ -341,10 +348,20 @@ def _looked_up(table: Any, labels: Tensor, sampled: Tensor, strategy: str) -> tu
 
 
 def _sampled_logits(
-    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int,
-    sampled_values: Any, subtract_log_q: bool, remove_accidental_hits: bool, partition_strategy: str,
-    name: str | None, seed: int | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    weights: TensorLike,
+    biases: TensorLike,
+    labels: TensorLike,
+    inputs: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int,
+    sampled_values: Any,
+    subtract_log_q: bool,
+    remove_accidental_hits: bool,
+    partition_strategy: str,
+    name: str | None,
+    seed: int | None,
+) -> tuple[Tensor, Tensor]:
     """Logits and labels, [batch, num_true + num_sampled] each."""
     with name_scope(name, "compute_sampled_logits", [inputs, labels]):
         labels = cast(convert_to_tensor(labels), dtypes.int64)
@@ -381,10 +398,18 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
 
 @export("tf.nn.nce_loss")
 def nce_loss(
-    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
-    sampled_values: Any = None, remove_accidental_hits: bool = False, partition_strategy: str = "mod",
+    weights: TensorLike,
+    biases: TensorLike,
+    labels: TensorLike,
+    inputs: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = False,
+    partition_strategy: str = "mod",
     name: str = "nce_loss",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The noise-contrastive estimation loss of each example (``tf.nn.nce_loss``).
 
     Args:
@@ -410,10 +435,19 @@ def nce_loss(
 
 @export("tf.nn.sampled_softmax_loss")
 def sampled_softmax_loss(
-    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
-    sampled_values: Any = None, remove_accidental_hits: bool = True, partition_strategy: str = "mod",
-    name: str = "sampled_softmax_loss", seed: int | None = None,
-) -> Tensor:  # fmt: skip
+    weights: TensorLike,
+    biases: TensorLike,
+    labels: TensorLike,
+    inputs: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = True,
+    partition_strategy: str = "mod",
+    name: str = "sampled_softmax_loss",
+    seed: int | None = None,
+) -> Tensor:
     """The softmax loss of each example over true and sampled classes (``tf.nn.sampled_softmax_loss``).
 
     The arguments are those of `nce_loss`; ``seed`` makes the draws reproducible.

@@ -7,8 +7,10 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import TensorLike
 from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.families import OpHandle, ShapeRule, all_of, unknown_shapes
+from tfmini.graph.node import Node
 from tfmini.graph.op_types import Traits, Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import (
@@ -94,7 +96,7 @@ queue_fail_run = state_op("_QueueFailRun(handle: resource)\nworker: string; reas
 
 @all_of(fifo_queue, fifo_queue_v1).state_kernel("CPU")
 def _fifo(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     return _found(resources, container, shared_name, node, QueueState, capacity, component_types, shapes)
@@ -102,7 +104,7 @@ def _fifo(
 
 @all_of(padding_fifo_queue, padding_fifo_queue_v1).state_kernel("CPU")
 def _padding(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     if len(component_types) != len(shapes):
@@ -115,7 +117,7 @@ def _padding(
 
 @all_of(random_shuffle_queue, random_shuffle_queue_v1).state_kernel("CPU")
 def _shuffle(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int, min_after_dequeue: int, seed: int, seed2: int,
 ) -> QueueState:  # fmt: skip
     limit = UNBOUNDED if capacity < 0 else capacity
@@ -136,7 +138,7 @@ def _shuffle(
 
 @all_of(priority_queue, priority_queue_v1).state_kernel("CPU")
 def _priority(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     types = [int64, *component_types]
@@ -145,7 +147,7 @@ def _priority(
 
 
 def _found(
-    resources: Any, container: bytes, shared_name: bytes, node: Any, kind: type[Q], capacity: int, types: list[DType],
+    resources: Any, container: bytes, shared_name: bytes, node: Node, kind: type[Q], capacity: int, types: list[DType],
     shapes: list[RawShape], *more: Any,
 ) -> Q:  # fmt: skip
     """The queue behind a handle node, made with ``more`` if there is none yet.
@@ -215,7 +217,7 @@ def _enqueue(
 
 @all_of(enqueue_many, enqueue_many_v1).async_kernel("CPU")
 def _enqueue_many(
-    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Any, resources: Any
+    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Node, resources: Any
 ) -> None:  # fmt: skip
     _check_signature(queue, Tcomponents, "in")
     queue.users.check(resources, queue.name)
@@ -235,14 +237,14 @@ def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], res
 
 
 @all_of(dequeue_many, dequeue_many_v1).async_kernel("CPU")
-def _dequeue_many(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
+def _dequeue_many(wait: Wait, queue: QueueState, n: TensorLike, *, component_types: list[DType]) -> None:
     count = _count(n, "DequeueManyOp")
     _check_signature(queue, component_types, "out", ",int32")
     queue.dequeue_many(wait, count, False)
 
 
 @all_of(dequeue_up_to, dequeue_up_to_v1).async_kernel("CPU")
-def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
+def _dequeue_up_to(wait: Wait, queue: QueueState, n: TensorLike, *, component_types: list[DType]) -> None:
     count = _count(n, "DequeueUpToOp")
     _check_signature(queue, component_types, "out", ",int32")
     queue.dequeue_many(wait, count, True)

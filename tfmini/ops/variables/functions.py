@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.meta_graph import register_proto_function
@@ -137,7 +138,7 @@ def report_uninitialized_variables(
             return array_masking.boolean_mask(names, without_value)
 
 
-def _to_proto(variable: Any, export_scope: str | None = None) -> Any:
+def _to_proto(variable: Variable, export_scope: str | None = None) -> Any:
     return variable.to_proto(export_scope=export_scope)
 
 
@@ -166,7 +167,9 @@ class RegisteredResource(NamedTuple):
     is_initialized: Tensor
 
 
-def register_resource(handle: Any, create_op: Operation, is_initialized_op: Tensor, is_shared: bool = True) -> None:
+def register_resource(
+    handle: TensorLike, create_op: Operation, is_initialized_op: Tensor, is_shared: bool = True
+) -> None:
     """Adds a resource to the graph's collections.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, control_dependencies, name_scope
@@ -108,7 +109,7 @@ class PartitionedVariable:
         return self._each(lambda part, new: part.assign(new, use_locking, name, read_value), value)
 
     def assign_add(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Adds; see `assign`."""
         return self._each(lambda part, new: part.assign_add(new, use_locking, name, read_value), value)
@@ -119,7 +120,7 @@ class PartitionedVariable:
         """Subtracts; see `assign`."""
         return self._each(lambda part, new: part.assign_sub(new, use_locking, name, read_value), value)
 
-    def _each(self, function: Callable[[Variable, Any], Any], value: Any) -> list[Any]:
+    def _each(self, function: Callable[[Variable, Any], Any], value: TensorLike) -> list[Any]:
         axis = self._only_axis("do assign action")
         if isinstance(value, (list, PartitionedVariable)):
             values = list(value)
@@ -130,7 +131,7 @@ class PartitionedVariable:
         return [function(part, new) for part, new in zip(self._variable_list, values)]
 
 
-def _check_parts(shape: Any, parts: Any, partitions: Any) -> None:
+def _check_parts(shape: ShapeLike, parts: Any, partitions: Any) -> None:
     if not isinstance(parts, (list, tuple)):
         raise TypeError(f"variable_list is not a list or tuple: {parts}")
     if not isinstance(partitions, (list, tuple)):

@@ -103,9 +103,9 @@ def create_partitioned_variables(
     initializer: Any,
     dtype: Any = dtypes.float32,
     trainable: bool = True,
-    collections: Any = None,
+    collections: str | Sequence[str] | None = None,
     name: str | None = None,
-    reuse: Any = None,
+    reuse: bool | None | None = None,
 ) -> list[Any]:
     """The parts of a variable that is partitioned by ``slicing`` (``tf.create_partitioned_variables``).
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
@@ -90,19 +91,19 @@ class BaseResourceVariable(Variable):
             initial, _ = raw_ops.Switch(self._initial_value, chosen, name="Switch_1")
             return raw_ops.Merge([initial, present], name="Merge")[0]
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+    def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The rows ``indices``, without reading the others: shape ``indices.shape + shape[1:]``."""
         with name_scope("Gather" if name is None else name) as scope:
             rows = resource_ops.resource_gather(self._handle, indices, dtype=self._value_dtype, name=scope)
         return identity(rows)
 
-    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+    def gather_nd(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The slices at index vectors."""
         with name_scope("GatherNd" if name is None else name) as scope:
             slices = resource_ops.resource_gather_nd(self._handle, indices, dtype=self._value_dtype, name=scope)
         return identity(slices)
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: ShapeLike) -> None:
         """Not supported by resource variables."""
         raise NotImplementedError("ResourceVariable does not implement set_shape(): give its shape when it is made.")
 
@@ -112,7 +113,7 @@ class BaseResourceVariable(Variable):
         with self.graph.as_default():  # the caller's graph may be another one
             return UnreadVariable(self, op)
 
-    def _as_value(self, value: Any) -> Tensor:
+    def _as_value(self, value: TensorLike) -> Tensor:
         with self.graph.as_default():
             return convert_to_tensor(value, dtype=self._value_dtype)
 
@@ -125,7 +126,7 @@ class BaseResourceVariable(Variable):
         return self._after(resource_ops.assign_variable(self._handle, tensor, name=name), read_value)
 
     def assign_add(
-        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
         return self._after(resource_ops.assign_add_variable(self._handle, self._as_value(delta), name=name), read_value)
 
@@ -137,15 +138,19 @@ class BaseResourceVariable(Variable):
     def count_up_to(self, limit: int) -> Tensor:
         return resource_ops.resource_count_up_to(self._handle, limit=limit, T=self._value_dtype)
 
-    def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+    def scatter_rows(
+        self, operation: str, indices: TensorLike, updates: TensorLike, use_locking: bool, name: str | None
+    ) -> Any:
         handle = resource_scatter_ops[operation]
         return self._after(handle(self._handle, indices, self._as_value(updates), name=name))
 
-    def scatter_points(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+    def scatter_points(
+        self, operation: str, indices: TensorLike, updates: TensorLike, use_locking: bool, name: str | None
+    ) -> Any:
         handle = resource_scatter_nd_ops[operation]
         return self._after(handle(self._handle, indices, self._as_value(updates), name=name))
 
-    def _refuse_in_place(self, other: Any) -> Any:
+    def _refuse_in_place(self, other: object) -> Any:
         raise RuntimeError(
             "Augmented assignment to a resource variable is not supported. Use variable.assign_add(value) and its kin"
             " to modify the variable, or variable = variable + value to get a new Tensor object."
@@ -177,7 +182,7 @@ class ResourceVariable(BaseResourceVariable):
                 self._initializer_op = resource_ops.assign_variable(self._handle, safe_value, name=assign_name)
             self._make_reads(caching_device)
 
-    def _make_handle(self, value: Tensor, shape: Any, own_name: bytes, scope: str) -> None:
+    def _make_handle(self, value: Tensor, shape: ShapeLike, own_name: bytes, scope: str) -> None:
         raw = value.raw_shape if shape is None else as_raw(shape)
         if not compatible_raw(raw, value.raw_shape):
             raise ValueError(
@@ -189,7 +194,7 @@ class ResourceVariable(BaseResourceVariable):
         self._handle = resource_ops.var_handle(shape=raw, dtype=self._value_dtype, shared_name=own_name, name=scope)
         self._handle.handle_data = (self._value_dtype, raw)
 
-    def _make_reads(self, caching_device: Any) -> None:
+    def _make_reads(self, caching_device: Callable[..., Any]) -> None:
         with name_scope("Read"):
             with device(self._handle.device):
                 self._graph_element = self._snapshot = self._read()

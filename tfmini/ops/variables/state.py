@@ -136,7 +136,7 @@ class VariableState:
         with self.lock:
             self._value = None
 
-    def update(self, function: Callable[..., Any], *args: Any) -> Any:
+    def update(self, function: Callable[..., Any], *args: object) -> Any:
         """Runs ``function(array, *args)``, which changes the array in place, exclusively.
 
         Raises:
@@ -165,7 +165,7 @@ class VariableState:
         return buffer
 
 
-def update_together(states: Sequence[VariableState], function: Callable[..., Any], *args: Any) -> Any:
+def update_together(states: Sequence[VariableState], function: Callable[..., Any], *args: object) -> Any:
     """Runs ``function(*arrays, *args)`` on the arrays of several variables, exclusively.
 
     This is how an optimizer's kernel changes a variable and its slots as one update.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.errors import InternalError
 from tfmini.graph.conversion import IndexedSlices, SparseComponents
 from tfmini.graph.graph import Graph
@@ -174,7 +175,7 @@ def converter(tensor: Tensor) -> Convert:
     if dtype in (dtypes.resource, dtypes.variant):
         return lambda value: value
 
-    def convert(value: Any) -> Any:
+    def convert(value: TensorLike) -> Any:
         if type(value) is np.ndarray and value.dtype == wanted:
             array = value
         else:
@@ -189,7 +190,7 @@ def converter(tensor: Tensor) -> Convert:
     return convert
 
 
-def _cast(value: Any, dtype: dtypes.DType) -> Any:
+def _cast(value: TensorLike, dtype: dtypes.DType) -> Any:
     """The value as an array of exactly numpy's own class: matrices and masked arrays compute by other rules."""
     if isinstance(value, TensorHandle):
         value = value.eval()
@@ -209,7 +210,7 @@ def _incompatible(value: Any, dtype: dtypes.DType) -> TypeError:
     )
 
 
-def _refuse_tensor(tensor: Tensor, value: Any) -> None:
+def _refuse_tensor(tensor: Tensor, value: TensorLike) -> None:
     if isinstance(value, Tensor):
         raise TypeError(
             "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings,"
@@ -218,7 +219,7 @@ def _refuse_tensor(tensor: Tensor, value: Any) -> None:
         )
 
 
-def _strings(tensor: Tensor, value: Any) -> Any:
+def _strings(tensor: Tensor, value: TensorLike) -> Any:
     _refuse_tensor(tensor, value)
     if isinstance(value, TensorHandle):
         value = value.eval()

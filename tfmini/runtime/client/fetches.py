@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfmini.core_types import TensorLike
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
 
@@ -55,7 +56,7 @@ def register_session_run_conversion_functions(
     _registered[tensor_type] = Conversion(fetch_function, feed_function)
 
 
-def conversion_of(value: Any) -> Conversion | None:
+def conversion_of(value: TensorLike) -> Conversion | None:
     """The registered conversion of an object; None if its type has none."""
     if not _registered:
         return None
@@ -68,7 +69,7 @@ Build = Callable[[list[Any]], Any]
 _NAMES_COMPARED = 5000  # with a wrong one, which takes tens of milliseconds
 
 
-def explained(error: Exception, graph: Graph, name: Any) -> str:
+def explained(error: Exception, graph: Graph, name: str) -> str:
     """The message for a feed or fetch that is not in the graph, with the names that are most similar."""
     text = str(error.args[0]) if error.args else str(error)
     if not isinstance(error, KeyError) or not isinstance(name, str):
@@ -92,7 +93,7 @@ class Fetches:
       wrap_handle: (fetched string, dtype) -> the object for a tensor that stays in the session.
     """
 
-    def __init__(self, graph: Graph, structure: Any, wrap_handle: Callable[[bytes, Any], Any] | None = None) -> None:
+    def __init__(self, graph: Graph, structure: object, wrap_handle: Callable[[bytes, Any], Any] | None = None) -> None:
         self._wrap_handle = wrap_handle
         self.tensors: list[Tensor] = []
         self.targets: list[Operation] = []
@@ -180,7 +181,7 @@ class Fetches:
         return element
 
 
-def writable(value: Any) -> Any:
+def writable(value: TensorLike) -> Any:
     """A value that arrived in a message, as an array that its user may change."""
     if isinstance(value, np.ndarray) and not value.flags.writeable:
         try:

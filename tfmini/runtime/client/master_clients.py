@@ -15,6 +15,7 @@ from tfmini import errors
 from tfmini.graph.node import Node, Nodes
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.protos import RunOptions
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.peer import State
@@ -47,7 +48,9 @@ class MasterClient(Protocol):
     def extend(self, nodes: Sequence[Node]) -> None: ...
     def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any: ...
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]: ...
-    def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]: ...
+    def run_with_metadata(
+        self, signature: Signature, values: list[Any], options: RunOptions
+    ) -> tuple[list[Any], Any]: ...
     def list_devices(self) -> list[DeviceAttributes]: ...
     def close(self) -> None: ...
 
@@ -126,7 +129,7 @@ class DirectMaster:
             return self._master.worker.execute(plan.local, values, timeout_s)
         return self._run_step(partial(session.start_step, plan, values, timeout_s), timeout_s)[0]
 
-    def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
+    def run_with_metadata(self, signature: Signature, values: list[Any], options: RunOptions) -> tuple[list[Any], Any]:
         """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
         limit_s = timeout_seconds(options)
         timeout_s = limit_s or self._options.operation_timeout_s
@@ -379,7 +382,7 @@ class RemoteMaster:
         request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options)
         return [writable(v) for v in self._run_step(request, timeout_s).values]
 
-    def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
+    def run_with_metadata(self, signature: Signature, values: list[Any], options: RunOptions) -> tuple[list[Any], Any]:
         from tfmini import protos
 
         feeds, fetches, targets = signature

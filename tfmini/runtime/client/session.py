@@ -7,7 +7,7 @@ import logging
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,7 @@ from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
 from tfmini.graph.scopes import session_scope
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime import process as targets
 from tfmini.runtime.client.answer import located
 from tfmini.runtime.client.call import Call, PartialRun, key_to_remember, nested_key
@@ -43,7 +44,7 @@ _local_masters: weakref.WeakSet[DirectMaster] = weakref.WeakSet()  # of the sess
 class BaseSession:
     """The part that `Session` and `InteractiveSession` share."""
 
-    def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
         if not isinstance(target, (str, bytes, type(None))):
@@ -124,7 +125,7 @@ class BaseSession:
         found = self._execute(call, values, options, run_metadata) if call.needs_step else []
         return call.result(found, values)
 
-    def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
+    def _find_call(self, fetches: object, feed_dict: Any) -> tuple[Call, list[Any]]:
         try:
             feeds = tuple(feed_dict) if feed_dict else None
             wanted = tuple(fetches) if type(fetches) is list else fetches  # `quick_key`, without a function's call
@@ -139,13 +140,13 @@ class BaseSession:
             return call, [convert(value) for convert, value in zip(call.converters, feed_dict.values())]
         return self._new_call(fetches, feed_dict)
 
-    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> Call | None:
+    def _find_nested_call(self, fetches: object, feed_dict: Mapping[Any, Any]) -> Call | None:
         try:
             return self._calls.get(nested_key(fetches, tuple(feed_dict) if feed_dict else None))
         except TypeError:
             return None
 
-    def _new_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
+    def _new_call(self, fetches: object, feed_dict: Mapping[Any, Any]) -> tuple[Call, list[Any]]:
         pairs: list[tuple[Tensor, Any]] = []
         if feed_dict:
             if not hasattr(feed_dict, "items"):
@@ -163,7 +164,7 @@ class BaseSession:
                 self._remember_call(key, call)
         return call, values
 
-    def _remember_call(self, key: Any, call: Call) -> None:
+    def _remember_call(self, key: object, call: Call) -> None:
         """Keeps a call for the next run; the oldest go when a loop makes ever new ones."""
         with self._calls_lock:
             self._calls[key] = call
@@ -191,7 +192,9 @@ class BaseSession:
             raise located(error, self._graph) from None
         return found
 
-    def _run_with_metadata(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
+    def _run_with_metadata(
+        self, call: Call, values: list[Any], options: RunOptions, run_metadata: RunMetadata
+    ) -> list[Any]:
         found, metadata = self._master.run_with_metadata(call.signature, values, options)
         if isinstance(run_metadata, type(metadata)):
             run_metadata.CopyFrom(metadata)
@@ -243,7 +246,7 @@ class BaseSession:
 
     # ---- other methods ----------------------------------------------------------------------
 
-    def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
+    def make_callable(self, fetches: object, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
         """A function that runs one step for ``fetches``, with the feeds of ``feed_list`` as its arguments.
 
         Raises:
@@ -255,7 +258,7 @@ class BaseSession:
             raise errors.CancelledError.of("Session has been closed.")
         keys = list(feed_list or ())
 
-        def call_with(*values: Any, **options: Any) -> Any:
+        def call_with(*values: Any, **options: object) -> Any:
             return self.run(fetches, dict(zip(keys, values)) or None, **options)
 
         if accept_options:
@@ -276,7 +279,7 @@ class BaseSession:
         self._partial_runs[handle] = partial
         return handle
 
-    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
+    def partial_run(self, handle: str, fetches: object, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Goes on with a step that `partial_run_setup` declared: feeds some, fetches some.
 
         Raises:
@@ -341,7 +344,7 @@ class Session(BaseSession):
       NotFoundError: for a target of an unknown scheme.
     """
 
-    def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
         self._contexts: list[Any] | None = None
 
@@ -363,7 +366,7 @@ class Session(BaseSession):
         self.close()
 
     @staticmethod
-    def reset(target: str, containers: Any = None, config: Any = None) -> None:
+    def reset(target: str, containers: Any = None, config: ConfigProto | None = None) -> None:
         """Clears resource containers on the cluster of ``target`` and closes the sessions of its master.
 
         Args:
@@ -383,7 +386,7 @@ class InteractiveSession(BaseSession):
 
     _active = 0
 
-    def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
         if InteractiveSession._active:
             warnings.warn(

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.collectives.schedules import Fingerprint, Send, mismatch
+from tfmini.core_types import TensorLike
 from tfmini.devices import task_of_device
+from tfmini.graph.node import Node
 from tfmini.graph.op_types import ops_with
 from tfmini.locks import Guarded
 from tfmini.rpc import messages as m
@@ -110,7 +112,7 @@ class CollectiveExecutor:
 
     # ---- calls ------------------------------------------------------------------------------
 
-    def begin(self, wait: Any, node: Any, value: Any, splits: Any = None) -> None:
+    def begin(self, wait: Any, node: Node, value: TensorLike, splits: TensorLike | None = None) -> None:
         """The functions that the kernels of collective ops call."""
         self.call(self.calls.make(wait, node, value, splits))
 
@@ -220,7 +222,7 @@ class CollectiveExecutor:
             finally:
                 self._delivering.release()
 
-    def send(self, member: GroupMember, task: str, message: Any) -> None:
+    def send(self, member: GroupMember, task: str, message: object) -> None:
         def dropped(error: errors.OpError) -> None:
             text = f"{member.part_of(task)} cannot be reached by {member.device}: {error.message}"
             self._later(self.fail, member, errors.UnavailableError.of(text, task=task), True)
@@ -332,7 +334,7 @@ class CollectiveExecutor:
         # Not what it asked the leader, which ends with its connection, nor groups that form when it has come back.
         self._later(self._fail_lost, task, why, *self.table(GroupTable.of_task, task))
 
-    def _later(self, action: Callable[..., None], *args: Any) -> None:
+    def _later(self, action: Callable[..., None], *args: object) -> None:
         if self._call_later is not None:  # else this task has no peers
             self._call_later(_LAST_MESSAGE_S, action, *args)
 

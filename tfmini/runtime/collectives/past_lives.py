@@ -137,7 +137,7 @@ KEEP_S = 300.0  # seconds between two calls of `sweep`
 _MESSAGE_BYTES = 256  # what a message takes beside its values
 
 
-def size_of(message: Any) -> int:
+def size_of(message: object) -> int:
     """The bytes that a message takes."""
     nbytes: int = sum(value.nbytes for value in getattr(message, "values", ()))
     return _MESSAGE_BYTES + nbytes

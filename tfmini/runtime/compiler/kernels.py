@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import TensorLike
 from tfmini.graph.node import DEFINED_AT, FETCH, SEND, Node
 from tfmini.graph.op_def import OpDef, output_dtypes
 from tfmini.graph.op_types import KERNELS, OPS, Kernel, OpType, Wait, kernel_for
@@ -81,7 +82,7 @@ def make_callable(kernel: Kernel, node: Node, resources: Any = None) -> Callable
     # A closure is called faster than functools.partial with keywords.
     function = kernel.function
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         return function(*args, **bound)
 
     return call
@@ -215,7 +216,7 @@ class ResultCheck:
                 self._check(index, value, dtype)
         return result
 
-    def _check(self, index: int, value: Any, dtype: dtypes.DType) -> None:
+    def _check(self, index: int, value: TensorLike, dtype: dtypes.DType) -> None:
         what = self._names[index] if len(self._names) == len(self._dtypes) else str(index)
         if dtype is dtypes.string and type(value) is bytes:
             found: Any = dtype.numpy

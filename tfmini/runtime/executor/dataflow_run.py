@@ -376,7 +376,7 @@ class _LoopRun:
         if self._event(self._leave, iteration):
             self.outer.complete(self.key, self.exits)
 
-    def _event(self, event: Callable[..., _Ready | None], *args: Any) -> bool:
+    def _event(self, event: Callable[..., _Ready | None], *args: object) -> bool:
         """Runs an event under the lock, then what it makes ready; returns whether the loop is over.
 
         It begins the next iteration if that is wanted and not too many are under way.

@@ -55,7 +55,7 @@ class WaitingThread:
         """Whether it waits."""
         return self._gate is not None
 
-    def take(self, activation: Any, ready: list[int]) -> bool:
+    def take(self, activation: Callable[..., Any], ready: list[int]) -> bool:
         """Hands work to the thread, from another one; returns False if it does not sleep."""
         with self._lock:
             if self._gate is None:
@@ -181,7 +181,7 @@ class TaskThreads:
         is_due = work.is_long and (self._schedules or work.is_apart and self._has_threads)
         return is_due and self.run_in_pool(level_run.run_later, segment)
 
-    def run_beside(self, function: Callable[..., None], *args: Any, also: bool = False) -> bool:
+    def run_beside(self, function: Callable[..., None], *args: object, also: bool = False) -> bool:
         """Calls a function that may never return in a thread of its own, if the calling thread is in a handler.
 
         Args:
@@ -199,7 +199,7 @@ class TaskThreads:
             return False
         return True
 
-    def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
+    def run_in_pool(self, function: Callable[..., None], *args: object) -> bool:
         """Calls a function that takes long in a thread of the pool; False if the task has ended or Python exits."""
         return not self._is_closed and submitted(self._pool, function, *args)
 

@@ -16,6 +16,7 @@ from tfmini.graph.node import Node
 from tfmini.locks import lock
 from tfmini.placement.partition import as_in_tensorflow
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.protos import ConfigProto, RunOptions
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
@@ -64,7 +65,7 @@ class Master:
         tasks: Mapping[str, str] | None = None,
         peer_for: Callable[[str, str], Any] | None = None,
         reactor: Any = None,
-        config: Any = None,
+        config: ConfigProto | None = None,
     ) -> None:
         keep_freed_memory()  # here, because each process that runs steps has a master
         self.worker = worker
@@ -351,22 +352,22 @@ def parsed(options: bytes) -> Any:
     return protos.RunOptions.FromString(options)
 
 
-def timeout_seconds(options: Any) -> float | None:
+def timeout_seconds(options: RunOptions) -> float | None:
     """The timeout that RunOptions (or None) ask for, or None."""
     return options.timeout_in_ms / 1000 if options is not None and options.timeout_in_ms > 0 else None
 
 
-def is_traced(options: Any) -> bool:
+def is_traced(options: RunOptions) -> bool:
     """Whether RunOptions (or None) ask for step stats. As in TensorFlow, every trace level but NO_TRACE does."""
     return options is not None and options.trace_level > 0
 
 
-def wants_metadata(options: Any) -> bool:
+def wants_metadata(options: RunOptions) -> bool:
     """Whether RunOptions (or None) ask for anything that a RunMetadata brings."""
     return options is not None and bool(options.trace_level or options.output_partition_graphs)
 
 
-def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None, with_costs: bool = False) -> Any:
+def run_metadata(options: RunOptions, plan: Plan, trace: GatheredTrace | None, with_costs: bool = False) -> Any:
     """The RunMetadata of a run with these RunOptions.
 
     Args:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
+from tfmini.protos import RunOptions
 from tfmini.rpc import messages as m
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.master import (
@@ -168,7 +169,7 @@ class _MasterService:
 
 
 def _reply(
-    found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Responder
+    found: list[Any], options: RunOptions, plan: Any, trace: GatheredTrace | None, with_costs: bool, respond: Responder
 ) -> None:
     """Answers with a RunMetadata, which takes long for many ops."""
     try:

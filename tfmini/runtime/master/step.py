@@ -326,7 +326,7 @@ class Step:
 
     # ---- the state --------------------------------------------------------------------------
 
-    def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
+    def _event(self, event: Callable[..., list[Instruction]], *args: object) -> None:
         with self._state.lock:
             instructions = event(self._state.state, *args)
         for instruction in instructions:

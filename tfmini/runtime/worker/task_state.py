@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import TensorLike
 from tfmini.rpc.messages import Acknowledged, LostTensors
 from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
@@ -146,7 +147,7 @@ class EarlyTensors:
         return self._dropped.pop(step_id, None)
 
 
-def _size(value: Any) -> int:
+def _size(value: TensorLike) -> int:
     """The bytes of a value; strings are objects, of which an array has only the addresses."""
     if not isinstance(value, np.ndarray):
         return 0

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
+from tfmini.graph.node import Node
 from tfmini.memory import collector_at_rest, current_frames
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc import messages as m
@@ -54,7 +55,7 @@ def step_of_stack(frame: FrameType | None) -> tuple[FrameType, Any] | None:
     return None
 
 
-def shown(node: Any) -> str:
+def shown(node: Node) -> str:
     """``MatMul (node layer/mul)``; "" for None."""
     return "" if node is None else f"{node.op} (node {node.name})"
 

@@ -32,7 +32,7 @@ def inspect(
     ps: int | None = None,
     workers: int | None = None,
     master: str | None = None,
-    fetches: Any = (),
+    fetches: object = (),
     feeds: Any = None,
     batch: int | None = None,
     entry: str | None = None,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError, OpError, without_tags
+from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, input_dtypes, output_dtypes
 from tfmini.graph.op_types import PLACEHOLDER_OPS, VARIABLE_OPS, kernel_for, ops_with
@@ -179,7 +179,7 @@ def find_train_op(nodes: Nodes, collected: Sequence[str] = ()) -> str | None:
     return _best_sink(nodes, updates) if updates else None
 
 
-def trains(graph: Any, names: Iterable[str]) -> bool | None:
+def trains(graph: Graph, names: Iterable[str]) -> bool | None:
     """Whether a step is a training step; None if the graph has no ops that train.
 
     A training step runs one of the `training_ops` of the graph; if it has none, an op of the collection ``train_op``.

@@ -21,6 +21,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.collectives.costs import flows, serial_steps, shared_all_reduce_cost
 from tfmini.collectives.schedules import RingReduce, Schedule, all_reduce
+from tfmini.core_types import TensorLike
 from tfmini.graph.node import Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.task_graph import TaskGraph
@@ -51,7 +52,7 @@ _FEW = 4096  # bytes; the first piece of memory
 class Phantom(np.ndarray[Any, Any]):
     """See the module. Made by `phantom`."""
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: object) -> Any:
         """Makes phantoms of the right type and shape; an output that is given stays as it is."""
         if out is not None:
             return out[0] if len(out) == 1 else out
@@ -69,7 +70,7 @@ class Phantom(np.ndarray[Any, Any]):
         return self
 
 
-def _element(value: Any) -> Any:
+def _element(value: TensorLike) -> Any:
     return np.zeros((), value.dtype) if isinstance(value, np.ndarray) else value
 
 
@@ -109,7 +110,7 @@ def phantom(dtype: dtypes.DType, shape: RawShape) -> Any:
     return _of(base.as_numpy_dtype, sizes)
 
 
-def as_phantom(value: Any) -> Any:
+def as_phantom(value: TensorLike) -> Any:
     """A phantom of an array's type and shape."""
     return _of(value.dtype, value.shape) if isinstance(value, np.ndarray) and value.ndim else value
 
@@ -158,7 +159,7 @@ class CollectiveKernels:
 
         return begin
 
-    def _meet(self, node: Node, wait: Any, value: Any) -> None:
+    def _meet(self, node: Node, wait: Any, value: TensorLike) -> None:
         host = self._network.running
         assert host is not None
         if not wait.on_cancel(f"collective of {node.attrs['group_size']} ranks", lambda: None):
@@ -208,7 +209,7 @@ class CollectiveKernels:
             network.nics.send(source, target, size, arrived, flow.messages)
 
 
-def _finish(host: TimedHost, wait: Any, value: Any, cpu_s: float) -> None:
+def _finish(host: TimedHost, wait: Any, value: TensorLike, cpu_s: float) -> None:
     host.charge(cpu_s, "collective")
     wait.done(value)
 
@@ -246,7 +247,7 @@ class _Nowhere:
     def __getitem__(self, span: Any) -> _Nowhere:
         return self
 
-    def __setitem__(self, span: Any, values: Any) -> None:
+    def __setitem__(self, span: Any, values: TensorLike) -> None:
         """Stores nothing."""
 
 
@@ -320,7 +321,7 @@ def _segments(level: Level, old: Namespace, new: Namespace) -> list[Segment]:
     return [segment.with_text(lambda f: _function(f, old, new)) for segment in level.segments]  # type: ignore[attr-defined]
 
 
-def _function(function: Any, old: Namespace, new: Namespace) -> Any:
+def _function(function: Callable[..., Any], old: Namespace, new: Namespace) -> Any:
     """Generated functions with the names of another namespace; others as they are."""
     if getattr(function, "__globals__", None) is old:
         return FunctionType(function.__code__, new, function.__name__)
@@ -330,7 +331,7 @@ def _function(function: Any, old: Namespace, new: Namespace) -> Any:
     return function
 
 
-def _blocks(function: Any) -> list[Any]:
+def _blocks(function: Callable[..., Any]) -> list[Any]:
     """The blocks of the function of a long segment; nothing for other functions."""
     cells: Sequence[Any] = getattr(function, "__closure__", None) or ()
     contents = cells[0].cell_contents if len(cells) == 1 else None
@@ -511,7 +512,7 @@ def _adding_nothing(kernel: Callable[..., Any]) -> Callable[..., Any]:
 def _answering(values: list[Any]) -> Callable[..., None]:
     """A kernel that answers at once."""
 
-    def answer(wait: Any, *_: Any) -> None:
+    def answer(wait: Any, *_: object) -> None:
         wait.done(tuple(values))
 
     return answer

@@ -51,6 +51,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfmini import dtypes, errors
+from tfmini.core_types import TensorLike
 from tfmini.errors import OpError
 from tfmini.graph.node import Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.op_types import OPS, may_wait, ops_with, trait_of
@@ -184,20 +185,20 @@ class Profile:
 _LARGEST = 1e100  # so that sums and products stay finite
 
 
-def _number(where: str, value: Any) -> float:
+def _number(where: str, value: TensorLike) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LARGEST:
         raise ProfileError(f"{where} must be a number of at least 0, not {value!r}.")
     return float(value)
 
 
-def _count(where: str, value: Any) -> int:
+def _count(where: str, value: TensorLike) -> int:
     found = round(_number(where, value))
     if found < 1:
         raise ProfileError(f"{where} must be at least 1.")
     return found
 
 
-def _factor(where: str, value: Any) -> float:
+def _factor(where: str, value: TensorLike) -> float:
     found = _number(where, value)
     if found < 1:
         raise ProfileError(f"{where} says how many times longer something takes; it must be at least 1.")

@@ -222,11 +222,11 @@ class SimulatedHost(Process):
     def reactor(self) -> SimulatedHost:
         return self
 
-    def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
+    def call_soon(self, call: Callable[..., Any], *args: object) -> None:
         """Makes the call at the current virtual time, after the calls that are already due."""
         self.call_later(0.0, call, *args)
 
-    def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Callable[..., Any], *args: object) -> Timer:
         """Makes the call after ``delay`` virtual seconds, unless the host is killed before."""
         return self.network.heap.add(self.now() + max(0.0, delay), self._call, (call, args))
 
@@ -285,7 +285,7 @@ class SimulatedHost(Process):
     ) -> SimulatedThread:
         return SimulatedThread(self, target, args, name)
 
-    def spawn(self, program: Callable[..., Any], *args: Any) -> SimulatedThread:
+    def spawn(self, program: Callable[..., Any], *args: object) -> SimulatedThread:
         """Starts a program in a thread of this process."""
         thread = self.thread(program, args, self.name)
         thread.start()
@@ -301,7 +301,7 @@ class SimulatedHost(Process):
         """Never makes the call: a simulated process ends only when it is killed."""
         return lambda: None
 
-    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+    def run(self, function: Callable[..., Any], *args: object) -> Any:
         """Calls a function as a part of this process, in the calling thread."""
         before = set_current_process(self)
         try:
@@ -316,7 +316,7 @@ class _Pool:
     def __init__(self, host: SimulatedHost) -> None:
         self._host = host
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+    def submit(self, function: Callable[..., Any], *args: object) -> None:
         self._host.call_soon(function, *args)
 
     def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
@@ -499,7 +499,7 @@ class VirtualNetwork:
             raise Killed
         return waiter.done
 
-    def call_later(self, delay: float, call: Any, *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Any, *args: object) -> Timer:
         """Makes the call after ``delay`` virtual seconds, on no host."""
         return self.heap.add(self._time + max(0.0, delay), call, args)
 

@@ -301,7 +301,7 @@ class _TimedPool:
     def __init__(self, host: TimedHost, name: str) -> None:
         self._host, self._name = host, name
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+    def submit(self, function: Callable[..., Any], *args: object) -> None:
         task = _PoolTask(self._host, function, args, self._name)
         self._host.network.call_later(0.0, task.go_on)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import PathLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
@@ -36,7 +37,7 @@ Parts = list[Any]  # one variable, or the parts of one
 
 
 @export("tf.train.init_from_checkpoint", "tf.contrib.framework.init_from_checkpoint")
-def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Mapping[str, Any]) -> None:
+def init_from_checkpoint(ckpt_dir_or_file: PathLike, assignment_map: Mapping[str, Any]) -> None:
     """Makes the initializers of variables load from a checkpoint (``tf.train.init_from_checkpoint``).
 
     Args:
@@ -85,7 +86,7 @@ class _Loader:
             self._check_shape(parts[0], tensor_name)
         self._set(parts, tensor_name)
 
-    def _check_shape(self, variable: Any, tensor_name: str) -> None:
+    def _check_shape(self, variable: Variable, tensor_name: str) -> None:
         shape = self.shapes[tensor_name]
         if not variable.get_shape().is_compatible_with(shape):
             raise ValueError(
@@ -119,7 +120,7 @@ class _Loader:
         _log.debug("Initialize variable %s from checkpoint %s with %s", names, self.label, tensor_name)
 
 
-def _set_initializer(variable: Any, prefix: str, tensor_name: str, spec: str) -> None:
+def _set_initializer(variable: Variable, prefix: str, tensor_name: str, spec: str) -> None:
     """Replaces a variable's initializer with an assignment of the checkpoint's value."""
     with device(variable.device), device("/cpu:0"):
         restored = restore_v2(
@@ -139,7 +140,7 @@ def _set_initializer(variable: Any, prefix: str, tensor_name: str, spec: str) ->
 Feeds = dict[Any, Any]
 
 
-def _assigned(variable: Any, value: Any, feeds: Feeds) -> Operation:
+def _assigned(variable: Variable, value: TensorLike, feeds: Feeds) -> Operation:
     """An assignment from a new placeholder; adds the placeholder's value to ``feeds``."""
     source = placeholder(variable.dtype.base_dtype, variable.shape, name=f"placeholder/{variable.op.name}")
     feeds[source] = value
@@ -183,7 +184,7 @@ def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[A
     return lambda session: session.run(op, feeds)
 
 
-def _grouped(var_list: Any) -> dict[str, list[Any]]:
+def _grouped(var_list: Sequence[Any]) -> dict[str, list[Any]]:
     """Name in the checkpoint -> the variable, or the parts of a partitioned one."""
     if isinstance(var_list, Mapping):
         return {name: list(v) if isinstance(v, (list, tuple)) else [v] for name, v in var_list.items()}
@@ -193,7 +194,7 @@ def _grouped(var_list: Any) -> dict[str, list[Any]]:
     return grouped
 
 
-def _restored(variable: Any, value: Any, name: str, feeds: Feeds, reshape: bool = False) -> Operation:
+def _restored(variable: Variable, value: Any, name: str, feeds: Feeds, reshape: bool = False) -> Operation:
     """Assigns a tensor of the checkpoint: all of it, or the slice of a partition."""
     lengths = variable.shape.as_list()
     info = getattr(variable, "_save_slice_info", None)
@@ -212,7 +213,7 @@ def _restored(variable: Any, value: Any, name: str, feeds: Feeds, reshape: bool 
 
 @export("tf.contrib.framework.assign_from_checkpoint", "tf.contrib.slim.assign_from_checkpoint")
 def assign_from_checkpoint(
-    model_path: Any, var_list: Any, ignore_missing_vars: bool = False
+    model_path: Any, var_list: Sequence[Any], ignore_missing_vars: bool = False
 ) -> tuple[Operation, Feeds]:
     """(an op that restores variables, its feeds) (``tf.contrib.framework.assign_from_checkpoint``).
 
@@ -241,7 +242,7 @@ def assign_from_checkpoint(
 
 @export("tf.contrib.framework.assign_from_checkpoint_fn", "tf.contrib.slim.assign_from_checkpoint_fn")
 def assign_from_checkpoint_fn(
-    model_path: Any, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
+    model_path: Any, var_list: Sequence[Any], ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Callable[[Any], Any] | None:
     """A function of a session that restores variables; None if the checkpoint has none of them.
 
@@ -386,7 +387,9 @@ def _start_with_vocabulary(parts: list[Any], info: VocabInfo, prefix: str, tenso
         part._initializer_op = assign(part, value).op
 
 
-def _rows(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Any) -> Any:
+def _rows(
+    shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Callable[..., Any]
+) -> Any:
     """The value of a partition that begins at row ``offset``; rows are words, the last ones unknown words."""
     unknown = min(shape[0], max(0, offset + shape[0] - info.new_vocab_size))
     if offset + shape[0] > info.new_vocab_size + info.num_oov_buckets:
@@ -407,12 +410,14 @@ def _rows(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str
     return concat([loaded, internal_convert(initializer([unknown, shape[1]]))], 0) if unknown else loaded
 
 
-def _some_values(initializer: Any, count: int, present: Any) -> Any:
+def _some_values(initializer: Callable[..., Any], count: int, present: Any) -> Any:
     """Initial values for the words that are not present; initializers need static shapes, hence the slice."""
     return slice_of(internal_convert(initializer([count, 1])), [0, 0], stack([count - present, 1]))
 
 
-def _columns(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Any) -> Any:
+def _columns(
+    shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Callable[..., Any]
+) -> Any:
     """The value of a partition whose columns are words; columns are not partitioned."""
     count, rows = info.new_vocab_size, shape[0]
     if shape[1] != count + info.num_oov_buckets:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfmini import dtypes, errors, protos
+from tfmini.core_types import PathLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.default_graph import get_default_graph
@@ -18,6 +19,8 @@ from tfmini.graph.scoping import control_dependencies
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import group
 from tfmini.ops.variables.functions import global_variables_initializer, local_variables_initializer
+from tfmini.protos import MetaGraphDef
+from tfmini.runtime.client.session import BaseSession
 from tfmini.shapes import as_raw
 from tfmini.train.checkpointing.graph_files import read_message, write_message
 from tfmini.train.checkpointing.saver import Saver, import_meta_graph
@@ -100,7 +103,7 @@ def add_assets(export_dir: str, tensors: Iterable[Any] | None) -> None:
             shutil.copyfile(path, target)
 
 
-def _path_of(tensor: Any) -> str:
+def _path_of(tensor: TensorLike) -> str:
     if not isinstance(tensor, Tensor):
         raise TypeError("Asset path tensor must be a Tensor.")
     if tensor.op.type != "Const":
@@ -134,7 +137,7 @@ def _record(name: str, tensor: Tensor) -> None:
     get_default_graph().add_to_collection(ASSETS_KEY, packed)
 
 
-def asset_feeds(export_dir: str, meta_graph_def: Any, import_scope: str | None) -> dict[str, str]:
+def asset_feeds(export_dir: str, meta_graph_def: MetaGraphDef, import_scope: str | None) -> dict[str, str]:
     """Feeds for a loaded model: name of a constant -> the current path of its asset."""
     definitions = list(meta_graph_def.asset_file_def)
     if not definitions and ASSETS_KEY in meta_graph_def.collection_def:
@@ -155,7 +158,7 @@ def asset_feeds(export_dir: str, meta_graph_def: Any, import_scope: str | None) 
     "tf.saved_model.maybe_saved_model_directory",
     "tf.saved_model.loader.maybe_saved_model_directory",
 )
-def maybe_saved_model_directory(export_dir: Any) -> bool:
+def maybe_saved_model_directory(export_dir: PathLike) -> bool:
     """Whether a directory holds a SavedModel's file (``tf.saved_model.loader.maybe_saved_model_directory``)."""
     return _model_file(os.fsdecode(export_dir)) is not None
 
@@ -166,7 +169,7 @@ def _model_file(export_dir: str) -> str | None:
     return next((path for path in paths if os.path.exists(path)), None)
 
 
-def parse_saved_model(export_dir: Any) -> Any:
+def parse_saved_model(export_dir: PathLike) -> Any:
     """The SavedModel message of a directory.
 
     Raises:
@@ -180,7 +183,9 @@ def parse_saved_model(export_dir: Any) -> Any:
 
 
 @export("tf.saved_model.load", "tf.saved_model.loader.load")
-def load(sess: Any, tags: Iterable[str], export_dir: Any, import_scope: str | None = None, **saver_kwargs: Any) -> Any:
+def load(
+    sess: BaseSession, tags: Iterable[str], export_dir: PathLike, import_scope: str | None = None, **saver_kwargs: Any
+) -> Any:
     """Adds a meta graph of a SavedModel to a session's graph, restores its variables and runs its main op.
 
     Args:
@@ -311,7 +316,7 @@ def build_signature_def(
     return made
 
 
-def _typed_info(tensor: Any, enum: int, complaint: str) -> Any:
+def _typed_info(tensor: TensorLike, enum: int, complaint: str) -> Any:
     info = build_tensor_info(tensor)
     if info.dtype != enum:
         raise ValueError(complaint)
@@ -328,7 +333,7 @@ def _examples(examples: Any, kind: str) -> Any:
 
 
 @export("tf.saved_model.regression_signature_def", "tf.saved_model.signature_def_utils.regression_signature_def")
-def regression_signature_def(examples: Any, predictions: Any) -> Any:
+def regression_signature_def(examples: Any, predictions: TensorLike) -> Any:
     """The signature from serialized Examples to a float tensor (``tf.saved_model.regression_signature_def``).
 
     Raises:
@@ -433,7 +438,7 @@ class SavedModelBuilder:
 
     def add_meta_graph_and_variables(
         self,
-        sess: Any,
+        sess: BaseSession,
         tags: Iterable[str],
         signature_def_map: Mapping[str, Any] | None = None,
         assets_collection: Iterable[Any] | None = None,
@@ -551,7 +556,11 @@ def _check_tensor_info(info: Any) -> None:
 
 @export("tf.saved_model.simple_save")
 def simple_save(
-    session: Any, export_dir: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], legacy_init_op: Any = None
+    session: BaseSession,
+    export_dir: PathLike,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    legacy_init_op: Any = None,
 ) -> None:
     """Writes the default graph for serving, with one signature (``tf.saved_model.simple_save``).
 

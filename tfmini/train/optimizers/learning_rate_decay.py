@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -24,13 +25,18 @@ from tfmini.ops.math import comparison as compare
 from tfmini.ops.math import elementwise, unary
 from tfmini.ops.math.unary import pow as power_of
 from tfmini.ops.random_functions import random_normal
+from tfmini.ops.variables.base import Variable
 
 
 @export("tf.train.exponential_decay")
 def exponential_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
+    staircase: bool = False,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down."""
     with _schedule("exponential_decay", learning_rate, global_step, name or "ExponentialDecay") as (rate, scope):
         steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
@@ -40,9 +46,13 @@ def exponential_decay(
 
 @export("tf.train.natural_exp_decay")
 def natural_exp_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
+    staircase: bool = False,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     _require_step(global_step, "natural_exp_decay")
     base = unary.exp(elementwise.negative(decay_rate))
@@ -51,9 +61,13 @@ def natural_exp_decay(
 
 @export("tf.train.inverse_time_decay")
 def inverse_time_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
+    staircase: bool = False,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down."""
     with _schedule("inverse_time_decay", learning_rate, global_step, name or "InverseTimeDecay") as (rate, scope):
         steps, slope = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
@@ -64,9 +78,14 @@ def inverse_time_decay(
 
 @export("tf.train.polynomial_decay")
 def polynomial_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
-    cycle: bool = False, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    end_learning_rate: Any = 0.0001,
+    power: Any = 1.0,
+    cycle: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """Decreases from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` like (1 - fraction) ^ power.
 
     After that the rate is constant. With ``cycle`` the decay is stretched to 2, 3, … times ``decay_steps``.
@@ -85,7 +104,7 @@ def polynomial_decay(
 
 
 @export("tf.train.piecewise_constant")
-def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
+def piecewise_constant(x: TensorLike, boundaries: Any, values: TensorLike, name: str | None = None) -> Tensor:
     """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
 
     Raises:
@@ -124,7 +143,11 @@ piecewise_constant_decay = piecewise_constant
 
 @export("tf.train.cosine_decay")
 def cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    alpha: float = 0.0,
+    name: str | None = None,
 ) -> Tensor:
     """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant."""
     with _schedule("cosine_decay", learning_rate, global_step, name or "CosineDecay") as (rate, _):
@@ -136,8 +159,8 @@ def cosine_decay(
 
 @export("tf.train.cosine_decay_restarts")
 def cosine_decay_restarts(
-    learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
-    alpha: Any = 0.0, name: str | None = None,
+    learning_rate: TensorLike, global_step: Variable, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
+    alpha: TensorLike = 0.0, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`cosine_decay` with restarts: period i is ``t_mul ^ i`` times as long and starts at rate ``m_mul ^ i``.
 
@@ -156,9 +179,14 @@ def cosine_decay_restarts(
 
 @export("tf.train.linear_cosine_decay")
 def linear_cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
-    beta: Any = 0.001, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    num_periods: Any = 0.5,
+    alpha: TensorLike = 0.0,
+    beta: TensorLike = 0.001,
+    name: str | None = None,
+) -> Tensor:
     """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta."""
     with _schedule("linear_cosine_decay", learning_rate, global_step, name or "LinearCosineDecay") as (rate, scope):
         dtype = rate.dtype
@@ -171,9 +199,16 @@ def linear_cosine_decay(
 
 @export("tf.train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
-    num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: TensorLike,
+    global_step: Variable,
+    decay_steps: TensorLike,
+    initial_variance: Any = 1.0,
+    variance_decay: Any = 0.55,
+    num_periods: Any = 0.5,
+    alpha: TensorLike = 0.0,
+    beta: TensorLike = 0.001,
+    name: str | None = None,
+) -> Tensor:
     """`linear_cosine_decay` with noise on the linear part; the variance of the noise decreases with the steps.
 
     variance = initial_variance / (1 + step)^variance_decay.
@@ -190,13 +225,15 @@ def noisy_linear_cosine_decay(
         return elementwise.multiply(rate, (cast(alpha, dtype) + noisy) * wave + cast(beta, dtype), name=scope)
 
 
-def _require_step(global_step: Any, function: str) -> None:
+def _require_step(global_step: Variable, function: str) -> None:
     if global_step is None:
         raise ValueError(f"global_step is required for {function}.")
 
 
 @contextmanager
-def _schedule(function: str, learning_rate: Any, global_step: Any, name: str) -> Iterator[tuple[Tensor, str]]:
+def _schedule(
+    function: str, learning_rate: TensorLike, global_step: Variable, name: str
+) -> Iterator[tuple[Tensor, str]]:
     """The name scope of a schedule, as (the initial rate, the scope's name)."""
     _require_step(global_step, function)
     with name_scope(name) as scope:

@@ -18,6 +18,7 @@ from tfmini.ops.flow.cond import cond, smart_cond
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.math import reductions
 from tfmini.ops.math import unary as math_unary
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.resource_variable import ResourceVariable
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.strategy import Strategy, get_replica_context
@@ -235,7 +236,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         return replica.merge_call(self._apply_if_finite, (pairs, global_step, name or self.get_name()))  # type: ignore[no-any-return]
 
     def _apply_if_finite(
-        self, strategy: Strategy, pairs: tuple[GradAndVar, ...], global_step: Any, name: str
+        self, strategy: Strategy, pairs: tuple[GradAndVar, ...], global_step: Variable, name: str
     ) -> Operation:
         update, may_apply = self._loss_scale.update([grad for grad, _ in pairs])
 
@@ -274,7 +275,7 @@ class OptimizerWrapper(Optimizer):
         """`Optimizer.get_slot` of the wrapped optimizer."""
         return self._opt.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
+    def get_slot_names(self, *args: object, **kwargs: object) -> list[str]:
         """`Optimizer.get_slot_names` of the wrapped optimizer."""
         return self._opt.get_slot_names(*args, **kwargs)
 

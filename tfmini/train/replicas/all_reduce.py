@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -24,7 +25,9 @@ from tfmini.ops.array.layout import pad
 from tfmini.ops.custom_gradient import custom_gradient
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.math import reductions
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import global_variables
+from tfmini.runtime.client.session import BaseSession
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.replicas.elastic import ElasticHook, Ranks
@@ -112,7 +115,7 @@ class AllReduceOptimizer(OptimizerWrapper):
         parts = split(total, [grad.shape.num_elements() for grad in grads], 0)
         return [array_shape.reshape(part, grad.shape.as_list()) for part, grad in zip(parts, grads)]
 
-    def _reduce_sparse(self, grad: IndexedSlices, variable: Any) -> IndexedSlices:
+    def _reduce_sparse(self, grad: IndexedSlices, variable: Variable) -> IndexedSlices:
         values = math_elementwise.divide(grad.values, self._divisor(grad, variable)) if self._mean else grad.values
         if "/job:ps" in variable.device:
             return IndexedSlices(values, grad.indices, grad.dense_shape)
@@ -120,7 +123,7 @@ class AllReduceOptimizer(OptimizerWrapper):
         gathered = self.ranks.all_gather(values, f"{name}/values")
         return IndexedSlices(gathered, self.ranks.all_gather(grad.indices, f"{name}/indices"), grad.dense_shape)
 
-    def _divisor(self, grad: IndexedSlices, variable: Any) -> Any:
+    def _divisor(self, grad: IndexedSlices, variable: Variable) -> Any:
         """The number of workers: that of the present step if the group is elastic."""
         if not self.ranks.least:
             return float(self.ranks.size)
@@ -155,7 +158,7 @@ class BroadcastVariablesHook(SessionRunHook):
             variables = [v for v in global_variables() if "/job:ps" not in v.device]
             self._op = self._ranks.broadcast_variables(variables, self._root)
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         """Runs the broadcast."""
         session.run(self._op)
 
@@ -188,7 +191,7 @@ def buckets(pairs: Sequence[GradAndVar], limit: int) -> list[list[int]]:
 # reduced in the same way; those of a gather and of a broadcast are means over the ranks.
 
 
-def all_reduce(ranks: Ranks, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
+def all_reduce(ranks: Ranks, tensor: TensorLike, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
     """`Ranks.all_reduce`; its gradient is reduced in the same way.
 
     Raises (when differentiated):
@@ -236,7 +239,7 @@ def _packed(ranks: Ranks, values: Sequence[Tensor], name: str, merge: str, mean:
     return whole
 
 
-def all_gather(ranks: Ranks, tensor: Any, name: str = "") -> Tensor:
+def all_gather(ranks: Ranks, tensor: TensorLike, name: str = "") -> Tensor:
     """`Ranks.all_gather`; its gradient is the mean of all ranks' gradients, restricted to this rank's rows."""
 
     def gather(value: Tensor) -> tuple[Tensor, Any]:
@@ -255,7 +258,7 @@ def all_gather(ranks: Ranks, tensor: Any, name: str = "") -> Tensor:
     return _differentiable(gather, tensor)
 
 
-def broadcast(ranks: Ranks, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
+def broadcast(ranks: Ranks, tensor: TensorLike, root_rank: int = 0, name: str = "") -> Tensor:
     """`Ranks.broadcast`; its gradient is the mean of all ranks' gradients on the root, and zero on other ranks."""
 
     def send(value: Tensor) -> tuple[Tensor, Any]:
@@ -268,7 +271,7 @@ def broadcast(ranks: Ranks, tensor: Any, root_rank: int = 0, name: str = "") -> 
     return _differentiable(send, tensor)
 
 
-def reduce_scatter(ranks: Ranks, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
+def reduce_scatter(ranks: Ranks, tensor: TensorLike, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
     """`Ranks.reduce_scatter`; its gradient gathers the gradients of all parts, for a sum times the number of ranks.
 
     Raises (when differentiated):
@@ -287,7 +290,9 @@ def reduce_scatter(ranks: Ranks, tensor: Any, name: str = "", merge: str = "Add"
     return _differentiable(reduce, tensor)
 
 
-def all_to_all(ranks: Ranks, tensor: Any, splits: Any = None, name: str = "") -> tuple[Tensor, Tensor]:
+def all_to_all(
+    ranks: Ranks, tensor: TensorLike, splits: TensorLike | None = None, name: str = ""
+) -> tuple[Tensor, Tensor]:
     """`Ranks.all_to_all`; its gradient sends each row's gradient back, and is zero for rows that no rank got."""
 
     def exchange(value: Tensor) -> tuple[list[Tensor], Any]:
@@ -317,7 +322,7 @@ def _check_merge(merge: str) -> None:
         raise LookupError(f"A reduction by {merge} has no gradient; reduce by hvd.Sum or hvd.Average.")
 
 
-def _differentiable(collective: Any, tensor: Any) -> Tensor:
+def _differentiable(collective: Any, tensor: TensorLike) -> Tensor:
     value = convert_to_tensor(tensor)
     if not value.dtype.is_floating:
         return collective(value)[0]  # type: ignore[no-any-return]

@@ -20,6 +20,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.collectives.schedules import rows_of
+from tfmini.core_types import TensorLike
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
@@ -34,8 +35,10 @@ from tfmini.ops.array.identity import placeholder
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.math.comparison import where_v2
 from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import global_variables
 from tfmini.runtime import process
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.collectives.calls import BEGINS, LEAST
 from tfmini.runtime.collectives.executor import end_group, newcomers
 from tfmini.train.global_steps import get_global_step
@@ -98,7 +101,7 @@ class ElasticHook(SessionRunHook):
             self._new = [placeholder(variable.dtype.base_dtype, variable.shape) for variable in self._variables]
             self._load = control.group(*(assign(var, new).op for var, new in zip(self._variables, self._new)))
 
-    def _synchronise(self, variable: Any) -> Operation:
+    def _synchronise(self, variable: Variable) -> Operation:
         """Assigns the value of the source: the sum of its value and of zeros. (A broadcast has a fixed source.)"""
         value: Tensor = variable.value()
         if not value.shape.is_fully_defined():
@@ -108,7 +111,7 @@ class ElasticHook(SessionRunHook):
         taken_over: Operation = assign(variable, self._ranks.all_reduce(own, f"{variable.op.name}/elastic", merge)).op
         return taken_over
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         """Goes back to the last commit, joins the group, and takes over the variables of the latest commit in it.
 
         Raises:
@@ -138,7 +141,7 @@ class ElasticHook(SessionRunHook):
         if waiting:
             end_group(self._collectives, self._ranks.group_key, f"{', '.join(waiting)} joins")
 
-    def _commit(self, session: Any) -> None:
+    def _commit(self, session: BaseSession) -> None:
         values = session.run([variable.value() for variable in self._variables])
         self._committed = [np.array(value) for value in values]
         self._committed_step = int(self._committed[self._step_at])
@@ -334,7 +337,7 @@ class Ranks:
         key = int.from_bytes(blake2b(called.encode(), digest_size=_KEY_BYTES).digest(), "big")
         return called, (self.size, self.group_key, key)
 
-    def _scope(self, value: Tensor, name: str, **more: Any) -> Any:
+    def _scope(self, value: Tensor, name: str, **more: object) -> Any:
         """Adds attrs to a collective, beyond those of TensorFlow's op, that the ranks compare."""
         attrs = {"_collective_name": name.encode(), "_collective_dtype": value.dtype.name.encode(), **more}
         if self.least:
@@ -342,7 +345,7 @@ class Ranks:
         return get_default_graph()._attr_scope(attrs)
 
     def all_reduce(
-        self, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False, begins: bool = False
+        self, tensor: TensorLike, name: str = "", merge: str = "Add", mean: bool = False, begins: bool = False
     ) -> Tensor:
         """The sum of a tensor over all workers, its mean, or its ``Mul``, ``Min`` or ``Max`` (``merge``).
 
@@ -365,7 +368,7 @@ class Ranks:
             got = collective_ops.all_reduce(carried, *keys, merge, "Div" if mean else "Id")
         return restored(got)
 
-    def all_gather(self, tensor: Any, name: str = "", begins: bool = False) -> Tensor:
+    def all_gather(self, tensor: TensorLike, name: str = "", begins: bool = False) -> Tensor:
         """The workers' tensors concatenated along the first dimension, whose lengths may differ.
 
         Args:
@@ -386,7 +389,7 @@ class Ranks:
             )  # fmt: skip
         return restored(got)
 
-    def reduce_scatter(self, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
+    def reduce_scatter(self, tensor: TensorLike, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
         """This worker's rows of the reduced tensor (see `all_reduce`); the first workers have one more if they differ.
 
         Args:
@@ -411,7 +414,7 @@ class Ranks:
             got.set_shape([high - low, *sizes[1:]])
         return restored(got)
 
-    def all_to_all(self, tensor: Any, splits: Any = None, name: str = "") -> tuple[Tensor, Tensor]:
+    def all_to_all(self, tensor: TensorLike, splits: TensorLike | None = None, name: str = "") -> tuple[Tensor, Tensor]:
         """Sends the first rows of a tensor to worker 0, the next ones to worker 1, and so on.
 
         Args:
@@ -432,7 +435,7 @@ class Ranks:
             got, received = collective_ops.all_to_all(carried, counts, *keys)
         return restored(got), received
 
-    def broadcast(self, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
+    def broadcast(self, tensor: TensorLike, root_rank: int = 0, name: str = "") -> Tensor:
         """The tensor of worker ``root_rank``, on all workers.
 
         Args:
@@ -444,7 +447,7 @@ class Ranks:
         """
         return self._broadcast(tensor, root_rank, name)
 
-    def _broadcast(self, tensor: Any, root_rank: int, name: str, **more: Any) -> Tensor:
+    def _broadcast(self, tensor: TensorLike, root_rank: int, name: str, **more: object) -> Tensor:
         value = convert_to_tensor(tensor)
         if not 0 <= root_rank < self.size:
             raise ValueError(f"root_rank must be in [0, {self.size}), got {root_rank}.")

@@ -35,6 +35,7 @@ from tfmini.ops.queues.queue_ops import FIRST_ELEMENTS
 from tfmini.ops.queues.queues import FIFOQueue
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable, global_variables, report_uninitialized_variables
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
@@ -90,7 +91,7 @@ class SyncReplicasHook(SessionRunHook):
             self._leave_op = queue.enqueue(optimizer._local_step)
         optimizer._state.leave = self._leave
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Any) -> None:
         """Sets the local step; on the chief, also enqueues the first tokens and starts the update thread.
 
         Raises:
@@ -127,7 +128,7 @@ class SyncReplicasHook(SessionRunHook):
         if wanted is not None:
             self._optimizer.resize(run_context.session, wanted)
 
-    def _wait_for_reopening(self, session: Any) -> None:
+    def _wait_for_reopening(self, session: BaseSession) -> None:
         """Handles a queue that the chief of an earlier run closed: the new chief reopens it, workers wait for that."""
         if self._is_chief:
             session.run(self._reopen_op())
@@ -148,7 +149,7 @@ class SyncReplicasHook(SessionRunHook):
         queue_ref = self._optimizer._sync_token_queue.queue_ref
         return added_later(queue_ref, lambda: queue_ops.queue_reopen(queue_ref, name="reopen"))
 
-    def end(self, session: Any) -> None:
+    def end(self, session: BaseSession) -> None:
         """Returns the worker's token; the chief instead closes the token queue, which ends the run for all.
 
         A chief that only leaves, because its process was told to end, returns its token, too: the others wait for it.
@@ -163,7 +164,7 @@ class SyncReplicasHook(SessionRunHook):
         except _OTHERS_ENDED as error:
             _log.debug("The synchronous run has ended on other tasks: %s", error)
 
-    def _leave(self, session: Any) -> None:
+    def _leave(self, session: BaseSession) -> None:
         """Returns the worker's token when it goes in the middle; `RunState.leave`."""
         soon = protos.RunOptions(timeout_in_ms=_LEAVE_MS)
         try:
@@ -271,7 +272,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         add_run_state(global_step.graph, self._state)
         return train_op
 
-    def _add_local_step(self, global_step: Any) -> None:
+    def _add_local_step(self, global_step: Variable) -> None:
         # This op is placed on the worker's own task; colocation keeps the variable off the parameter servers.
         self._anchor = no_op()
         with colocate_with(self._anchor):
@@ -285,7 +286,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self.local_step_init_op = assign(self._local_step, global_step)
         self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
 
-    def _add_numbers(self, global_step: Any) -> None:
+    def _add_numbers(self, global_step: Variable) -> None:
         if self._elastic:
             with device(global_step.device):
                 self._numbers = ChangingNumbers(Numbers(self._replicas_to_aggregate, self._total_num_replicas))
@@ -301,7 +302,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             aggregated.append((mean, var))
         return sent, aggregated
 
-    def _accumulate(self, grad: Any, var: Any, sent: list[Operation]) -> Any:
+    def _accumulate(self, grad: Any, var: Variable, sent: list[Operation]) -> Any:
         accumulator: Any
         shared_name = var.name + "/grad_accum"
         if isinstance(grad, Tensor):
@@ -318,7 +319,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._accumulators.append((var.op.name, accumulator, var.device))
         return take(self._replicas_to_aggregate if self._numbers is None else self._numbers.aggregate)
 
-    def _add_queues(self, global_step: Any) -> None:
+    def _add_queues(self, global_step: Variable) -> None:
         dtype = global_step.dtype.base_dtype
         with device(global_step.device), name_scope(""):
             self._sync_token_queue = FIFOQueue(-1, dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q")
@@ -326,7 +327,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             # parameter server would stay closed for the next run.
             self._dummy_queue = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
 
-    def _add_steps(self, global_step: Any, sent: list[Operation], update: Operation, dummy: Any) -> Any:
+    def _add_steps(self, global_step: Variable, sent: list[Operation], update: Operation, dummy: Any) -> Any:
         with device(global_step.device), name_scope(""):
             with control_dependencies(sent):
                 token = self._sync_token_queue.dequeue()
@@ -350,7 +351,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
                 self._chief_queue_runner.numbers = self._numbers
         return train_op
 
-    def _add_chief_init(self, global_step: Any) -> None:
+    def _add_chief_init(self, global_step: Variable) -> None:
         inits = [self.local_step_init_op]
         for _, accumulator, place in self._accumulators:
             with device(place):
@@ -402,7 +403,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         """
         return SyncReplicasHook(self, is_chief, num_tokens)
 
-    def resize(self, session: Any, total_num_replicas: int, replicas_to_aggregate: int | None = None) -> None:
+    def resize(self, session: BaseSession, total_num_replicas: int, replicas_to_aggregate: int | None = None) -> None:
         """Lets the run go on with another number of workers, from the next update on. Only the chief can do so.
 
         The effective batch changes with it: scale the learning rate if you scaled it with the batch.
@@ -426,7 +427,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         _log.info("Updates have %d gradients of %d workers from now on.", numbers.aggregate, numbers.total)
         self._numbers.change(session._tf_sess() if hasattr(session, "_tf_sess") else session, numbers)
 
-    def ledger(self, session: Any) -> SyncLedger:
+    def ledger(self, session: BaseSession) -> SyncLedger:
         """Reads the ledger: the workers whose gradients each step applied, dropped as stale, or still holds.
 
         The parameter servers keep the ledger for all workers; any session of the cluster can read it at any time.
@@ -480,7 +481,7 @@ class _ChiefQueueRunner(QueueRunner):
     state: SyncState
     _is_monitored = False  # by a session that ends its step when a thread loses a task
 
-    def _enqueuing(self, sess: Any, enqueue_op: Any) -> Any:
+    def _enqueuing(self, sess: BaseSession, enqueue_op: Any) -> Any:
         try:
             self.state.begin(sess)
         except (errors.OpError, RuntimeError) as error:  # the first update meets the cause
@@ -498,7 +499,7 @@ class _ChiefQueueRunner(QueueRunner):
         return update
 
     @contextlib.contextmanager
-    def _failing(self, sess: Any) -> Iterator[None]:
+    def _failing(self, sess: BaseSession) -> Iterator[None]:
         """Ends the run of all workers if the block fails: without updates they would wait for ever."""
         try:
             yield
@@ -519,7 +520,9 @@ class _ChiefQueueRunner(QueueRunner):
             # After the end of the run this is what the runner expects: the token queue is closed.
             raise error if isinstance(error, errors.CancelledError) else failure from error
 
-    def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
+    def create_threads(
+        self, sess: BaseSession, coord: Any = None, daemon: bool = False, start: bool = False
+    ) -> list[Any]:
         self._is_monitored = coord is not None and coord._on_error is not None
         return super().create_threads(sess, _Unjoined(coord) if coord else None, daemon, start)  # type: ignore[arg-type]
 

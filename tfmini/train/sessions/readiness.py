@@ -21,8 +21,9 @@ from tfmini.graph.scoping import device
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable
+from tfmini.protos import ConfigProto
 from tfmini.runtime.client.master_clients import Reachability, chief_of, reach, task_of, unreachable
-from tfmini.runtime.client.session import Session
+from tfmini.runtime.client.session import BaseSession, Session
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import GRAPH_FILE, get_checkpoint_state, write_training_graph
 
@@ -31,7 +32,7 @@ _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
 
 
-def ready(op: Any, sess: Any, msg: str) -> tuple[bool, str | None]:
+def ready(op: Any, sess: BaseSession, msg: str) -> tuple[bool, str | None]:
     """Runs a ready op.
 
     Args:
@@ -60,7 +61,7 @@ def ready(op: Any, sess: Any, msg: str) -> tuple[bool, str | None]:
     return False, _PREFIX + ", ".join(name.decode() for name in value)
 
 
-def name_of(obj: Any) -> str:
+def name_of(obj: object) -> str:
     """The name of an op for messages; the op may be None or have no name."""
     if obj is None:
         return "None"
@@ -180,7 +181,7 @@ class ReadinessProbe:
         if self.session is None:
             self._given_up.wait(_LAST_PAUSE_S)
 
-    def _probe_until_ready(self, session: Any) -> bool:
+    def _probe_until_ready(self, session: BaseSession) -> bool:
         local_done, pause_s = False, _FIRST_PAUSE_S
         while not self._given_up.is_set():
             is_ready = False
@@ -404,12 +405,12 @@ class ModelRecords:
         """The ConfigProto of a session whose operations may take so long."""
         return limited(self._config, timeout_s)
 
-    def _write(self, text: str, config: Any) -> None:
+    def _write(self, text: str, config: ConfigProto) -> None:
         with Session(self.master, graph=self._graph, config=config) as session:
             session.run(self._assign.op, {self._text: text})
 
 
-def limited(config: Any, timeout_s: float) -> Any:
+def limited(config: ConfigProto, timeout_s: float) -> Any:
     """A copy of a ConfigProto, or of the default one, for a session whose operations may take so long."""
     copy = protos.ConfigProto()
     if config is not None:

@@ -14,6 +14,8 @@ from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.op_types import ops_with
+from tfmini.graph.operation import Operation
+from tfmini.protos import ConfigProto
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process, random_name
 from tfmini.train.sessions.readiness import (
@@ -89,7 +91,7 @@ class SessionManager:
     def prepare_session(
         self,
         master: str,
-        init_op: Any = None,
+        init_op: Operation | None | None = None,
         saver: Any = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
@@ -152,7 +154,7 @@ class SessionManager:
             return None
         return ModelRecords(master, self._graph, config)
 
-    def _continues(self, sess: Session, config: Any, run: str, directory: str | None, file: str | None) -> bool:
+    def _continues(self, sess: Session, config: ConfigProto, run: str, directory: str | None, file: str | None) -> bool:
         """Whether the model has all its values, and has them from this run."""
         if self._records is None or self._lacks_values(sess):
             return False
@@ -173,7 +175,7 @@ class SessionManager:
         )
         return True
 
-    def _renew_run_states(self, sess: Session, config: Any) -> None:
+    def _renew_run_states(self, sess: Session, config: ConfigProto) -> None:
         """Drops what was computed from the model's former values, after it has the new ones.
 
         Where every session has a model of its own, there is nothing to drop.
@@ -243,7 +245,7 @@ class SessionManager:
         self._part = None
         self._records = None
 
-    def _initialise(self, sess: Session, init_op: Any, init_feed_dict: Any, init_fn: Any) -> None:
+    def _initialise(self, sess: Session, init_op: Operation | None, init_feed_dict: Any, init_fn: Any) -> None:
         if init_op is None and not init_fn and self._local_init_op is None:
             raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
         if init_op is not None:
@@ -251,7 +253,7 @@ class SessionManager:
         if init_fn:
             init_fn(sess)
 
-    def _make_ready(self, sess: Session, init_op: Any, init_fn: Any) -> None:
+    def _make_ready(self, sess: Session, init_op: Operation | None, init_fn: Any) -> None:
         done, msg = self._try_run_local_init_op(sess)
         if not done:
             raise RuntimeError(
@@ -394,7 +396,7 @@ class SessionManager:
     def _model_ready(self, sess: Session) -> tuple[bool, str | None]:
         return ready(self._ready_op, sess, "Model not ready")
 
-    def _model_ready_and_set(self, sess: Session, config: Any, awaits_run: bool) -> tuple[bool, str | None]:
+    def _model_ready_and_set(self, sess: Session, config: ConfigProto, awaits_run: bool) -> tuple[bool, str | None]:
         """As `_model_ready`; but a model that the chief is still restoring or initialising is not ready."""
         is_ready, msg = self._model_ready(sess)
         if is_ready:

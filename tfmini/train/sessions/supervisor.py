@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 from tfmini import dtypes, errors, protos
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -27,6 +28,8 @@ from tfmini.ops.variables.functions import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from tfmini.protos import ConfigProto
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.coordinator import Coordinator, LooperThread
@@ -69,7 +72,7 @@ _DEFAULTS: dict[str, Callable[[], Any]] = {
 }
 
 
-def _chosen(value: Any, key: str) -> Any:
+def _chosen(value: TensorLike, key: str) -> Any:
     """The given value; by default the collection's first member, or a new one that is added to the collection."""
     if value is not _USE_DEFAULT:
         return value
@@ -222,7 +225,7 @@ class Supervisor:
     def prepare_or_wait_for_session(
         self,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         wait_for_checkpoint: bool = False,
         max_wait_secs: float | None = 7200,
         start_standard_services: bool = True,
@@ -279,7 +282,7 @@ class Supervisor:
     def managed_session(
         self,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> Iterator[Any]:
@@ -315,7 +318,7 @@ class Supervisor:
 
     # ---- services ---------------------------------------------------------------------------
 
-    def start_standard_services(self, sess: Any) -> list[Thread] | None:
+    def start_standard_services(self, sess: BaseSession) -> list[Thread] | None:
         """Starts the chief's threads for summaries, step counts and checkpoints; returns None without ``logdir``.
 
         Raises:
@@ -343,7 +346,7 @@ class Supervisor:
             thread.start()
         return threads
 
-    def _summarize(self, sess: Any) -> None:
+    def _summarize(self, sess: BaseSession) -> None:
         fetches = [self.summary_op] if self.global_step is None else [self.summary_op, self.global_step]
         try:
             summaries, *step = sess.run(fetches)
@@ -356,12 +359,12 @@ class Supervisor:
         _log.info("Recording summary at step %s.", *(step or [None]))
         self.summary_writer.add_summary(summaries, *step)
 
-    def _save_model(self, sess: Any) -> None:
+    def _save_model(self, sess: BaseSession) -> None:
         _log.info("Saving checkpoint to path %s", self.save_path)
         writer = None if self.global_step is None else self.summary_writer
         save_checkpoint(sess, self.saver, self.save_path, self.global_step, writer)
 
-    def start_queue_runners(self, sess: Any, queue_runners: Sequence[Any] | None = None) -> list[Thread]:
+    def start_queue_runners(self, sess: BaseSession, queue_runners: Sequence[Any] | None = None) -> list[Thread]:
         """Starts the threads of queue runners (default: all in the graph) and returns the threads."""
         if queue_runners is None:
             queue_runners = self._graph.get_collection(GraphKeys.QUEUE_RUNNERS)
@@ -380,7 +383,7 @@ class Supervisor:
         """Starts a thread that calls ``target`` every ``timer_interval_secs`` (None: without pause) until the stop."""
         return LooperThread.loop(self.coord, timer_interval_secs, target, args, kwargs)
 
-    def summary_computed(self, sess: Any, summary: Any, global_step: int | None = None) -> None:
+    def summary_computed(self, sess: BaseSession, summary: Any, global_step: int | None = None) -> None:
         """Writes a summary, by default at the session's global step.
 
         Raises:
