@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.numerics.windows import scratch
-
-Array = np.ndarray[Any, Any]
 
 _FLOAT32 = 3  # dnnl_f32
 _ANY_LAYOUT = 1  # dnnl_format_tag_any: oneDNN chooses

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.numerics import onednn
 from tfmini.numerics.onednn import (
     RESULT,
@@ -175,7 +176,6 @@ class _Convolution:
 # numpy makes a pass for each operation, on one core. A chain is ``target = step(…step(first(a, b), operand)…)``. All of
 # its operations round as numpy's do, so that the results are equal bit by bit.
 
-Array = np.ndarray[Any, Any]
 
 _SECOND_SOURCE = 2
 _STEP_OPERAND = 32768  # DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE, times the number of the step (from 1)

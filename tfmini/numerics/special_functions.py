@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-Array = Any
+from tfmini.core_types import Array
 
 _EPS, _TERMS = 1e-16, 5000  # of the series of `_gamma_slope`
 
@@ -56,7 +56,7 @@ def digamma(x: Any) -> Any:
     return np.where(_is_pole(wide), np.nan, _scipy().psi(wide)).astype(x.dtype)[()]
 
 
-def _is_pole(x: Array) -> Array:
+def _is_pole(x: Array) -> Any:
     return (x <= 0) & (x == np.floor(x))
 
 
@@ -105,7 +105,7 @@ igamma_grad_a = _in_float64(_gamma_slope)
 
 
 @_in_float64
-def random_gamma_grad(alpha: Array, sample: Array) -> Array:
+def random_gamma_grad(alpha: Array, sample: Array) -> Any:
     """d sample / d alpha of a gamma variate of rate 1 at a fixed quantile: -(dP/da) / density."""
     density = np.exp((alpha - 1.0) * np.log(sample) - sample - _scipy().gammaln(alpha))
     return -_gamma_slope(alpha, sample) / density

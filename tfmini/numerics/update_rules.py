@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 from tfmini.numerics import onednn_kernels
 from tfmini.numerics.onednn_kernels import accepts, several_threads
 from tfmini.shapes import format_raw
 
-Array = Any
 Rule = Callable[..., None]
 
 # A variable, its slots, a gradient and scratch memory of this many float32 elements stay in a cache of 1-2 MiB.

@@ -17,10 +17,10 @@ import ml_dtypes
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tfmini.core_types import Array
 from tfmini.memory import check_room
 from tfmini.shapes import RawShape
 
-Array = np.ndarray[Any, Any]
 Index = tuple[slice, ...]
 _ALL = slice(None)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
@@ -23,7 +24,6 @@ from tfmini.shapes import RawShape, at_least_rank, merge_raw
 # Diagonal 0 is the main one; positive numbers are above it. Several diagonals are the rows of a
 # matrix, the uppermost first, each padded at its end.
 
-Array = np.ndarray[Any, Any]
 
 diag_op = op(
     "MatrixDiagV2(diagonal: T, k: int32, num_rows: int32, num_cols: int32, padding_value: T) -> output: T; T: type"

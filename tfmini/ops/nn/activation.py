@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import (
@@ -22,7 +23,6 @@ from tfmini.graph.families import (
     same_shape,
     sized,
 )
-from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.identity import cast

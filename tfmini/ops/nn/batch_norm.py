@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.numerics.convolution import column_sums
-from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import HALVES

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import FailedPreconditionError
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -281,7 +281,6 @@ def collapse_repeated(labels: TensorLike, seq_length: Any, name: str | None = No
 
 # ---- Decoders of CTC: greedy and beam search, from class scores to label sequences ---------------------------------
 
-Array = np.ndarray[Any, Any]
 Prefix = tuple[int, ...]
 
 _T = "T: {float32, float64} = DT_FLOAT"

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import AxisLike, ShapeLike, TensorLike
+from tfmini.core_types import Array, AxisLike, ShapeLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
-from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.gather import gather

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape, second_shape
 from tfmini.graph.node import Node
-from tfmini.numerics.windows import Array, Axes, padded
+from tfmini.numerics.windows import Axes, padded
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import reverse
