@@ -178,15 +178,10 @@ def ctc_loss(
 
 @export("tf.nn.ctc_loss_v2")
 def ctc_loss_v2(
-    labels: TensorLike,
-    logits: TensorLike,
-    label_length: Any,
-    logit_length: Any,
-    logits_time_major: bool = True,
-    unique: Any = None,
-    blank_index: int | None = None,
+    labels: TensorLike, logits: TensorLike, label_length: TensorLike, logit_length: TensorLike,
+    logits_time_major: bool = True, unique: TensorLike | None = None, blank_index: int | None = None,
     name: str | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The CTC loss of dense or sparse labels (``tf.nn.ctc_loss_v2``).
 
     Args:
@@ -254,7 +249,7 @@ def ctc_unique_labels(labels: TensorLike, name: str | None = None) -> tuple[Tens
 
 
 @export("tf.nn.collapse_repeated")
-def collapse_repeated(labels: TensorLike, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def collapse_repeated(labels: TensorLike, seq_length: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Labels without repetitions of neighbours (``tf.nn.collapse_repeated``).
 
     Args:
