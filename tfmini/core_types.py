@@ -55,6 +55,8 @@ ArrayLike: TypeAlias = np.ndarray[Any, Any] | Scalar | Sequence["ArrayLike"]
 TensorLike: TypeAlias = GraphTensor | np.ndarray[Any, Any] | Scalar | Dimension | TensorShape | Sequence["TensorLike"]
 # A shape that is known when the graph is built. Where an op has it as an input, it may be a `TensorLike` as well.
 ShapeLike: TypeAlias = TensorShape | ShapeProto | Sequence[DimensionLike] | DimensionLike
+# A shape that is an input of an op. (The type of ``as_list()`` has None in it, whatever is known.)
+SizesLike: TypeAlias = TensorLike | ShapeLike | Sequence[TensorLike | DimensionLike]
 AxisLike: TypeAlias = (
     int | np.integer[Any] | Sequence[int | np.integer[Any] | GraphTensor] | GraphTensor | np.ndarray[Any, Any]
 )

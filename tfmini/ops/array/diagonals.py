@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, DTypeLike, TensorLike
+from tfmini.core_types import Array, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
@@ -420,7 +420,7 @@ def matrix_band_part(
 
 @export("tf.eye", "tf.linalg.eye")
 def eye(
-    num_rows: Any, num_columns: Any = None, batch_shape: TensorLike | None = None, dtype: DTypeLike = dtypes.float32,
+    num_rows: Any, num_columns: Any = None, batch_shape: SizesLike | None = None, dtype: DTypeLike = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Identity matrices (``tf.eye``).

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, DTypeLike, Scalar, ShapeLike, TensorLike
+from tfmini.core_types import Array, DTypeLike, Scalar, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op, same_shape
@@ -167,14 +167,12 @@ def _lin_space_kernel(start: Array, stop: Array, num: Array) -> Any:
 
 
 @export("tf.fill")
-def fill(dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor:
+def fill(dims: SizesLike, value: TensorLike, name: str | None = None) -> Tensor:
     """A tensor of shape ``dims`` that holds ``value`` everywhere (``tf.fill``)."""
     return _fill(dims, value, name=name)
 
 
-def _filled_with(
-    value: Scalar, shape: TensorLike | ShapeLike, dtype: dtypes.DType, name: str | None, default_name: str
-) -> Tensor:
+def _filled_with(value: Scalar, shape: SizesLike, dtype: dtypes.DType, name: str | None, default_name: str) -> Tensor:
     with name_scope(name, default_name, [shape]) as scope:
         if not isinstance(shape, Tensor):
             sizes = _static_sizes(shape)
@@ -189,7 +187,7 @@ def _filled_with(
         return _fill(shape, constant(value, dtype=dtype), name=scope)
 
 
-def _static_sizes(shape: TensorLike | ShapeLike) -> tuple[int, ...] | None:
+def _static_sizes(shape: SizesLike) -> tuple[int, ...] | None:
     try:
         raw = as_raw(shape)
     except (TypeError, ValueError):
@@ -202,7 +200,7 @@ def _index_type(sizes: tuple[int, ...]) -> Any:
 
 
 @export("tf.zeros")
-def zeros(shape: TensorLike | ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
+def zeros(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of zeros, False or empty strings (``tf.zeros``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     zero: Any = "" if dtype is dtypes.string else False if dtype is dtypes.bool else 0
@@ -210,7 +208,7 @@ def zeros(shape: TensorLike | ShapeLike, dtype: DTypeLike = dtypes.float32, name
 
 
 @export("tf.ones")
-def ones(shape: TensorLike | ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
+def ones(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones or True (``tf.ones``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     return _filled_with(True if dtype is dtypes.bool else 1, shape, dtype, name, "ones")

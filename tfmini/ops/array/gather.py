@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, AxisLike, TensorLike
+from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import (
@@ -250,7 +250,7 @@ def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = Non
 
 
 @export("tf.gather_nd", "tf.manip.gather_nd")
-def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int = 0) -> Tensor:
+def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int | Tensor = 0) -> Tensor:
     """The elements or slices at rows of coordinates (``tf.gather_nd``).
 
     Args:
@@ -383,7 +383,7 @@ def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.scatter_nd", "tf.manip.scatter_nd")
-def scatter_nd(indices: TensorLike, updates: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor:
+def scatter_nd(indices: TensorLike, updates: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
     return _scatter_nd(indices, updates, shape, name=name)
 

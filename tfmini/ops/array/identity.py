@@ -64,7 +64,7 @@ def _pass_on(value: object) -> Any:
     return value
 
 
-def _pass_gradient(node: Operation, grad: Tensor) -> list[Any]:
+def _pass_gradient(node: Operation, grad: Tensor | IndexedSlices) -> list[Any]:
     return [grad]
 
 

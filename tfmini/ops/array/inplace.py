@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, DTypeLike, TensorLike
+from tfmini.core_types import Array, DTypeLike, SizesLike, TensorLike
 from tfmini.graph.families import OpHandle, Tensor, all_of, convert_to_tensor, op, same_shape
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import given_shape
@@ -91,7 +91,7 @@ def _on_rows(handle: OpHandle, x: TensorLike, i: TensorLike, v: TensorLike) -> T
     return handle(x, rows, v)
 
 
-def empty(shape: TensorLike, dtype: DTypeLike, init: bool = False) -> Tensor:
+def empty(shape: SizesLike, dtype: DTypeLike, init: bool = False) -> Tensor:
     """A tensor of the given shape with unspecified content."""
     return empty_op(shape, dtype=dtypes.as_dtype(dtype), init=init)
 

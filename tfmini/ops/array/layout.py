@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, AxisLike, TensorLike
+from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -176,7 +176,7 @@ def _roll_kernel(value: Array, shift: Array, axis: Array) -> Any:
 
 
 @export("tf.tile", "tf.manip.tile")
-def tile(input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor:
+def tile(input: TensorLike, multiples: SizesLike, name: str | None = None) -> Tensor:
     """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
     return _tile(input, multiples, name=name)
 

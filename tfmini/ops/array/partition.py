@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, DTypeLike, TensorLike
+from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
@@ -346,7 +346,7 @@ def invert_permutation(x: TensorLike, name: str | None = None) -> Tensor:
 
 
 @export("tf.unravel_index")
-def unravel_index(indices: TensorLike, dims: TensorLike, name: str | None = None) -> Tensor:
+def unravel_index(indices: TensorLike, dims: SizesLike, name: str | None = None) -> Tensor:
     """The coordinates of flat indices in an array of shape ``dims``, one column each (``tf.unravel_index``)."""
     return _unravel(indices, dims, name=name)
 
@@ -386,7 +386,9 @@ def where(
 
 
 @export("tf.boolean_mask")
-def boolean_mask(tensor: TensorLike, mask: TensorLike, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
+def boolean_mask(
+    tensor: TensorLike, mask: TensorLike, name: str = "boolean_mask", axis: AxisLike | None = None
+) -> Tensor:
     """The slices of ``tensor`` where ``mask`` is true (``tf.boolean_mask``).
 
     Args:

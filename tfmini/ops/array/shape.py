@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, AxisLike, DTypeLike, TensorLike
+from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
@@ -357,7 +357,7 @@ def rank_internal(input: Any, name: str | None = None, optimize: bool = True) ->
 
 
 @export("tf.reshape", "tf.manip.reshape")
-def reshape(tensor: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor:
+def reshape(tensor: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """The same elements in another shape (``tf.reshape``).
 
     Args:
@@ -409,13 +409,13 @@ def squeeze(input: TensorLike, axis: Any = None, name: str | None = None, squeez
 
 
 @export("tf.broadcast_to")
-def broadcast_to(input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor:
+def broadcast_to(input: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
     return _broadcast_to(input, shape, name=name)
 
 
 @export("tf.broadcast_dynamic_shape")
-def broadcast_dynamic_shape(shape_x: TensorLike, shape_y: TensorLike) -> Tensor:
+def broadcast_dynamic_shape(shape_x: SizesLike, shape_y: SizesLike) -> Tensor:
     """The shape of an element-wise operation on tensors of two shapes (``tf.broadcast_dynamic_shape``)."""
     return _broadcast_args(shape_x, shape_y)
 

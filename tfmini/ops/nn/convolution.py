@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.core_types import PaddingLike, TensorLike
+from tfmini.core_types import PaddingLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.shape import expand_dims, squeeze
@@ -49,7 +49,7 @@ def conv2d(
 
 @export("tf.nn.conv2d_backprop_filter")
 def conv2d_backprop_filter(
-    input: TensorLike, filter_sizes: TensorLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    input: TensorLike, filter_sizes: SizesLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
     use_cudnn_on_gpu: bool = True, data_format: str = "NHWC", dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its filter, of shape ``filter_sizes`` (``tf.nn.conv2d_backprop_filter``)."""
@@ -61,7 +61,7 @@ def conv2d_backprop_filter(
 
 @export("tf.nn.conv2d_backprop_input")
 def conv2d_backprop_input(
-    input_sizes: TensorLike, filter: TensorLike | None = None, out_backprop: TensorLike | None = None,
+    input_sizes: SizesLike, filter: TensorLike | None = None, out_backprop: TensorLike | None = None,
     strides: Any = None, padding: PaddingLike | None = None, use_cudnn_on_gpu: bool = True, data_format: str = "NHWC",
     dilations: Sequence[int] = _ONES, name: str | None = None, filters: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
@@ -75,7 +75,7 @@ def conv2d_backprop_input(
 
 @export("tf.nn.conv2d_transpose")
 def conv2d_transpose(
-    value: TensorLike | None = None, filter: TensorLike | None = None, output_shape: TensorLike | None = None,
+    value: TensorLike | None = None, filter: TensorLike | None = None, output_shape: SizesLike | None = None,
     strides: int | Sequence[int] | None = None, padding: PaddingLike = "SAME", data_format: str = "NHWC",
     name: str | None = None, input: TensorLike | None = None, filters: TensorLike | None = None,
     dilations: int | Sequence[int] | None = None,
@@ -154,7 +154,7 @@ def depthwise_conv2d_native(
 
 @export("tf.nn.depthwise_conv2d_backprop_input", "tf.nn.depthwise_conv2d_native_backprop_input")
 def depthwise_conv2d_backprop_input(
-    input_sizes: TensorLike, filter: TensorLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    input_sizes: SizesLike, filter: TensorLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
     data_format: str = "NHWC", dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its input (``tf.nn.depthwise_conv2d_backprop_input``)."""
@@ -166,7 +166,7 @@ def depthwise_conv2d_backprop_input(
 
 @export("tf.nn.depthwise_conv2d_backprop_filter", "tf.nn.depthwise_conv2d_native_backprop_filter")
 def depthwise_conv2d_backprop_filter(
-    input: TensorLike, filter_sizes: TensorLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    input: TensorLike, filter_sizes: SizesLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
     data_format: str = "NHWC", dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its filter (``tf.nn.depthwise_conv2d_backprop_filter``)."""
@@ -246,7 +246,7 @@ def conv3d(
 
 @export("tf.nn.conv3d_backprop_filter", "tf.nn.conv3d_backprop_filter_v2")
 def conv3d_backprop_filter(
-    input: TensorLike, filter_sizes: TensorLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    input: TensorLike, filter_sizes: SizesLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
     data_format: str = "NDHWC", dilations: Sequence[int] = (1, 1, 1, 1, 1), name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv3d` for its filter (``tf.nn.conv3d_backprop_filter``)."""
@@ -258,7 +258,7 @@ def conv3d_backprop_filter(
 
 @export("tf.nn.conv3d_transpose")
 def conv3d_transpose(
-    value: TensorLike, filter: TensorLike | None = None, output_shape: TensorLike | None = None,
+    value: TensorLike, filter: TensorLike | None = None, output_shape: SizesLike | None = None,
     strides: int | Sequence[int] | None = None, padding: str = "SAME", data_format: str = "NDHWC",
     name: str | None = None, input: TensorLike | None = None, filters: TensorLike | None = None,
     dilations: int | Sequence[int] | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, PaddingLike, TensorLike
+from tfmini.core_types import Array, PaddingLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
@@ -25,7 +25,7 @@ from tfmini.shapes import TensorShape
 
 @export("tf.required_space_to_batch_paddings")
 def required_space_to_batch_paddings(
-    input_shape: TensorLike, block_shape: TensorLike, base_paddings: TensorLike | None = None, name: str | None = None
+    input_shape: SizesLike, block_shape: TensorLike, base_paddings: TensorLike | None = None, name: str | None = None
 ) -> tuple[Any, Any]:
     """Paddings that make blocks divide the sizes, and the crops after it (``tf.required_space_to_batch_paddings``).
 
@@ -69,7 +69,7 @@ def _paddings(sizes: Any, blocks: Any, base: Any, *, join: Callable[..., Any]) -
 
 @export("tf.nn.with_space_to_batch")
 def with_space_to_batch(
-    input: Any, dilation_rate: int | Sequence[int], padding: str, op: Any, filter_shape: Any = None,
+    input: TensorLike, dilation_rate: TensorLike, padding: str, op: Callable[..., Any], filter_shape: SizesLike = None,
     spatial_dims: Any = None, data_format: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Runs ``op`` with dilation, as an op without dilation on a batch of blocks (``tf.nn.with_space_to_batch``).
@@ -119,8 +119,8 @@ def _spatial_axes(spatial_dims: Any, count: int, data_format: str | None) -> lis
 
 
 def _blockwise(
-    input: Tensor, dilation_rate: int | Sequence[int], rates: Array | None, padding: str, op: Callable[..., Any],
-    filter_shape: TensorLike, axes: list[int],
+    input: Tensor, dilation_rate: TensorLike, rates: Array | None, padding: str, op: Callable[..., Any],
+    filter_shape: SizesLike, axes: list[int],
 ) -> Tensor:  # fmt: skip
     rate = rates if rates is not None else convert_to_tensor(dilation_rate, dtypes.int32)
     if padding == "SAME":
@@ -142,7 +142,7 @@ def _blockwise(
     return batch_to_space_nd(op(blocks, len(axes), "VALID"), whole_rate, crops)
 
 
-def _same_paddings(filter_shape: TensorLike, count: int, rate: Any) -> Any:
+def _same_paddings(filter_shape: SizesLike, count: int, rate: Any) -> Any:
     tensor = convert_to_tensor(filter_shape, dtypes.int32, name="filter_shape")
     known = constant_value(tensor)
     window = getitem(tensor, slice(0, count)) if known is None else known[:count]
@@ -400,7 +400,7 @@ def avg_pool1d(
 
 @export("tf.nn.conv1d_transpose")
 def conv1d_transpose(
-    input: TensorLike, filters: TensorLike, output_shape: TensorLike, strides: int | Sequence[int],
+    input: TensorLike, filters: TensorLike, output_shape: SizesLike, strides: int | Sequence[int],
     padding: str = "SAME", data_format: str = "NWC", dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -429,7 +429,7 @@ def conv1d_transpose(
 
 @export("tf.nn.conv_transpose")
 def conv_transpose(
-    input: TensorLike, filters: TensorLike, output_shape: TensorLike, strides: int | Sequence[int],
+    input: TensorLike, filters: TensorLike, output_shape: SizesLike, strides: int | Sequence[int],
     padding: str = "SAME", data_format: str | None = None, dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -449,7 +449,7 @@ def conv_transpose(
 
 @export("tf.nn.atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
-    value: TensorLike, filters: TensorLike, output_shape: TensorLike, rate: int, padding: str, name: str | None = None
+    value: TensorLike, filters: TensorLike, output_shape: SizesLike, rate: int, padding: str, name: str | None = None
 ) -> Tensor:
     """The transpose of `atrous_conv2d` (``tf.nn.atrous_conv2d_transpose``)."""
     return nn_convolution.conv2d_transpose(

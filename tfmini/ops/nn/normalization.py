@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, AxisLike, ShapeLike, TensorLike
+from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.ops.array.constant_value import constant_value
@@ -162,7 +162,7 @@ def weighted_moments(
 
 @export("tf.nn.normalize_moments")
 def normalize_moments(
-    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike, name: str | None = None
+    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike | None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance from sufficient statistics (``tf.nn.normalize_moments``)."""
     with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
@@ -232,7 +232,7 @@ def swish(features: TensorLike) -> Tensor:
 
 @export("tf.nn.dropout")
 def dropout(
-    x: TensorLike, keep_prob: TensorLike | None = None, noise_shape: ShapeLike = None, seed: int | None = None,
+    x: TensorLike, keep_prob: TensorLike | None = None, noise_shape: SizesLike = None, seed: int | None = None,
     name: str | None = None, rate: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
@@ -279,7 +279,7 @@ def _rate(keep_prob: TensorLike | None, rate: TensorLike | None) -> Any:
     return rate
 
 
-def _noise_shape(x: Tensor, noise_shape: ShapeLike) -> Any:
+def _noise_shape(x: Tensor, noise_shape: SizesLike) -> Any:
     if noise_shape is None:
         return shape_of(x)
     if isinstance(noise_shape, Tensor):
@@ -290,7 +290,7 @@ def _noise_shape(x: Tensor, noise_shape: ShapeLike) -> Any:
     return [own if d is None else d for d, own in zip(sizes, x.raw_shape)]
 
 
-def _drop(x: Tensor, rate: Tensor, noise_shape: ShapeLike, seed: int | None) -> Tensor:
+def _drop(x: Tensor, rate: Tensor, noise_shape: SizesLike, seed: int | None) -> Tensor:
     """The nodes are in TensorFlow's order, so that seeds derived from node numbers agree."""
     noise = random_uniform(noise_shape, seed=seed, dtype=x.dtype.base_dtype)
     dtype = rate.dtype.base_dtype
