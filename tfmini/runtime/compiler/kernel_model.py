@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tfmini.placement.task_graph import TaskGraph
     from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
-    from tfmini.runtime.compiler.levels import Segment
-    from tfmini.runtime.compiler.program import Program
+    from tfmini.runtime.compiler.levels import Program, Segment
     from tfmini.runtime.compiler.units import Unit
 
 

@@ -182,7 +182,7 @@ def _may_be_sizes(array: Any) -> bool:
     return array.dtype.kind in "iu" and array.ndim <= _SIZE_RANK and array.size <= _SIZE_COUNT
 
 
-# ---- lowering ------------------------------------------------------------
+# ---- From nodes to units -------------------------------------------------------------------------------------------
 
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")

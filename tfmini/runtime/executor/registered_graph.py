@@ -19,8 +19,7 @@ from tfmini.locks import lock
 from tfmini.ops.array.kernel_arguments import holds
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.runtime.compiler.kernels import kernel_error, node_error
-from tfmini.runtime.compiler.levels import Level
-from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.compiler.levels import Level, Program
 from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun, Path, RunOwner, StepOutcome
 from tfmini.runtime.resources import Resources
 

@@ -22,8 +22,9 @@ from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.compiler.kernels import several_may_block
+from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.lowering import DEAD
-from tfmini.runtime.compiler.program import Program, compile_program
+from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.dispatch import BlockingRun, TaskThreads, can_block
 from tfmini.runtime.executor.partition_run import Done, FunctionRun, PartitionRun, Path, StepOutcome

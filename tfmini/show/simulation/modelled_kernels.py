@@ -27,8 +27,7 @@ from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.collectives.calls import CollectiveCall
 from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
-from tfmini.runtime.compiler.levels import Level, Segment
-from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.compiler.levels import Level, Program, Segment
 from tfmini.runtime.compiler.units import Form, Unit
 from tfmini.runtime.master.registration import Part, Plan
 from tfmini.runtime.resources import Resources

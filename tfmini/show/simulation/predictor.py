@@ -29,7 +29,7 @@ from tfmini.graph.prune import reachable, step_graph
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.master_clients import DirectMaster
-from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.registration import Part, Plan, Registration, endpoint_of
 from tfmini.runtime.options import SessionOptions
