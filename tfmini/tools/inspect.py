@@ -30,7 +30,7 @@ from tfmini.show.inspection.trace import StepTrace, read_trace, summary
 from tfmini.terminal import console
 from tfmini.text import printable, similar
 from tfmini.tools.launch import launch
-from tfmini.tools.run import TRACE_ENV, TraceOptions, Tracer, run_script
+from tfmini.tools.script import TRACE_ENV, TraceOptions, Tracer, run_script
 
 _FINDINGS = 1  # the exit code of --view lint with findings
 _LINES = 50  # lines of a difference without --full

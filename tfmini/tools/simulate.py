@@ -36,7 +36,7 @@ from tfmini.show.simulation.predictor import (
 from tfmini.show.simulation.profile import read_profile
 from tfmini.terminal import Rows, console
 from tfmini.text import printable
-from tfmini.tools.run import TRACE_ENV, StepTimes, TraceOptions
+from tfmini.tools.script import TRACE_ENV, StepTimes, TraceOptions
 
 _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
