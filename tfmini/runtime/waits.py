@@ -20,8 +20,8 @@ from tfmini.ops.waiting_line import Attempt, WaitingState
 from tfmini.runtime.compiler.kernels import FUNCTION_RETURNS
 from tfmini.runtime.executor import registered_graph
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.partition_run import PartitionRun
-from tfmini.runtime.executor.registered_graph import NodeWait, RegisteredGraph, WaitingRun
+from tfmini.runtime.executor.registered_graph import PartitionRun, RegisteredGraph
+from tfmini.runtime.executor.waiting_run import NodeWait, WaitingRun
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.snapshot import (
     COLLECTIVE,

@@ -190,9 +190,9 @@ class DirectMaster:
 
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
-        master = self.session.master if self._options.cluster else self._master
+        cluster = self.session.cluster if self._options.cluster else self._master
         with self._pending.new() as answer:
-            master.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
+            cluster.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
             found: list[DeviceAttributes] = answer.result(describe=_describe_listing)
         return found
 

@@ -10,10 +10,10 @@ an ``if``; neighbours under the same guard share one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tfmini import errors
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.op_types import MERGE_OPS, OPS
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler import kernels as kernel_checks
 from tfmini.runtime.compiler.kernels import (
     NODE_LINES,
@@ -31,6 +32,7 @@ from tfmini.runtime.compiler.kernels import (
     named_errors,
     op_facts,
 )
+from tfmini.runtime.compiler.levels import Program, Segment
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.trace import TraceTable, clock
 
@@ -440,3 +442,27 @@ def computing_into(unit: Unit, group: int) -> Callable[..., Any]:
         return result if check is None else check(result)
 
     return call
+
+
+class KernelModel(Protocol):
+    """What takes the place of kernels where the runtime runs in virtual time: the interface for a simulation.
+
+    The lowering, the segments and their order are the compiler's own. The model writes the text of the units, says how
+    long a segment takes before it has run, and may add to what a run of the program begins with.
+    """
+
+    def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
+        """Returns the writer of the text of one block. `BlockWriter` says what it may override."""
+        ...
+
+    def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:
+        """Returns a laid-out segment with its `seconds` set, since segments of 3 ms and more go to the pool."""
+        ...
+
+    def known(self, graph: TaskGraph) -> Program | None:
+        """Called before a graph is compiled; a program that it returns is used as it is. None: compile it."""
+        ...
+
+    def program(self, program: Program, graph: TaskGraph) -> Program:
+        """Called after a graph has been compiled; returns the program to register, which may be a wrapped one."""
+        ...

@@ -22,7 +22,7 @@ from tfmini.graph.op_types import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
 from tfmini.placement.task_graph import INNER, End, TaskGraph
 from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler import kernels as kernel_checks
-from tfmini.runtime.compiler.kernel_model import KernelModel
+from tfmini.runtime.compiler.codegen import KernelModel
 from tfmini.runtime.compiler.kernels import (
     OpFacts,
     bound_arguments,

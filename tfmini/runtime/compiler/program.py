@@ -17,7 +17,7 @@ from typing import Any
 
 from tfmini.graph.liveness import contract, has_flow
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.compiler.kernel_model import KernelModel
+from tfmini.runtime.compiler.codegen import KernelModel
 from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, Program
 from tfmini.runtime.compiler.loops import lower_loop

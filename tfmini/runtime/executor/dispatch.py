@@ -26,8 +26,8 @@ from tfmini.locks import lock
 from tfmini.rpc.waiter import Waiter, unlock
 from tfmini.runtime.compiler.kernels import kernel_error
 from tfmini.runtime.compiler.levels import Program
-from tfmini.runtime.executor.partition_run import Deadline, RunOwner
-from tfmini.runtime.executor.registered_graph import RunContext, WaitingRun
+from tfmini.runtime.executor.registered_graph import Deadline, RunOwner
+from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
 from tfmini.runtime.process import Process, submitted
 
 if TYPE_CHECKING:

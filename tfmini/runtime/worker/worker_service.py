@@ -17,7 +17,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.link import register_work
 from tfmini.runtime.compiler.kernels import NODE_LINES
 from tfmini.runtime.executor.dataflow_run import Activation
-from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
+from tfmini.runtime.executor.registered_graph import PartitionRun, StepOutcome
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import ThreadSnapshot
 from tfmini.runtime.worker.task_state import STEP_LIMIT

@@ -354,7 +354,7 @@ _HAPPENS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP, Form.HAND_ON, Form
 
 
 class KernelTimes:
-    """The model for the tasks of one type of machine; see `runtime.compiler.kernel_model`.
+    """The model for the tasks of one type of machine; see `runtime.compiler.codegen.KernelModel`.
 
     Args:
       nodes, shapes: the whole graph.

@@ -294,7 +294,7 @@ class _Client:
         """The first worker's plan, registered for this one."""
         plan = self._simulation.programs.replica(self.task)
         answer: Answer[None] = Answer(server.master.reactor)
-        Registration(master.session, plan, answer.done).start()
+        Registration(master.session.tasks, plan, answer.done).start()
         answer.result()
         return plan
 
