@@ -107,9 +107,6 @@ def _connect_timeout_s() -> float:
         raise ValueError(f"{CONNECT_TIMEOUT_ENV} must be a number of seconds, got {text!r}.") from None
 
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-
-
 # ---- Numbers for steps, by which the tasks of a cluster tell messages of different steps apart ---------------------
 # A process counts from a random start in steps of a random odd number, modulo 2**56: it never gives a number twice,
 # and two processes meet with a probability of about 2**-56 per pair of steps. A forked child starts anew.

@@ -30,7 +30,7 @@ from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
 from tfmini.protos import RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
-from tfmini.show.inspection.study import trains
+from tfmini.runtime.master.registration import Signature
 from tfmini.text import similar
 from tfmini.tools import python2
 
@@ -39,8 +39,6 @@ from tfmini.tools import python2
 # script, counts the runs of sessions, runs one of them with FULL_TRACE, and writes its timeline.
 
 TRACE_ENV = "TFMINI_TRACE"
-
-Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,6 @@ def watch_sessions(execute: Callable[..., list[Any]]) -> Callable[[], None]:
     Args:
       execute: gets the function that makes a run, and its arguments, of which the first is the session.
     """
-    from tfmini.runtime.client.session import BaseSession
-
     original = BaseSession._execute
     BaseSession._execute = lambda *args: execute(original, *args)  # type: ignore[method-assign]
 
@@ -90,6 +86,13 @@ def watch_sessions(execute: Callable[..., list[Any]]) -> Callable[[], None]:
         BaseSession._execute = original  # type: ignore[method-assign]
 
     return end
+
+
+def _trains(graph: Graph, names: Sequence[str]) -> bool | None:
+    """As `study.trains`; the inspector is imported for scripts that are traced or timed alone."""
+    from tfmini.show.inspection.study import trains
+
+    return trains(graph, names)
 
 
 class Tracer:
@@ -146,10 +149,8 @@ class Tracer:
 
     def _may_train(self, signature: Signature, graph: Graph) -> bool:
         """Whether a step is a training step, or its graph trains nothing."""
-        from tfmini.show.inspection.study import trains
-
         if signature not in self._trains:
-            self._trains[signature] = trains(graph, [*signature[1], *signature[2]]) is not False
+            self._trains[signature] = _trains(graph, [*signature[1], *signature[2]]) is not False
         return self._trains[signature]
 
     def _trace(
@@ -289,7 +290,7 @@ class StepTimer:
         """Of the training step that ran most often; None if none ran often enough."""
         found = [
             runs for (_, fetched, targets), runs in list(self._runs.items())
-            if runs.seconds and trains(runs.graph, [*fetched, *targets])
+            if runs.seconds and _trains(runs.graph, [*fetched, *targets])
         ]  # fmt: skip
         if not found:
             return None

@@ -33,7 +33,7 @@ from tfmini.show.simulation.predictor import (
     tasks_of,
     worker_counts,
 )
-from tfmini.show.simulation.profile import read_profile
+from tfmini.show.simulation.profile import format_profile, read_profile
 from tfmini.terminal import Rows, console
 from tfmini.text import printable
 from tfmini.tools.script import TRACE_ENV, StepTimes, TraceOptions
@@ -224,7 +224,6 @@ def calibrate(output: str, name: str) -> None:
     """
     import tfmini as tf
     from tfmini.show.simulation import calibration
-    from tfmini.show.simulation.profile import format_profile
 
     with shown():
         try:

@@ -19,14 +19,11 @@ from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.feeds import Convert, converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches, conversion_of
 from tfmini.runtime.executor.registered_graph import StepOutcome
+from tfmini.runtime.master.registration import Signature
 from tfmini.runtime.master.step import Step
 
 if TYPE_CHECKING:
     from tfmini.runtime.master.registration import Part, Plan
-
-
-Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""The names of the feeds, of the tensors to fetch and of the operations to run."""
 
 
 class Call:

@@ -10,7 +10,7 @@ an ``if``; neighbours under the same guard share one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -66,7 +66,7 @@ class BlockContext:
     trace: TraceTable | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
     make_writer: Callable[[BlockContext, list[Unit]], BlockWriter] | None = None
-    sent: dict[Endpoint, int] = field(default_factory=dict)
+    sent: Mapping[Endpoint, int] = field(default_factory=dict)
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tfmini.graph.node import Endpoint, Node
@@ -24,12 +25,12 @@ _SLOW_IO = ops_with("slow_io")
 _READS = ops_with("waits")  # those that run at once look for an element that a dataset may never have
 
 
-def context_of(lowering: Lowering) -> BlockContext:
-    """The values that generated text of a level may refer to."""
+def context_of(lowering: Lowering, sent: Mapping[Endpoint, int] = MappingProxyType({})) -> BlockContext:
+    """The values that generated text of a level may refer to. ``sent``: see `BlockContext`."""
     shared = lowering.compilation
     return BlockContext(
         shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type, shared.trace,
-        shared.kernels, None if shared.model is None else shared.model.writer,
+        shared.kernels, None if shared.model is None else shared.model.writer, sent,
     )  # fmt: skip
 
 
@@ -83,7 +84,8 @@ class _Layout:
         used = {u.wave for u in lowering.units} | set(lowering.arrival_waves.values()) or {0}
         self.order = sorted(used, key=lambda wave: (wave.bit_count(), lowering.wave_ranks[wave]))
         self.index = {wave: i for i, wave in enumerate(self.order)}
-        self.sent = sent_results(lowering)
+        is_cpu = lowering.compilation.device_type == "CPU"
+        self.sent = sent_results(lowering) if is_cpu else {}  # the rules are those of CPU kernels
 
     def level(self) -> Level:
         lowering, index = self.lowering, self.index
@@ -160,8 +162,7 @@ class _Layout:
             lowering.slot_for(endpoint)
 
     def _segment_function(self, blocks: list[list[Unit]]) -> Callable[..., None]:
-        context = context_of(self.lowering)
-        context.sent = self.sent if context.device_type == "CPU" else {}  # the rules are those of CPU kernels
+        context = context_of(self.lowering, self.sent)
         functions = [generate_block(context, block) for block in blocks]
         if len(functions) == 1:
             return functions[0]

@@ -58,9 +58,7 @@ def compile_program(
     lowering = _lowered(shared)
     level = lay_out(lowering)
     if trace is not None:
-        trace.events = shared.waits
-        trace.silent = lowering.silent()
-        trace.add_transfers(graph)
+        trace.complete(graph, shared.waits, lowering.silent())
     program = _program(level, lowering)
     return program if model is None else model.program(program, graph)
 

@@ -222,8 +222,7 @@ def _drive_elsewhere(work: Work) -> None:
         threading.Thread(target=_drive_all, args=(rest,), name="tfmini-continuation", daemon=True).start()
 
 
-# ---- blocking run ----------------------------------------
-# The driver of a partition that waits for all-reduces and nothing else: its caller's thread runs and waits.
+# ---- The driver of a partition that waits for all-reduces and nothing else: its caller's thread runs and waits -----
 # Handing a step from thread to thread would take longer than a small all-reduce. Here the client's thread runs the
 # segments that are ready. Without any it drives the reactor, or sleeps where the other ranks' data arrives.
 

@@ -28,6 +28,7 @@ from tfmini.runtime.compiler.kernels import dead_fetch, kernel_error
 from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.lowering import DEAD
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.snapshot import PUT, TAKE
 from tfmini.runtime.trace import Trace
 
 if TYPE_CHECKING:
@@ -336,7 +337,6 @@ def make_private(values: list[Any]) -> list[Any]:
 
 # ---- Effects: what a partition does to the queues and accumulators of its task; which step can end whose wait ------
 
-PUT, TAKE = "put", "take"
 _ACTIONS = (
     (ops_with("queue", "enqueue"), PUT),
     (ops_with("queue", "dequeue"), TAKE),

@@ -66,7 +66,7 @@ class _MasterService:
         return handler
 
     def create_session(self, peer: Peer, request: m.CreateSession, respond: Responder) -> None:
-        self._owners.check_room(peer, self.master.task)
+        self._owners.check_session_limits(peer, self.master.task)
         nodes = [Node.from_wire(fields) for fields in request.graph]
 
         def opened(error: errors.OpError | None, session: MasterSession | None) -> None:

@@ -29,6 +29,7 @@ from tfmini.runtime.master.registration import (
     Plan,
     Registration,
     SessionOnTasks,
+    Signature,
     build_plan,
     endpoint_of,
     forget_when_unused,
@@ -43,8 +44,7 @@ OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnStep = Callable[[Step], Any]
 OnOutcome = Callable[[Outcome[Plan]], None]
 MakeError = Callable[[str], errors.OpError]
-_Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-_PlanKey = tuple[_Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
+_PlanKey = tuple[Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
@@ -234,12 +234,12 @@ class MasterSession:
 
     # ---- plans ------------------------------------------------------------------------------
 
-    def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
+    def find_plan(self, signature: Signature, traced: bool = False) -> Plan | None:
         """The plan of a signature, or None if it is not registered."""
         return self.book.plans.get((signature, traced, frozenset()))
 
     def prepare(
-        self, signature: _Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None,
+        self, signature: Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None,
         omitted: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
@@ -277,8 +277,7 @@ class MasterSession:
         signature, traced, omitted = key
         try:
             self._check_open()
-            plan = self._build(signature, omitted)
-            plan.traced = traced
+            plan = self._build(signature, traced, omitted)
             registration = Registration(self.tasks, plan, lambda error: self._prepared(key, error or plan))
             if not self._book(SessionBook.begin, registration):
                 raise self.closing_error()
@@ -290,7 +289,7 @@ class MasterSession:
             self._prepared(key, errors.InternalError.of(f"{type(error).__name__}: {error}"))
             raise
 
-    def _build(self, signature: _Signature, omitted: frozenset[str]) -> Plan:
+    def _build(self, signature: Signature, traced: bool, omitted: frozenset[str]) -> Plan:
         feeds, fetches, targets = signature
         with self._graph_lock, collector_at_rest():
             incarnations = {d.name: d.incarnation for d in self.cluster.devices(())}
@@ -300,7 +299,7 @@ class MasterSession:
                 nodes, places = omit(nodes, omitted, prune(nodes, list(wanted), targets, list(fed)), placement)
                 placement = {**placement, **places}
             return build_plan(
-                nodes, placement, feeds, fetches, targets,
+                nodes, placement, feeds, fetches, targets, traced=traced,
                 client_device=self.cluster.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 
@@ -315,7 +314,7 @@ class MasterSession:
     # ---- steps ------------------------------------------------------------------------------
 
     def run(
-        self, signature: _Signature, values: Sequence[Any], timeout_s: float | None, plan_timeout_s: float | None,
+        self, signature: Signature, values: Sequence[Any], timeout_s: float | None, plan_timeout_s: float | None,
         traced: bool, request: TraceRequest | None, on_done: OnDone, begun: OnStep,
     ) -> None:  # fmt: skip
         """Makes the plan of a signature if that is needed, and runs a step of it, as `start_step`.
@@ -369,7 +368,7 @@ class MasterSession:
         """The steps that run now, except those that a client's thread runs alone (`Worker.execute`)."""
         return list(self.book.steps.values())
 
-    def describe_wait(self, signature: _Signature, told: Told) -> None:
+    def describe_wait(self, signature: Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""
         plans = [plan for traced in (False, True) if (plan := self.find_plan(signature, traced)) is not None]
         step = next((step for step in list(self.book.steps.values()) if step.plan in plans), None)

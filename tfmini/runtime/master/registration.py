@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
 
 
+_log = logging.getLogger("tfmini.runtime")
+
 # ---- The plan for one (feeds, fetches, targets): pruned, placed, and cut into the graphs of tasks ------------------
+
+
+Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""The names of the feeds, of the tensors to fetch and of the operations to run."""
 
 
 @dataclass
@@ -94,6 +100,7 @@ def build_plan(
     fetches: Sequence[str],
     targets: Sequence[str],
     *,
+    traced: bool,
     client_device: str,
     incarnations: Mapping[str, int],
     name_counter: Iterator[int],
@@ -111,12 +118,11 @@ def build_plan(
              [wanted.index(tensor) for _, tensor in graph.fetches])
         for task, graph in partitions.tasks.items()
     ]  # fmt: skip
-    return Plan(tuple(feeds), tuple(fetches), partitions, parts, targets=tuple(targets))
+    return Plan(tuple(feeds), tuple(fetches), partitions, parts, traced=traced, targets=tuple(targets))
 
 
 # ---- How a plan gets onto its tasks ---------------------------------------------------------------------------------
 
-_log = logging.getLogger("tfmini.runtime")
 _PROGRESS_S = 5.0
 
 Answered = Callable[[Outcome[Any]], None]

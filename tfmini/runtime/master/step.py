@@ -20,7 +20,7 @@ from tfmini.rpc.waiter import Clock
 from tfmini.runtime.executor.registered_graph import PartitionRun, deadline_exceeded
 from tfmini.runtime.gathered_trace import GatheredTrace, TaskRecord
 from tfmini.runtime.master.cluster import ClusterView
-from tfmini.runtime.master.registration import Part, Plan
+from tfmini.runtime.master.registration import Part, Plan, Signature
 from tfmini.runtime.trace import OWN, Alignment, StepLog, ask_clock, clock
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class StepOwner(Protocol):
     cluster: ClusterView
     nodes: Nodes
 
-    def find_plan(self, signature: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]) -> Plan | None: ...
+    def find_plan(self, signature: Signature) -> Plan | None: ...
     def add_step(self, step: Step) -> bool: ...
     def remove_step(self, step: Step, has_failed: bool) -> None: ...
     def closing_error(self) -> errors.OpError: ...
