@@ -1,4 +1,4 @@
-"""Addresses of servers, and the error for one that is in use."""
+"""Addresses of servers: their form, how a host is reached, the address book of a job, and where a server listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ends of a request: the caller's `CallHandle` and the server's `Responder`."""
+"""The two ends of a request, the caller's `CallHandle` and the server's `Responder`, and how many may be open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forked child gives up its parent's sockets.
+"""A forked child gives up its parent's sockets, and a server needs many: descriptors of this process.
 
 A child inherits all descriptors of its parent. If it kept the sockets, then for as long as the child lives, the port of
 a parent that is killed would stay taken, and the parent's peers would not see its end. The parent itself is not

@@ -1,4 +1,4 @@
-"""`Waiter`, for which a thread runs the event loop, and `Clock`, the interface of event loops."""
+"""What event loops are made of: timers, `Waiter` (for which a thread runs the loop), event sources, and `Clock`."""
 
 from __future__ import annotations
 

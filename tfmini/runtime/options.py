@@ -1,4 +1,4 @@
-"""Session options as plain values, so that the runtime does not need protobuf to run a step."""
+"""Session options as plain values, without protobuf; numbers of steps; and what a forked child may not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task's snapshot of itself, made when somebody asks."""
+"""A task's snapshot of itself, made when somebody asks, and what it has seen happen to the other tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Call`: the fetches and feeds of a ``Session.run``, worked out once for all runs of the same pair."""
+"""`Call`: the fetches and feeds of a ``Session.run``, worked out once for all runs of the same pair.
+
+A `PartialRun` makes several of one step; what a step has done that was cut off is asked from its tasks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of collectives: what all runs of a node share, and the `CollectiveCall` of one run."""
+"""The groups of devices that compute collectives, and the calls that their members make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's methods as answers to messages."""
+"""The worker's methods as answers to messages, and what its threads compute while messages wait."""
 
 from __future__ import annotations
 
