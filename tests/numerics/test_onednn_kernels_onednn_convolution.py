@@ -15,7 +15,7 @@ from tests.numerics.test_convolution import CASES
 from tfmini.numerics import convolution, onednn, onednn_kernels
 from tfmini.numerics.windows import Axes, window_axis
 
-installed = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install 'tfmini[onednn]')")
+installed = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install onednn-cpu-gomp)")
 
 
 def arrays(shape: Any, window: Any, stride: int, dilation: int, padding: bytes) -> tuple[Any, Any, Any, Axes]:

@@ -1,4 +1,4 @@
-"""A binding to oneDNN 3 (the extra ``tfmini[onednn]``), for convolutions, pooling and matrix products.
+"""A binding to oneDNN 3 (the package ``onednn-cpu-gomp``), for convolutions, pooling and matrix products.
 
 oneDNN convolves without a patch matrix, and its products of matrices of unlike sizes are faster than OpenBLAS's. Both
 use OpenMP's threads: where products ran in OpenBLAS's, the threads of each would spin on cores that the other needs.
