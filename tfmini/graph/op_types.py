@@ -46,6 +46,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Operation -> one raw shape per output, or these shapes where they are always the same.
 ShapeRule = Callable[[Any], Sequence[RawShape]] | Sequence[RawShape]
 S = TypeVar("S", bound=ShapeRule)
+K = TypeVar("K")
 
 INTO_FROM = 1 << 20
 """Bytes of a result that can be computed where the connection wants it. Smaller ones are still in the cache when they
@@ -484,6 +485,54 @@ PLACEHOLDER_OPS = ops_with("placeholder")
 VARIABLE_OPS = ops_with("variable")
 
 
+# ---- What the runtime gives to kernels that ask for it: the running step and the state of the device ---------------
+
+
+class RunningStep(Protocol):
+    """The running step: the first parameter of a kernel that is called ``step``.
+
+    Attributes:
+      owner: the worker that runs it.
+      run: its part on this worker.
+    """
+
+    @property
+    def step_id(self) -> int: ...
+
+    @property
+    def owner(self) -> Any: ...
+
+    @property
+    def run(self) -> Any: ...
+
+
+class DeviceResources(Protocol):
+    """The resource manager of a node's device: the parameter ``resources`` of a kernel.
+
+    Attributes:
+      session: part of the names of state that is not shared.
+    """
+
+    @property
+    def session(self) -> str: ...
+
+    def lookup_or_create(self, container: str | bytes, kind: str, name: str | bytes, create: Callable[[], K]) -> K:
+        """Returns the resource of that kind and name, made by ``create`` when it is absent."""
+        ...
+
+    def lookup(self, container: str | bytes, kind: str, name: str) -> Any:
+        """Returns the resource of that kind and name.
+
+        Raises:
+          NotFoundError: the container or the resource does not exist.
+        """
+        ...
+
+    def delete(self, container: str | bytes, kind: str, name: str) -> bool:
+        """Forgets a resource; returns whether there was one."""
+        ...
+
+
 # ---- `Wait`: the object through which an async kernel answers --------------------------------------------------
 # An op that cannot always answer at once (a dequeue, a barrier, a collective) has an *async kernel*. The kernel holds
 # no thread: it stores its `Wait` and returns. The op or message that makes the answer possible, such as an enqueue,
@@ -502,7 +551,7 @@ class Wait(Protocol):
       step: the context of the running step, the same that kernels with a first parameter ``step`` receive.
     """
 
-    step: Any
+    step: RunningStep
 
     def done(self, result: Any = None) -> bool:
         """Answers with the result: the only output, or a tuple of all outputs. Returns whether the step took it."""
