@@ -13,7 +13,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.checkpoint.files import local_path
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.data.dataset import Dataset, matching_names
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.files import TFRecordDataset, compression_of, paths_of
@@ -227,11 +227,11 @@ def _csv(
     filenames: np.ndarray,
     compression_type: np.ndarray,
     buffer_size: np.ndarray,
-    header: Any,
-    field_delim: Any,
-    use_quote_delim: Any,
-    na_value: Any,
-    select_cols: Any,
+    header: Array,
+    field_delim: Array,
+    use_quote_delim: Array,
+    na_value: Array,
+    select_cols: Array,
     record_defaults: list[Any],
     *,
     output_types: list[DType],
@@ -295,11 +295,11 @@ class CsvDataset(Dataset):
         record_defaults: Sequence[Any],
         compression_type: TensorLike | None = None,
         buffer_size: TensorLike | None = None,
-        header: Any = False,
-        field_delim: Any = ",",
-        use_quote_delim: Any = True,
-        na_value: Any = "",
-        select_cols: Any = None,
+        header: TensorLike = False,
+        field_delim: TensorLike = ",",
+        use_quote_delim: TensorLike = True,
+        na_value: TensorLike = "",
+        select_cols: TensorLike | None = None,
     ) -> None:
         defaults = [_default(given) for given in record_defaults]
         _check_defaults(defaults)
@@ -321,7 +321,7 @@ class CsvDataset(Dataset):
 class _Files:
     """Infers the columns of CSV files; all methods raise ValueError for an unsupported compression."""
 
-    def __init__(self, names: list[str], delim: str, quotes: bool, compression: Any) -> None:
+    def __init__(self, names: list[str], delim: str, quotes: bool, compression: object) -> None:
         self.names = names
         self._compression = compression
         self._format: dict[str, Any] = {"delimiter": delim}
@@ -373,7 +373,7 @@ class _Files:
         return [constant([""] if dtype is dtypes.string else [0], dtype=dtype) for dtype in types]
 
 
-def _type_of(text: str, na: str, before: Any) -> Any:
+def _type_of(text: str, na: str, before: DType | None) -> Any:
     """The least permissive type that fits a field and those in the records before."""
     if text in ("", na):
         return before
@@ -381,7 +381,7 @@ def _type_of(text: str, na: str, before: Any) -> Any:
     return next(dtype for dtype in _TYPES[first:] if _fits(text, dtype))
 
 
-def _fits(text: str, dtype: Any) -> bool:
+def _fits(text: str, dtype: DType) -> bool:
     if dtype is dtypes.string:
         return True
     try:
@@ -415,8 +415,8 @@ def _indices(chosen: Sequence[Any], names: Sequence[str]) -> list[int]:
 
 
 def _columns(
-    files: _Files, column_names: Any, column_defaults: Any, select_columns: Any, header: bool, na_value: str,
-    rows: int | None,
+    files: _Files, column_names: Sequence[str] | None, column_defaults: Sequence[Any] | None,
+    select_columns: Sequence[int | str] | None, header: bool, na_value: str, rows: int | None,
 ) -> tuple[list[str], list[Any], list[int] | None]:  # fmt: skip
     """Names and defaults of the columns to read, and their indices (None for all columns)."""
     if column_names is None:
@@ -437,12 +437,13 @@ def _columns(
 
 @export("tf.contrib.data.make_csv_dataset", "tf.data.experimental.make_csv_dataset")
 def make_csv_dataset(
-    file_pattern: TensorLike, batch_size: TensorLike, column_names: Any = None, column_defaults: Any = None,
-    label_name: Any = None, select_columns: Any = None, field_delim: str = ",", use_quote_delim: bool = True,
+    file_pattern: TensorLike, batch_size: TensorLike, column_names: Sequence[str] | None = None,
+    column_defaults: Sequence[Any] | None = None, label_name: str | None = None,
+    select_columns: Sequence[int | str] | None = None, field_delim: str = ",", use_quote_delim: bool = True,
     na_value: str = "", header: bool = True, num_epochs: int | None = None, shuffle: bool = True,
-    shuffle_buffer_size: int = 10000, shuffle_seed: Any = None, prefetch_buffer_size: Any = None,
-    num_parallel_reads: TensorLike | None = None, sloppy: bool = False, num_rows_for_inference: int | None = 100,
-    compression_type: TensorLike | None = None, ignore_errors: bool = False,
+    shuffle_buffer_size: int = 10000, shuffle_seed: TensorLike | None = None,
+    prefetch_buffer_size: TensorLike | None = None, num_parallel_reads: TensorLike | None = None, sloppy: bool = False,
+    num_rows_for_inference: int | None = 100, compression_type: TensorLike | None = None, ignore_errors: bool = False,
 ) -> Dataset:  # fmt: skip
     """Batches of the records of CSV files, as dictionaries of columns (``tf.data.experimental.make_csv_dataset``).
 
@@ -479,7 +480,7 @@ def make_csv_dataset(
         )
         return records.apply(without_errors()) if ignore_errors else records
 
-    def as_features(*values: Any) -> Any:
+    def as_features(*values: TensorLike) -> Any:
         features = collections.OrderedDict(zip(columns, values))
         return features if label_name is None else (features, features.pop(label_name))
 
@@ -533,8 +534,8 @@ def make_batched_features_dataset(
     num_epochs: int | None = None,
     shuffle: bool = True,
     shuffle_buffer_size: int = 10000,
-    shuffle_seed: Any = None,
-    prefetch_buffer_size: Any = None,
+    shuffle_seed: TensorLike | None = None,
+    prefetch_buffer_size: TensorLike | None = None,
     reader_num_threads: Any = None,
     parser_num_threads: Any = None,
     sloppy_ordering: bool = False,
@@ -583,14 +584,14 @@ def make_batched_features_dataset(
 def make_tf_record_dataset(
     file_pattern: TensorLike,
     batch_size: TensorLike,
-    parser_fn: Any = None,
+    parser_fn: Callable[..., Any] | None = None,
     num_epochs: int | None = None,
     shuffle: bool = True,
     shuffle_buffer_size: int | None = None,
-    shuffle_seed: Any = None,
-    prefetch_buffer_size: Any = None,
-    num_parallel_reads: Any = None,
-    num_parallel_parser_calls: Any = None,
+    shuffle_seed: TensorLike | None = None,
+    prefetch_buffer_size: TensorLike | None = None,
+    num_parallel_reads: TensorLike | None = None,
+    num_parallel_parser_calls: TensorLike | None = None,
     drop_final_batch: bool = False,
 ) -> Dataset:
     """Batches of TFRecord records, parsed by ``parser_fn``; arguments as in `make_batched_features_dataset`."""

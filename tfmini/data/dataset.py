@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from glob import glob
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.checkpoint.files import local_path
+from tfmini.core_types import TensorLike
 from tfmini.data import dataset_ops as ops
 from tfmini.data import function_stages, stages
 from tfmini.data.function_graph import Traced, ancestors_body, trace
@@ -15,9 +16,13 @@ from tfmini.data.iterator import IteratedSource, Iterator, initializable, one_sh
 from tfmini.data.pipeline import components_of, element_of
 from tfmini.data.prefetching import element_reader
 from tfmini.data.structure import (
+    ElementLike,
     Leaf,
+    Nested,
     Options,
+    ShapesLike,
     Structure,
+    TypesLike,
     boolean,
     check_first_dimensions,
     given_structure,
@@ -45,7 +50,7 @@ from tfmini.ops.py_func import functions
 # ---- Lookup of the files that match a pattern, in a step or at once ------------------------------------------------
 
 
-def matching_files(file_pattern: Any) -> Tensor:
+def matching_files(file_pattern: TensorLike) -> Tensor:
     """The sorted names, a string vector, of the files that match one or more patterns when a step runs.
 
     Running it raises `InvalidArgumentError` when nothing matches.
@@ -59,7 +64,7 @@ def matching_files(file_pattern: Any) -> Tensor:
         return array_identity.identity(files)
 
 
-def matching_names(file_pattern: Any) -> list[str]:
+def matching_names(file_pattern: object) -> list[str]:
     """The sorted names of the files that match one or more patterns now.
 
     Raises:
@@ -104,8 +109,9 @@ class Dataset(IteratedSource):
         return Dataset
 
     def _then(
-        self, handle: OpHandle, *inputs: Any, structure: Structure | None = None, name: str | None = None, **attrs: Any
-    ) -> Dataset:
+        self, handle: OpHandle, *inputs: TensorLike, structure: Structure | None = None, name: str | None = None,
+        **attrs: object,
+    ) -> Dataset:  # fmt: skip
         """Applies a dataset op to this dataset."""
         made = _dataset(handle, self._variant_tensor, *inputs, structure=structure or self._structure, **attrs)
         made._options = self._options
@@ -123,14 +129,14 @@ class Dataset(IteratedSource):
     # ---- sources ------------------------------------------------------------------------------
 
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: ElementLike) -> Dataset:
         """A dataset with one element, ``tensors``."""
         value = normalize(tensors)
         structure = structure_of(value)
         return Dataset(ops.tensor_dataset(components_of(value), output_shapes=structure.shapes), structure)
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: ElementLike) -> Dataset:
         """The rows of ``tensors`` along their first dimension, which must be the same for all.
 
         Raises:
@@ -144,8 +150,9 @@ class Dataset(IteratedSource):
 
     @staticmethod
     def from_generator(
-        generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Any = None
-    ) -> Dataset:
+        generator: Callable[..., Any], output_types: TypesLike, output_shapes: ShapesLike | None = None,
+        args: Sequence[TensorLike] | None = None,
+    ) -> Dataset:  # fmt: skip
         """The elements that a Python generator yields; it runs in the process that builds the graph.
 
         Args:
@@ -164,7 +171,7 @@ class Dataset(IteratedSource):
         return _dataset(ops.generator_dataset, inputs, structure=structure, token=token, name="GeneratorDataset")
 
     @staticmethod
-    def range(*args: Any) -> Dataset:
+    def range(*args: TensorLike) -> Dataset:
         """``range(stop)``, ``range(start, stop)`` or ``range(start, stop, step)`` as int64 scalars."""
         if not 1 <= len(args) <= 3:
             raise ValueError(f"Invalid arguments to RangeDataset: {args}")
@@ -189,7 +196,7 @@ class Dataset(IteratedSource):
         return made
 
     @staticmethod
-    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
+    def list_files(file_pattern: TensorLike, shuffle: bool | None = None, seed: TensorLike | None = None) -> Dataset:
         """The names of the files that match one or more patterns, shuffled unless ``shuffle`` is False.
 
         Running it raises `InvalidArgumentError` when nothing matches.
@@ -203,7 +210,7 @@ class Dataset(IteratedSource):
 
     # ---- functions ----------------------------------------------------------------------------
 
-    def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+    def map(self, map_func: Callable[..., Any], num_parallel_calls: TensorLike | None = None) -> Dataset:
         """``map_func`` of each element, with up to ``num_parallel_calls`` concurrent calls; the order is kept."""
         traced = self._trace(map_func, "map")
         if num_parallel_calls is None:
@@ -212,7 +219,9 @@ class Dataset(IteratedSource):
         handle = function_stages.parallel_map_dataset
         return self._then(handle, traced.captures, calls, f=traced.body, structure=traced.structure)
 
-    def map_with_legacy_function(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+    def map_with_legacy_function(
+        self, map_func: Callable[..., Any], num_parallel_calls: TensorLike | None = None
+    ) -> Dataset:
         """The same as `map`."""
         return self.map(map_func, num_parallel_calls)
 
@@ -239,8 +248,9 @@ class Dataset(IteratedSource):
         return self._then(function_stages.flat_map_dataset, traced.captures, f=traced.body, structure=inner)
 
     def interleave(
-        self, map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, num_parallel_calls: Any = None
-    ) -> Dataset:
+        self, map_func: Callable[..., Any], cycle_length: TensorLike, block_length: TensorLike = 1,
+        num_parallel_calls: TensorLike | None = None,
+    ) -> Dataset:  # fmt: skip
         """``block_length`` elements at a time from ``cycle_length`` of the datasets that ``map_func`` returns.
 
         Raises:
@@ -258,7 +268,9 @@ class Dataset(IteratedSource):
             raise TypeError("`map_func` must return a `Dataset` object.")
         return traced, leaf.inner
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    def reduce(
+        self, initial_state: ElementLike, reduce_func: Callable[[Any, Any], Any],
+    ) -> Any:  # fmt: skip
         """The final state, as tensors, after ``reduce_func(state, element)`` ran for every element.
 
         Raises:
@@ -303,19 +315,19 @@ class Dataset(IteratedSource):
         made._options = made._options.merge(dataset._options)
         return made
 
-    def repeat(self, count: Any = None) -> Dataset:
+    def repeat(self, count: TensorLike | None = None) -> Dataset:
         """Repeats the elements ``count`` times; without end for None or -1."""
         return self._then(stages.repeat_dataset, int64(-1 if count is None else count, "count"))
 
-    def take(self, count: Any) -> Dataset:
+    def take(self, count: TensorLike) -> Dataset:
         """The first ``count`` elements; all of them for -1."""
         return self._then(stages.take_dataset, int64(count, "count"))
 
-    def skip(self, count: Any) -> Dataset:
+    def skip(self, count: TensorLike) -> Dataset:
         """All but the first ``count`` elements; none for -1."""
         return self._then(stages.skip_dataset, int64(count, "count"))
 
-    def shard(self, num_shards: Any, index: Any) -> Dataset:
+    def shard(self, num_shards: TensorLike, index: TensorLike) -> Dataset:
         """Every ``num_shards``-th element, starting at ``index``: one worker's share.
 
         Reading it raises `InvalidArgumentError` for an ``index`` out of range.
@@ -326,7 +338,9 @@ class Dataset(IteratedSource):
         """Pairs (number, element); the int64 numbers begin at ``start``."""
         return Dataset.zip((Dataset.range(start, _INT64_MAX), self))
 
-    def shuffle(self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None) -> Dataset:
+    def shuffle(
+        self, buffer_size: TensorLike, seed: Any = None, reshuffle_each_iteration: bool | None = None
+    ) -> Dataset:
         """Elements drawn at random from a buffer of ``buffer_size``.
 
         Args:
@@ -342,21 +356,23 @@ class Dataset(IteratedSource):
         """Keeps the elements of the first complete pass, in memory or in files with the prefix ``filename``."""
         return self._then(stages.cache_dataset, convert_to_tensor(filename, dtype=dtypes.string, name="filename"))
 
-    def prefetch(self, buffer_size: Any) -> Dataset:
+    def prefetch(self, buffer_size: TensorLike) -> Dataset:
         """Reads up to ``buffer_size`` elements ahead in a background thread."""
         return self._then(stages.prefetch_dataset, int64(-1 if buffer_size is None else buffer_size, "buffer_size"))
 
     # ---- batches ------------------------------------------------------------------------------
 
-    def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
+    def batch(self, batch_size: TensorLike, drop_remainder: TensorLike = False) -> Dataset:
         """Stacks ``batch_size`` elements at a time; ``drop_remainder`` drops a smaller last batch."""
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
         structure = self._structure.batched(static_batch(size, drop))
         return self._then(stages.batch_dataset, size, drop, structure=structure)
 
     def padded_batch(
-        self, batch_size: Any, padded_shapes: Any, padding_values: Any = None, drop_remainder: Any = False
-    ) -> Dataset:
+        self, batch_size: TensorLike, padded_shapes: ShapesLike,
+        padding_values: TensorLike | Nested | None = None,
+        drop_remainder: TensorLike = False,
+    ) -> Dataset:  # fmt: skip
         """Batches of elements of different sizes, each padded to one shape.
 
         Args:
@@ -375,7 +391,10 @@ class Dataset(IteratedSource):
         )
         return Dataset(made, structure)
 
-    def window(self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False) -> Dataset:
+    def window(
+        self, size: TensorLike, shift: TensorLike | None = None, stride: TensorLike = 1,
+        drop_remainder: TensorLike = False,
+    ) -> Dataset:  # fmt: skip
         """Windows of ``size`` elements that begin ``shift`` (default: ``size``) apart; each leaf becomes a dataset."""
         step = size if shift is None else shift
         numbers = [int64(value, label) for value, label in ((size, "size"), (step, "shift"), (stride, "stride"))]
@@ -425,7 +444,7 @@ class Dataset(IteratedSource):
         return f"<{type(self).__name__} shapes: {shapes}, types: {self.output_types}>"
 
 
-def _dataset(handle: OpHandle, *inputs: Any, structure: Structure, **attrs: Any) -> Dataset:
+def _dataset(handle: OpHandle, *inputs: TensorLike, structure: Structure, **attrs: object) -> Dataset:
     """Applies an op that takes ``output_types`` and ``output_shapes``."""
     made = handle(*inputs, **structure.attrs, **attrs)
     return Dataset(made, structure)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tfmini import errors
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.data.pipeline import (
     Count,
     Element,
@@ -118,7 +118,7 @@ zip_dataset = dataset_op("ZipDataset", "input_datasets: N * variant", f"{TYPES};
 concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, another_dataset: variant")
 
 
-def _own(component: Any) -> Any:
+def _own(component: object) -> Any:
     """`kept_values.own`, also of the arrays of a sparse tensor."""
     return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
@@ -140,7 +140,7 @@ def _slices(components: list[Any]) -> Source:
 
 
 @range_dataset.kernel("CPU")
-def _range(start: np.ndarray, stop: Any, step: Any) -> Source:
+def _range(start: np.ndarray, stop: Array, step: Array) -> Source:
     if step == 0:
         raise errors.InvalidArgumentError.of("step must be a non-zero integer.")
     bounds = range(int(start), int(stop), int(step))

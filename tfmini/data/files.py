@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import Array, TensorLike
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_ops import dataset_op
 from tfmini.data.pipeline import FunctionSource, Reading, Source
 from tfmini.data.structure import Leaf, Structure, int64
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
+from tfmini.graph.op_types import RunningStep
 from tfmini.numerics.images import check_inflated
 from tfmini.ops.io.record_files import InflatedFile, RecordWriter, read_records
 
@@ -30,22 +32,22 @@ fixed_length_record_dataset = dataset_op(
 CHUNK = 1 << 18
 
 
-def paths_of(filenames: Any) -> list[bytes]:
+def paths_of(filenames: Array) -> list[bytes]:
     return np.asarray(filenames, object).ravel().tolist()
 
 
-def _files(filenames: Any, read: Callable[[bytes], Iterator[bytes]]) -> Source:
+def _files(filenames: Array, read: Callable[[bytes], Iterator[bytes]]) -> Source:
     paths = paths_of(filenames)
     return FunctionSource(lambda _: ((record,) for path in paths for record in read(path)))
 
 
 @text_line_dataset.kernel("CPU")
-def _text_lines(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+def _text_lines(filenames: Array, compression_type: Array, buffer_size: Array) -> Source:
     compression = compression_of(compression_type)
     return _files(filenames, lambda path: _lines(path, compression))
 
 
-def compression_of(compression_type: Any) -> str:
+def compression_of(compression_type: Array) -> str:
     text: str = np.asarray(compression_type, object).item().decode()
     if text not in ("", "ZLIB", "GZIP"):
         raise errors.InvalidArgumentError.of(f"Unsupported compression_type: {text}.")
@@ -72,13 +74,15 @@ def _lines(path: bytes, compression: str) -> Iterator[bytes]:
 
 
 @tf_record_dataset.kernel("CPU")
-def _records(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+def _records(filenames: Array, compression_type: Array, buffer_size: Array) -> Source:
     compression = compression_of(compression_type)
     return _files(filenames, lambda path: read_records(path, compression))
 
 
 @fixed_length_record_dataset.kernel("CPU")
-def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any, compression_type: Any) -> Source:
+def _fixed(
+    filenames: Array, header: Array, size: Array, footer: Array, buffer_size: Array, compression_type: Array
+) -> Source:
     compression = compression_of(compression_type)
     if size <= 0:
         raise errors.InvalidArgumentError.of("`record_bytes` must be > 0")
@@ -127,11 +131,11 @@ _RECORDS = Structure(Leaf(Tensor, dtypes.string, ()))
 _BUFFER_BYTES = 256 * 1024
 
 
-def _string(value: Any, name: str) -> Tensor:
+def _string(value: TensorLike, name: str) -> Tensor:
     return convert_to_tensor(value, dtype=dtypes.string, name=name)
 
 
-def _bytes(value: Any, name: str, default: int = 0) -> Tensor:
+def _bytes(value: TensorLike | None, name: str, default: int = 0) -> Tensor:
     return int64(default if value is None else value, name)
 
 
@@ -141,13 +145,13 @@ class _WholeFiles(Dataset):
     _records_of: Callable[..., Tensor]
 
     def __init__(
-        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
-        num_parallel_reads: Any = None,
+        self, filenames: TensorLike | Dataset, compression_type: str | None = None,
+        buffer_size: TensorLike | None = None, num_parallel_reads: TensorLike | None = None,
     ) -> None:  # fmt: skip
         kind = _string(compression_type or "", "compression_type")
         size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
 
-        def read(names: Any) -> Dataset:
+        def read(names: TensorLike) -> Dataset:
             return Dataset(self._records_of(names, kind, size), _RECORDS)
 
         super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
@@ -186,21 +190,24 @@ class FixedLengthRecordDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: Any, record_bytes: Any, header_bytes: Any = None, footer_bytes: Any = None,
-        buffer_size: Any = None, compression_type: str | None = None, num_parallel_reads: Any = None,
+        self, filenames: TensorLike | Dataset, record_bytes: TensorLike, header_bytes: TensorLike | None = None,
+        footer_bytes: TensorLike | None = None, buffer_size: TensorLike | None = None,
+        compression_type: str | None = None, num_parallel_reads: TensorLike | None = None,
     ) -> None:  # fmt: skip
         kind = _string(compression_type or "", "compression_type")
         size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
         header, record = _bytes(header_bytes, "header_bytes"), _bytes(record_bytes, "record_bytes")
         footer = _bytes(footer_bytes, "footer_bytes")
 
-        def read(names: Any) -> Dataset:
+        def read(names: TensorLike) -> Dataset:
             return Dataset(fixed_length_record_dataset(names, header, record, footer, size, kind), _RECORDS)
 
         super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
 
 
-def _of_files(filenames: Any, read: Any, num_parallel_reads: Any) -> Dataset:
+def _of_files(
+    filenames: TensorLike | Dataset, read: Callable[[TensorLike], Dataset], num_parallel_reads: Any
+) -> Dataset:
     """The records of files whose names are given as a tensor or as a dataset."""
     if isinstance(filenames, Dataset):
         if filenames.output_types != dtypes.string:
@@ -210,7 +217,7 @@ def _of_files(filenames: Any, read: Any, num_parallel_reads: Any) -> Dataset:
         return filenames.interleave(read, num_parallel_reads)
     names = _string(filenames, "filenames")
     if num_parallel_reads is None:
-        return read(names)  # type: ignore[no-any-return]
+        return read(names)
     return Dataset.from_tensor_slices(names).interleave(read, num_parallel_reads)
 
 
@@ -224,7 +231,7 @@ dataset_to_tf_record.not_differentiable()
 
 
 @dataset_to_tf_record.kernel("CPU")
-def _write(step: Any, source: Source, filename: Any, compression_type: Any) -> tuple[()]:
+def _write(step: RunningStep, source: Source, filename: Array, compression_type: Array) -> tuple[()]:
     path = np.asarray(filename, object).item()
     compression = np.asarray(compression_type, object).item().decode()
     reading = Reading(step.owner, step)
@@ -249,7 +256,7 @@ class TFRecordWriter:
       compression_type: "", "ZLIB" or "GZIP".
     """
 
-    def __init__(self, filename: Any, compression_type: Any = None) -> None:
+    def __init__(self, filename: TensorLike, compression_type: TensorLike | None = None) -> None:
         self._filename = convert_to_tensor(filename, dtype=dtypes.string, name="filename")
         self._compression_type = convert_to_tensor(compression_type or "", dtype=dtypes.string, name="compression_type")
 

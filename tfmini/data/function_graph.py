@@ -108,7 +108,7 @@ def trace(function: Callable[..., Any], structures: list[Structure], name: str, 
     return Traced(_body(graph, name, parameters, results), list(graph.captures), structure_of(result))
 
 
-def _normalized(returned: Any, function: Callable[..., Any]) -> Any:
+def _normalized(returned: object, function: Callable[..., Any]) -> Any:
     if isinstance(returned, list):
         returned = tuple(returned)
     try:
@@ -167,7 +167,7 @@ def ancestors_body(result: Tensor, name: str) -> FunctionBody:
     return FunctionBody(name, ordered, [], [(result.op.name, result.value_index)], [])
 
 
-def _outside(tensor: Tensor, context: Any) -> Tensor:
+def _outside(tensor: Tensor, context: object) -> Tensor:
     """The value that a branch or loop around ``context`` passes on as ``tensor``, or the tensor itself."""
     while True:
         op = tensor.op
@@ -183,7 +183,7 @@ def _begins_loop(op: Operation) -> bool:
     return op.type in SWITCH_OPS and op.inputs[0].op.type in MERGE_OPS and op._control_flow_context.IsWhileContext()
 
 
-def _check_copyable(operation: Operation, context: Any) -> None:
+def _check_copyable(operation: Operation, context: object) -> None:
     around = operation._control_flow_context
     if operation.type in PLACEHOLDER_OPS:
         what = "a placeholder"

@@ -27,10 +27,14 @@ from tfmini.data.pipeline import (
     unchanged,
 )
 from tfmini.data.stages import Batch
+from tfmini.dtypes import DType
 from tfmini.graph.node import FunctionBody
+from tfmini.graph.op_types import RunningStep
 from tfmini.graph.registry import OpHandle, op
 from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.runtime.resources import Resources
+from tfmini.shapes import RawShape
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -327,8 +331,8 @@ def _cardinality(source: Source) -> Any:
 
 @reduce_dataset.kernel("CPU")
 def _reduce(
-    step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, output_types: Any,
-    output_shapes: Any, resources: Any,
+    step: RunningStep, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody,
+    output_types: list[DType], output_shapes: list[RawShape], resources: Resources,
 ) -> Element:  # fmt: skip
     """The final state after ``f(state, element) -> state`` ran for every element."""
     function, reading = compiled(f, resources, captured), Reading(step.owner, step)
@@ -345,7 +349,7 @@ def _reduce(
 
 
 @single_element.kernel("CPU")
-def _single(step: Any, source: Source, *, output_types: Any, output_shapes: Any) -> Element:
+def _single(step: RunningStep, source: Source, *, output_types: list[DType], output_shapes: list[RawShape]) -> Element:
     stage = source.open(Reading(step.owner, step))
     try:
         element = next(stage, None)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import Array, ShapeLike, TensorLike
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.function_graph import trace
@@ -20,7 +21,7 @@ from tfmini.data.function_stages import ON, PREDICATE
 from tfmini.data.pipeline import TURN, Element, Function, FunctionSource, Reading, Source, SparseValue, Stage
 from tfmini.data.pipeline import Transformation as Stages
 from tfmini.data.stages import Batch
-from tfmini.data.structure import Leaf, Structure, int64, same_types, shape_leaves
+from tfmini.data.structure import Leaf, Nested, ShapesLike, Structure, int64, same_types, shape_leaves
 from tfmini.export import export
 from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
@@ -41,7 +42,7 @@ _KEY = Structure(Leaf(Tensor, dtypes.int64, ()))
 def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wraps a function to return an int64 scalar; it raises ValueError if the result is none."""
 
-    def converted(*args: Any) -> Any:
+    def converted(*args: object) -> Any:
         try:
             result = convert_to_tensor(function(*args), dtype=dtypes.int64)
         except (TypeError, ValueError) as error:
@@ -143,7 +144,7 @@ class _Windows(Stages):
 
 @export("tf.contrib.data.group_by_window", "tf.data.experimental.group_by_window")
 def group_by_window(
-    key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: Any = None,
+    key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: TensorLike | None = None,
     window_size_func: Callable[[Any], Any] | None = None,
 ) -> Transformation:  # fmt: skip
     """Collects elements with the same key into windows and reduces each window with ``reduce_func``.
@@ -183,8 +184,9 @@ def group_by_window(
 @export("tf.contrib.data.bucket_by_sequence_length", "tf.data.experimental.bucket_by_sequence_length")
 def bucket_by_sequence_length(
     element_length_func: Callable[..., Any], bucket_boundaries: Sequence[int], bucket_batch_sizes: Sequence[int],
-    padded_shapes: Any = None, padding_values: Any = None, pad_to_bucket_boundary: bool = False,
-    no_padding: bool = False, drop_remainder: bool = False,
+    padded_shapes: ShapesLike | None = None,
+    padding_values: TensorLike | Nested | None = None,
+    pad_to_bucket_boundary: bool = False, no_padding: bool = False, drop_remainder: bool = False,
 ) -> Transformation:  # fmt: skip
     """Padded batches of elements of similar lengths.
 
@@ -205,14 +207,14 @@ def bucket_by_sequence_length(
     bounds = np.array(bucket_boundaries, np.int64)
     sizes = np.array(bucket_batch_sizes, np.int64)
 
-    def bucket_of(*element: Any) -> Any:
+    def bucket_of(*element: object) -> Any:
         length = convert_to_tensor(element_length_func(*element))
         return reduce_sum(cast(less_equal(constant(bounds), cast(length, dtypes.int64)), dtypes.int64))
 
-    def size_of(bucket: Any) -> Any:
+    def size_of(bucket: TensorLike) -> Any:
         return constant(sizes)[bucket]
 
-    def batch(bucket: Any, window: Dataset) -> Dataset:
+    def batch(bucket: TensorLike, window: Dataset) -> Dataset:
         size = size_of(bucket)
         if no_padding:
             return window.batch(size, drop_remainder=drop_remainder)
@@ -227,7 +229,7 @@ def bucket_by_sequence_length(
     return transform
 
 
-def _boundary(bucket: Any, bounds: Any) -> Any:
+def _boundary(bucket: TensorLike, bounds: Array) -> Any:
     """The greatest length of a bucket; running it fails for the last bucket, which is unbounded."""
     message = "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
     check = assert_less(bucket, np.int64(len(bounds)), message=message)
@@ -235,7 +237,7 @@ def _boundary(bucket: Any, bounds: Any) -> Any:
         return constant(bounds)[bucket] - 1
 
 
-def _filled(structure: Structure, given: Any, longest: Any) -> Any:
+def _filled(structure: Structure, given: object, longest: object) -> Any:
     """Padded shapes, nested like an element, with ``longest`` (or None) in place of unknown dimensions."""
 
     raws = [leaf.shape for leaf in structure.leaves] if given is None else shape_leaves(structure, given)
@@ -403,7 +405,9 @@ def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -
 
 
 @export("tf.contrib.data.sample_from_datasets", "tf.data.experimental.sample_from_datasets")
-def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed: Any = None) -> Dataset:
+def sample_from_datasets(
+    datasets: Sequence[Dataset], weights: TensorLike | Dataset | None = None, seed: TensorLike | None = None
+) -> Dataset:
     """Elements of several datasets in random order.
 
     Args:
@@ -432,7 +436,7 @@ def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed:
     return _directed(Dataset.range(2**63 - 1).map(lambda _: _drawn(logits, seed)), datasets)
 
 
-def _drawn(logits: Any, seed: Any) -> Any:
+def _drawn(logits: Tensor, seed: Any) -> Any:
     return multinomial(expand_dims(logits, 0), 1, seed=seed)[0, 0]
 
 
@@ -541,7 +545,7 @@ class _SparseBatch(Stages):
         values = np.concatenate([row.ravel() for row in rows])
         return (SparseValue(np.concatenate(indices).astype(np.int64), values, shape),)
 
-    def _check_row(self, row: Any) -> None:
+    def _check_row(self, row: Array) -> None:
         if row.ndim != len(self._row_shape):
             raise errors.InvalidArgumentError.of(
                 f"Input element had shape ({list(row.shape)}) that is incompatible with the row shape"
@@ -554,7 +558,7 @@ class _SparseBatch(Stages):
 
 
 @export("tf.contrib.data.dense_to_sparse_batch", "tf.data.experimental.dense_to_sparse_batch")
-def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
+def dense_to_sparse_batch(batch_size: TensorLike, row_shape: ShapeLike) -> Transformation:
     """Batches elements of different sizes into sparse tensors.
 
     Args:

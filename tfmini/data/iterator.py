@@ -22,13 +22,24 @@ from tfmini.data.iterator_ops import (
     to_string_op,
 )
 from tfmini.data.pipeline import components_of, element_of
-from tfmini.data.structure import Structure, Structured, given_structure, normalize, structure_of
+from tfmini.data.structure import (
+    Nested,
+    ShapesLike,
+    Structure,
+    Structured,
+    TypesLike,
+    given_structure,
+    normalize,
+    structure_of,
+)
+from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph import op_types
 from tfmini.graph.families import Operation, OpHandle, Tensor, colocate_with, convert_to_tensor, op
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.shapes import RawShape
 
 
 class IteratedSource(Structured):
@@ -67,8 +78,9 @@ class Iterator(Structured):
 
     @staticmethod
     def from_structure(
-        output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
-    ) -> Iterator:
+        output_types: TypesLike, output_shapes: ShapesLike | None = None, shared_name: str | None = None,
+        output_classes: type | Nested | None = None,
+    ) -> Iterator:  # fmt: skip
         """An iterator without a dataset; the ops of `make_initializer` start it on one dataset or another.
 
         Args:
@@ -82,8 +94,9 @@ class Iterator(Structured):
 
     @staticmethod
     def from_string_handle(
-        string_handle: Any, output_types: Any, output_shapes: Any = None, output_classes: Any = None
-    ) -> Iterator:
+        string_handle: TensorLike, output_types: TypesLike, output_shapes: ShapesLike | None = None,
+        output_classes: type | Nested | None = None,
+    ) -> Iterator:  # fmt: skip
         """The iterator that a scalar string tensor names; each step can feed another name.
 
         Args:
@@ -199,19 +212,19 @@ def make_initializable_iterator(dataset: IteratedSource, shared_name: str | None
 
 
 @export("tf.data.get_output_types")
-def get_output_types(dataset_or_iterator: Any) -> Any:
+def get_output_types(dataset_or_iterator: Structured) -> Any:
     """``tf.data.get_output_types``."""
     return dataset_or_iterator.output_types
 
 
 @export("tf.data.get_output_shapes")
-def get_output_shapes(dataset_or_iterator: Any) -> Any:
+def get_output_shapes(dataset_or_iterator: Structured) -> Any:
     """``tf.data.get_output_shapes``."""
     return dataset_or_iterator.output_shapes
 
 
 @export("tf.data.get_output_classes")
-def get_output_classes(dataset_or_iterator: Any) -> Any:
+def get_output_classes(dataset_or_iterator: Structured) -> Any:
     """``tf.data.get_output_classes``."""
     return dataset_or_iterator.output_classes
 
@@ -256,7 +269,7 @@ def _has_value(optional: OptionalValue) -> Any:
 
 
 @get_value_op.kernel("CPU")
-def _get_value(optional: OptionalValue, *, output_types: Any, output_shapes: Any) -> tuple[Any, ...]:
+def _get_value(optional: OptionalValue, *, output_types: list[DType], output_shapes: list[RawShape]) -> tuple[Any, ...]:
     if optional.components is None:
         text = "The given optional does not have a value."
         raise errors.InvalidArgumentError.of(text)
@@ -306,7 +319,7 @@ class Optional:
         return Optional(from_value_op(components_of(whole)), structure_of(whole))
 
     @staticmethod
-    def none_from_structure(value_structure: Any) -> Optional:
+    def none_from_structure(value_structure: Structure) -> Optional:
         """An optional without a value; ``value_structure`` is that of another optional."""
         return Optional(none_op(), value_structure)
 

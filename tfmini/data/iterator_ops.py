@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import Array
 from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.pipeline import Element, Reading, Source, Stage, compiled
 from tfmini.data.prefetching import AsyncReader
 from tfmini.dtypes import DType
 from tfmini.graph.families import Operation, OpHandle, op
-from tfmini.graph.node import FunctionBody
-from tfmini.graph.op_types import Wait
+from tfmini.graph.node import FunctionBody, Node
+from tfmini.graph.op_types import RunningStep, Wait
 from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
 from tfmini.ops.waiting_line import find_or_create
+from tfmini.runtime.executor.registered_graph import RunOwner
+from tfmini.runtime.resources import Resources
 from tfmini.shapes import RawShape, compatible_raw
 
 iterator_op = op(
@@ -68,7 +71,7 @@ _BY_HANDLE = "iterator by string handle"
 class _Place:
     """A dataset that is being read: its reading, its last stage, and the reader that steps wait for."""
 
-    def __init__(self, source: Source, owner: Any, name: str) -> None:
+    def __init__(self, source: Source, owner: RunOwner, name: str) -> None:
         self.reading = Reading(owner)
         self.stage = source.open(self.reading)
         self.reader = AsyncReader(self.stage, name)
@@ -104,14 +107,14 @@ class IteratorState:
         self._lock = threading.Lock()
         self._place: _Place | None = None
 
-    def begin(self, source: Source, owner: Any) -> None:
+    def begin(self, source: Source, owner: RunOwner) -> None:
         """Starts at the beginning of a dataset."""
         place = _Place(source, owner, self.name)
         before, self._place = self._place, place
         if before is not None:
             before.close(self.name, "it was initialized again")
 
-    def get_next(self, step: Any) -> Element:
+    def get_next(self, step: RunningStep) -> Element:
         """The next element, read in the caller's thread; several callers take turns.
 
         Raises:
@@ -134,7 +137,7 @@ class IteratorState:
             place = self._place or self._first(wait.step.owner)
         place.reader.ask(wait)
 
-    def _first(self, owner: Any) -> _Place:
+    def _first(self, owner: RunOwner) -> _Place:
         raise errors.FailedPreconditionError.of(
             "GetNext() failed because the iterator has not been initialized. Ensure that you have run the"
             " initializer operation for this iterator before getting the next element."
@@ -154,13 +157,14 @@ class OneShotState(IteratorState):
     """An iterator that makes its dataset once, at the first use."""
 
     def __init__(
-        self, name: str, types: list[DType], shapes: list[RawShape], session: str, body: FunctionBody, resources: Any
-    ) -> None:
+        self, name: str, types: list[DType], shapes: list[RawShape], session: str, body: FunctionBody,
+        resources: Resources,
+    ) -> None:  # fmt: skip
         super().__init__(name, types, shapes, session)
         self._body = body
         self._resources = resources
 
-    def _first(self, owner: Any) -> _Place:
+    def _first(self, owner: RunOwner) -> _Place:
         (source,) = compiled(self._body, self._resources, ())(Reading(owner))
         self._place = place = _Place(source, owner, self.name)
         return place
@@ -168,7 +172,7 @@ class OneShotState(IteratorState):
 
 @iterator_op.state_kernel("CPU")
 def _iterator(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, output_types: list[DType],
+    resources: Resources, *, container: bytes, shared_name: bytes, node: Node, output_types: list[DType],
     output_shapes: list[RawShape],
 ) -> IteratorState:  # fmt: skip
     def create(name: str) -> IteratorState:
@@ -179,7 +183,7 @@ def _iterator(
 
 @one_shot_op.state_kernel("CPU")
 def _one_shot(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dataset_factory: FunctionBody,
+    resources: Resources, *, container: bytes, shared_name: bytes, node: Node, dataset_factory: FunctionBody,
     output_types: list[DType], output_shapes: list[RawShape],
 ) -> IteratorState:  # fmt: skip
     def create(name: str) -> IteratorState:
@@ -190,30 +194,32 @@ def _one_shot(
 
 
 @make_iterator_op.kernel("CPU")
-def _make(step: Any, dataset: Source, iterator: IteratorState) -> tuple[()]:
+def _make(step: RunningStep, dataset: Source, iterator: IteratorState) -> tuple[()]:
     iterator.begin(dataset, step.owner)
     return ()
 
 
 @get_next_op.async_kernel("CPU")
-def _get_next(wait: Wait, iterator: IteratorState, *, output_types: Any, output_shapes: Any) -> None:
+def _get_next(wait: Wait, iterator: IteratorState, *, output_types: list[DType], output_shapes: list[RawShape]) -> None:
     iterator.ask(ComponentWait(wait, output_types, output_shapes))
 
 
 @get_next_sync_op.kernel("CPU")
-def _get_next_sync(step: Any, iterator: IteratorState, *, output_types: Any, output_shapes: Any) -> Element:
+def _get_next_sync(
+    step: RunningStep, iterator: IteratorState, *, output_types: list[DType], output_shapes: list[RawShape]
+) -> Element:
     element = iterator.get_next(step)
     check_components(element, output_types, output_shapes)
     return element
 
 
 @to_string_op.kernel("CPU")
-def _to_string(iterator: IteratorState, *, resources: Any) -> bytes:
+def _to_string(iterator: IteratorState, *, resources: Resources) -> bytes:
     resources.lookup_or_create("", _BY_HANDLE, iterator.string_handle, lambda: iterator)
     return iterator.string_handle.encode()
 
 
-def _named_by(handle: str, resources: Any) -> IteratorState:
+def _named_by(handle: str, resources: Resources) -> IteratorState:
     try:
         return resources.lookup("", _BY_HANDLE, handle)  # type: ignore[no-any-return]
     except errors.NotFoundError:
@@ -226,7 +232,7 @@ def _named_by(handle: str, resources: Any) -> IteratorState:
 
 @from_string_op.kernel("CPU")
 def _from_string(
-    handle: Any, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
+    handle: Array, *, resources: Resources, output_types: list[DType], output_shapes: list[RawShape]
 ) -> IteratorState:
     iterator = _named_by(np.asarray(handle, object).item().decode(errors="replace"), resources)
     if output_types and output_types != iterator.types:

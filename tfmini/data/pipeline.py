@@ -19,19 +19,21 @@ from tfmini import dtypes, errors
 from tfmini.checkpoint import files
 from tfmini.checkpoint.reader import BundleReader
 from tfmini.checkpoint.writer import BundleWriter
+from tfmini.core_types import Array
 from tfmini.data.structure import Leaf, Structure
 from tfmini.dtypes import DType, int64
 from tfmini.export import export_names
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.graph.node import FunctionBody
+from tfmini.graph.op_types import RunningStep
 from tfmini.graph.prune import step_graph
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
-from tfmini.runtime.executor.registered_graph import FunctionRun, PartitionRun, RegisteredGraph
+from tfmini.runtime.executor.registered_graph import FunctionRun, PartitionRun, RegisteredGraph, RunOwner
 from tfmini.runtime.resources import Resources
 from tfmini.shapes import RawShape
 
@@ -48,12 +50,12 @@ def finite(count: Count) -> Count:
     return lambda n: n if n < 0 else count(n)
 
 
-def unknown(**arguments: Any) -> Count:
+def unknown(**arguments: object) -> Count:
     """Any number of elements."""
     return lambda n: UNKNOWN
 
 
-def unchanged(**arguments: Any) -> Count:
+def unchanged(**arguments: object) -> Count:
     """The number of elements that is read."""
     return lambda n: n
 
@@ -61,7 +63,7 @@ def unchanged(**arguments: Any) -> Count:
 # Each of these takes the arguments of a stage by the names of its op's inputs.
 
 
-def batched(batch_size: int, drop_remainder: bool, **others: Any) -> Count:
+def batched(batch_size: int, drop_remainder: bool, **others: object) -> Count:
     return finite(lambda n: n // batch_size if drop_remainder else -(-n // batch_size))
 
 
@@ -158,7 +160,7 @@ def _component_of(value: Any) -> Tensor:
     return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
 
 
-def components_of(value: Any) -> list[Tensor]:
+def components_of(value: object) -> list[Tensor]:
     """The components of a normalized element, one per leaf."""
     return [_component_of(leaf) for leaf in nest.flatten(value)]
 
@@ -199,13 +201,13 @@ class Reading:
 
     __slots__ = ("_own", "closed", "owner", "step")
 
-    def __init__(self, owner: Any, step: Any = None) -> None:
+    def __init__(self, owner: RunOwner, step: RunningStep | None = None) -> None:
         self.owner = owner
         self.step = step
         self.closed = False
         self._own: dict[Any, Any] = {}
 
-    def own(self, key: Any, make: Callable[[], Any]) -> Any:
+    def own(self, key: object, make: Callable[[], Any]) -> Any:
         """An object that belongs to this reading alone; ``make`` creates it at the first use."""
         found = self._own.get(key)
         # `setdefault` gives the threads of a parallel map the same object.
@@ -345,7 +347,7 @@ class Function:
         self._captured = own_all(captured)
         self._body = body
 
-    def __call__(self, reading: Reading, *values: Any) -> Element:
+    def __call__(self, reading: Reading, *values: object) -> Element:
         """The results for one element.
 
         Raises:
@@ -441,7 +443,7 @@ def batch_of(elements: Sequence[Element]) -> Element:
     return tuple(stacked(column, i) for i, column in enumerate(zip(*elements)))
 
 
-def rows_of(component: Any) -> Iterator[Any]:
+def rows_of(component: Array) -> Iterator[Any]:
     """The rows of a batched component: the inverse of `stacked`."""
     if not hasattr(component, "dense_shape"):
         return iter(component)
@@ -510,7 +512,7 @@ class _Writing(Transformation):
         super().close()
 
 
-def _storable(component: Any) -> tuple[Any, dtypes.DType]:
+def _storable(component: object) -> tuple[Any, dtypes.DType]:
     """A component as an array and its type.
 
     Raises:

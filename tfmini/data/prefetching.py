@@ -19,6 +19,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.data.pipeline import Element, Reading, Source, Stage
 from tfmini.data.structure import Leaf, Structure
+from tfmini.dtypes import DType
 from tfmini.graph import nest
 from tfmini.graph.op_types import Wait
 from tfmini.ops.array.constant import as_array
@@ -243,14 +244,14 @@ Begin = Callable[..., Iterator[tuple[Any, ...]]]
 def element_reader(generator: Callable[..., Any], structure: Structure) -> Begin:
     """A function that starts ``generator`` and yields its elements as components."""
 
-    def begin(*args: Any) -> Iterator[tuple[Any, ...]]:
+    def begin(*args: object) -> Iterator[tuple[Any, ...]]:
         # A generator expression would end at the first malformed element; `map` continues with the next one.
         return map(partial(_components, structure), iter(generator(*args)))
 
     return begin
 
 
-def _components(structure: Structure, element: Any) -> tuple[Any, ...]:
+def _components(structure: Structure, element: object) -> tuple[Any, ...]:
     try:
         flat = _flatten_like(structure.skeleton, element)
     except (TypeError, ValueError, KeyError) as error:
@@ -274,7 +275,7 @@ def _flatten_like(skeleton: Any, value: Any) -> list[Any]:
     return [leaf for part, item in zip(items, value) for leaf in _flatten_like(part, item)]
 
 
-def _component(value: Any, leaf: Leaf) -> Any:
+def _component(value: object, leaf: Leaf) -> Any:
     try:
         array = _converted(value, leaf.dtype)
     except (TypeError, ValueError) as error:
@@ -290,7 +291,7 @@ def _component(value: Any, leaf: Leaf) -> Any:
     return array if array.ndim else array[()]
 
 
-def _converted(value: Any, dtype: Any) -> Any:
+def _converted(value: object, dtype: DType) -> Any:
     if dtype is dtypes.string:
         array = as_array(value)
         if array.dtype != object:

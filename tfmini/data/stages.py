@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.pipeline import (
     TURN,
@@ -128,7 +128,7 @@ class PaddedBatch(Batch):
         return tuple(_padded(column, shape, value) for column, shape, value in columns)
 
 
-def _padded(rows: Sequence[Any], wanted: Any, value: TensorLike) -> Any:
+def _padded(rows: Sequence[Any], wanted: Array, value: TensorLike) -> Any:
     sizes = [() if isinstance(row, bytes) else np.shape(row) for row in rows]
     full = []
     for size in sizes:
@@ -388,7 +388,7 @@ class _Shuffle(Transformation):
 
 @shuffle_dataset.kernel("CPU")
 def _shuffle(
-    source: Source, buffer_size: np.ndarray, seed: np.ndarray, seed2: Any, *, reshuffle_each_iteration: bool
+    source: Source, buffer_size: np.ndarray, seed: np.ndarray, seed2: Array, *, reshuffle_each_iteration: bool
 ) -> Source:
     size, given = int(buffer_size), [int(seed), int(seed2)]
     if size <= 0:

@@ -6,13 +6,14 @@ one value, its *component*: an array, a `SparseValue` or a `Source`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import SparseTensorValue, convert_to_tensor
@@ -20,8 +21,14 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
-from tfmini.ops.composites import SparseTensor
+from tfmini.ops.composites import SparseTensor, SparseTensorLike
 from tfmini.shapes import RawShape, TensorShape, as_raw
+
+# What users give for an element, for its types and for its shapes: one, or a nested structure of them.
+Nested: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
+ElementLike: TypeAlias = TensorLike | SparseTensorLike | Nested
+TypesLike: TypeAlias = DTypeLike | Nested
+ShapesLike: TypeAlias = ShapeLike | TensorLike | Nested
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ def common_shape(a: RawShape, b: RawShape) -> RawShape:
     return tuple(x if x == y else None for x, y in zip(a, b))
 
 
-def normalize(value: Any) -> Any:
+def normalize(value: object) -> Any:
     """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
     if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
         return value
@@ -120,7 +127,7 @@ def normalize(value: Any) -> Any:
     return convert_to_tensor(value)
 
 
-def structure_of(value: Any) -> Structure:
+def structure_of(value: object) -> Structure:
     """The structure of a normalized element."""
     return Structure(nest.map_structure(leaf_of, value))
 
@@ -150,7 +157,7 @@ def given_structure(output_types: Any, output_shapes: Any = None, output_classes
     return Structure(Leaf(kind, dtypes.as_dtype(output_types).base_dtype, as_raw(output_shapes)))
 
 
-def _part(structure: Any, key: Any) -> Any:
+def _part(structure: Any, key: object) -> Any:
     return None if structure is None or isinstance(structure, type) else structure[key]
 
 
@@ -259,14 +266,14 @@ export_names("tf.contrib.data tf.data.experimental", "AUTOTUNE")
 # ---- Conversion and checks of the arguments of dataset methods -----------------------------------------------------
 
 
-def int64(value: Any, name: str) -> Tensor:
+def int64(value: TensorLike, name: str) -> Tensor:
     """A count as an int64 scalar."""
     if isinstance(value, Tensor):
         return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value
     return convert_to_tensor(value, dtype=dtypes.int64, name=name)
 
 
-def boolean(value: Any, name: str) -> Tensor:
+def boolean(value: TensorLike, name: str) -> Tensor:
     """A flag as a bool scalar."""
     return convert_to_tensor(value, dtype=dtypes.bool, name=name)
 
@@ -278,8 +285,8 @@ def static_batch(size: Tensor, drop_remainder: Tensor) -> int | None:
 
 
 def paddings(
-    structure: Structure, padded_shapes: Any, padding_values: Any
-) -> tuple[list[Tensor], list[Tensor], Structure]:
+    structure: Structure, padded_shapes: ShapesLike, padding_values: TensorLike | Nested | None,
+) -> tuple[list[Tensor], list[Tensor], Structure]:  # fmt: skip
     """(padded shapes as int64 vectors, padding values, structure of a padded element).
 
     Raises:
@@ -296,7 +303,7 @@ def paddings(
     return [tensor for tensor, _ in shapes], values, Structure(padded)
 
 
-def _padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
+def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
     """A padded shape as an int64 vector (-1: the largest size in the batch) and as a static shape."""
     if isinstance(given, Tensor):
         tensor = cast(given, dtypes.int64)
@@ -324,7 +331,7 @@ def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...]) -
         )
 
 
-def _padding_value(value: Any, leaf: Leaf) -> Tensor:
+def _padding_value(value: object, leaf: Leaf) -> Tensor:
     if value is None:
         value = b"" if leaf.dtype is dtypes.string else np.zeros((), leaf.dtype.numpy)
         return constant(value, dtype=leaf.dtype)

@@ -6,12 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.data import function_stages
 from tfmini.data.dataset import Dataset
 from tfmini.data.function_graph import trace
 from tfmini.data.pipeline import components_of, element_of
 from tfmini.data.stages import ignore_errors_dataset
-from tfmini.data.structure import Structure, boolean, int64, normalize, same_types, static_batch, structure_of
+from tfmini.data.structure import (
+    ElementLike,
+    Nested,
+    ShapesLike,
+    Structure,
+    boolean,
+    int64,
+    normalize,
+    same_types,
+    static_batch,
+    structure_of,
+)
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.random_functions import random_uniform
@@ -20,25 +32,29 @@ Transformation = Callable[[Dataset], Dataset]
 
 
 @export("tf.contrib.data.batch_and_drop_remainder")
-def batch_and_drop_remainder(batch_size: Any) -> Transformation:
+def batch_and_drop_remainder(batch_size: TensorLike) -> Transformation:
     """`Dataset.batch` without a smaller last batch."""
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
 
 @export("tf.contrib.data.padded_batch_and_drop_remainder")
-def padded_batch_and_drop_remainder(batch_size: Any, padded_shapes: Any, padding_values: Any = None) -> Transformation:
+def padded_batch_and_drop_remainder(
+    batch_size: TensorLike, padded_shapes: ShapesLike, padding_values: TensorLike | Nested | None = None,
+) -> Transformation:  # fmt: skip
     """`Dataset.padded_batch` without a smaller last batch."""
     return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
 
 
 @export("tf.contrib.data.shuffle_and_repeat", "tf.data.experimental.shuffle_and_repeat")
-def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
+def shuffle_and_repeat(
+    buffer_size: TensorLike, count: TensorLike | None = None, seed: TensorLike | None = None
+) -> Transformation:
     """`Dataset.shuffle` and then `Dataset.repeat`."""
     return lambda dataset: dataset.shuffle(buffer_size, seed=seed).repeat(count)
 
 
 def shuffled_and_repeated(
-    dataset: Dataset, num_epochs: int | None, shuffle: bool, buffer_size: int, seed: Any
+    dataset: Dataset, num_epochs: int | None, shuffle: bool, buffer_size: int, seed: object
 ) -> Dataset:
     """Shuffles records if ``shuffle`` and repeats them ``num_epochs`` times (None: without end)."""
     if shuffle:
@@ -48,8 +64,8 @@ def shuffled_and_repeated(
 
 @export("tf.contrib.data.map_and_batch", "tf.data.experimental.map_and_batch")
 def map_and_batch(
-    map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
-    num_parallel_calls: Any = None,
+    map_func: Callable[..., Any], batch_size: TensorLike, num_parallel_batches: TensorLike | None = None,
+    drop_remainder: TensorLike = False, num_parallel_calls: TensorLike | None = None,
 ) -> Transformation:  # fmt: skip
     """`Dataset.map` and then `Dataset.batch`; an element that fails makes its whole batch fail.
 
@@ -74,8 +90,8 @@ def map_and_batch(
 
 @export("tf.contrib.data.parallel_interleave", "tf.data.experimental.parallel_interleave")
 def parallel_interleave(
-    map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, sloppy: bool = False,
-    buffer_output_elements: Any = None, prefetch_input_elements: Any = None,
+    map_func: Callable[..., Any], cycle_length: TensorLike, block_length: TensorLike = 1, sloppy: bool = False,
+    buffer_output_elements: TensorLike | None = None, prefetch_input_elements: TensorLike | None = None,
 ) -> Transformation:  # fmt: skip
     """`Dataset.interleave`; the order is deterministic even if ``sloppy`` permits another."""
     return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
@@ -94,7 +110,7 @@ def unbatch() -> Transformation:
 
 
 @export("tf.contrib.data.enumerate_dataset", "tf.data.experimental.enumerate_dataset")
-def enumerate_dataset(start: Any = 0) -> Transformation:
+def enumerate_dataset(start: TensorLike = 0) -> Transformation:
     """`Dataset.enumerate`."""
     return lambda dataset: dataset.enumerate(start)
 
@@ -106,19 +122,22 @@ def ignore_errors() -> Transformation:
 
 
 @export("tf.data.experimental.copy_to_device")
-def copy_to_device(target_device: Any, source_device: str = "/cpu:0") -> Transformation:
+def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transformation:
     """The dataset itself; ``target_device`` must be the iterator's device."""
     return lambda dataset: dataset
 
 
 @export("tf.contrib.data.prefetch_to_device", "tf.data.experimental.prefetch_to_device")
-def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
+def prefetch_to_device(device: str, buffer_size: TensorLike | None = None) -> Transformation:
     """`Dataset.prefetch`; ``device`` must be the iterator's device."""
     return lambda dataset: dataset.prefetch(1 if buffer_size is None else buffer_size)
 
 
 @export("tf.contrib.data.scan", "tf.data.experimental.scan")
-def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
+def scan(
+    initial_state: ElementLike,
+    scan_func: Callable[[Any, Any], Any],
+) -> Transformation:
     """The results of ``scan_func(state, element) -> (state, result)``, called for each element in turn."""
 
     def transform(dataset: Dataset) -> Dataset:
@@ -160,7 +179,7 @@ def cardinality(dataset: Dataset) -> Tensor:
 
 
 @export("tf.contrib.data.Counter", "tf.data.experimental.Counter")
-def Counter(start: Any = 0, step: Any = 1) -> Dataset:
+def Counter(start: TensorLike = 0, step: TensorLike = 1) -> Dataset:
     """The int64 numbers ``start``, ``start + step``, … without end."""
     return Dataset.range(0, 2**63 - 1).map(lambda i: start + i * step)
 

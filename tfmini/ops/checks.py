@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
@@ -42,8 +43,8 @@ def reduce_all(x: Tensor) -> Tensor:
 
 
 def _binary(
-    symbol: str, default_name: str, test: Test, static_test: Test, x: Any, y: Any, data: Any, summarize: int | None,
-    message: str | None, name: str | None,
+    symbol: str, default_name: str, test: Test, static_test: Test, x: TensorLike, y: TensorLike,
+    data: Sequence[TensorLike] | None, summarize: int | None, message: str | None, name: str | None,
 ) -> Operation:  # fmt: skip
     with name_scope(name, default_name, [x, y]):
         x = convert_to_tensor(x, name="x")
@@ -76,15 +77,15 @@ def _static_value(tensor: Tensor) -> Any:
     return constant_value(tensor)
 
 
-def _static_text(item: Any) -> str:
+def _static_text(item: object) -> str:
     value = _static_value(item) if isinstance(item, Tensor) else None
     return str(item if value is None else value)
 
 
 def _binary_family(symbol: str, name: str, test: Test, static_test: Test) -> Callable[..., Operation]:
     def check(
-        x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
-        name: str | None = None,
+        x: TensorLike, y: TensorLike, data: Sequence[TensorLike] | None = None, summarize: int | None = None,
+        message: str | None = None, name: str | None = None,
     ) -> Operation:  # fmt: skip
         return _binary(symbol, check.__name__, test, static_test, x, y, data, summarize, message, name)
 
@@ -115,8 +116,9 @@ def _sign_family(
     symbol: str, name: str, binary: Callable[..., Operation], zero_first: bool
 ) -> Callable[..., Operation]:
     def check(
-        x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-    ) -> Operation:
+        x: TensorLike, data: TensorLike | None = None, summarize: int | None = None, message: str | None = None,
+        name: str | None = None,
+    ) -> Operation:  # fmt: skip
         with name_scope(name, check.__name__, [x]):
             x = convert_to_tensor(x, name="x")
             if data is None:
@@ -142,8 +144,8 @@ assert_non_positive = _sign_family("<=", "assert_non_positive", assert_less_equa
 
 @export("tf.assert_near", "tf.debugging.assert_near")
 def assert_near(
-    x: Any, y: Any, rtol: Any = None, atol: Any = None, data: Any = None, summarize: int | None = None,
-    message: str | None = None, name: str | None = None,
+    x: TensorLike, y: TensorLike, rtol: TensorLike | None = None, atol: TensorLike | None = None,
+    data: TensorLike | None = None, summarize: int | None = None, message: str | None = None, name: str | None = None,
 ) -> Operation:  # fmt: skip
     """An operation that fails unless ``|x - y| < atol + rtol * |y|`` for all elements (``tf.assert_near``).
 
@@ -168,7 +170,7 @@ def assert_near(
 
 
 @export("tf.assert_type", "tf.debugging.assert_type")
-def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
+def assert_type(tensor: Any, tf_type: DTypeLike, message: str | None = None, name: str | None = None) -> Operation:
     """A no-op; refuses a tensor of another type (``tf.assert_type``).
 
     Raises:
@@ -184,7 +186,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
 
 
 @export("tf.assert_integer", "tf.debugging.assert_integer")
-def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
+def assert_integer(x: TensorLike, message: str | None = None, name: str | None = None) -> Operation:
     """A no-op; refuses a tensor that is not of an integer type (``tf.assert_integer``).
 
     Raises:
@@ -199,7 +201,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
 
 
 @export("tf.assert_proper_iterable", "tf.debugging.assert_proper_iterable")
-def assert_proper_iterable(values: Any) -> None:
+def assert_proper_iterable(values: object) -> None:
     """Checks that ``values`` is iterable and not a tensor, array or string (``tf.assert_proper_iterable``).
 
     Raises:
@@ -256,7 +258,7 @@ export_names(
 
 @export("tf.assert_rank", "tf.debugging.assert_rank")
 def assert_rank(
-    x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
+    x: TensorLike, rank: TensorLike, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
 ) -> Operation:  # fmt: skip
     """An operation that fails unless ``x`` has the rank; a no-op if the static rank matches (``tf.assert_rank``).
@@ -269,7 +271,7 @@ def assert_rank(
 
 @export("tf.assert_rank_at_least", "tf.debugging.assert_rank_at_least")
 def assert_rank_at_least(
-    x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
+    x: TensorLike, rank: TensorLike, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
 ) -> Operation:  # fmt: skip
     """Like `assert_rank`, for a rank of at least ``rank`` (``tf.assert_rank_at_least``)."""
@@ -286,8 +288,8 @@ def assert_rank_in(
 
 
 def _check(
-    default_name: str, wording: str, relation: str, x: Any, ranks: list[Any], data: Any, summarize: int | None,
-    message: str | None, name: str | None,
+    default_name: str, wording: str, relation: str, x: TensorLike, ranks: list[Any], data: object,
+    summarize: int | None, message: str | None, name: str | None,
 ) -> Operation:  # fmt: skip
     with name_scope(name, default_name, [x, *ranks]):
         x = convert_to_tensor(x, name="x")
@@ -352,7 +354,7 @@ _REST = (Ellipsis, "*")
 class _Wanted:
     """One tensor with its symbols; ``inner``: they describe only its last axes."""
 
-    def __init__(self, tensor: Tensor, symbols: Any, message: str) -> None:
+    def __init__(self, tensor: Tensor, symbols: tuple[Any, ...], message: str) -> None:
         if not hasattr(symbols, "__iter__") and not hasattr(symbols, "__getitem__"):
             raise ValueError(
                 f"{message}.  Tensor {tensor.name}.  Specified shape must be an iterable.  An iterable has the"
@@ -384,7 +386,7 @@ class _Wanted:
         return getitem(array_shape.shape(self.tensor), axis)
 
 
-def _number(symbol: Any) -> Any:
+def _number(symbol: object) -> Any:
     """Sizes of any form as ints; other symbols unchanged."""
     if isinstance(symbol, (str, bytes)) or symbol is None or symbol is Ellipsis:
         return int(symbol) if isinstance(symbol, str) and symbol.isdigit() else symbol
@@ -395,8 +397,9 @@ def _number(symbol: Any) -> Any:
 
 @export("tf.debugging.assert_shapes")
 def assert_shapes(
-    shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-) -> Operation:
+    shapes: Mapping[Any, Any] | Sequence[Any], data: TensorLike | None = None, summarize: int | None = None,
+    message: str | None = None, name: str | None = None,
+) -> Operation:  # fmt: skip
     """Asserts shapes and that equal symbols mean equal sizes (``tf.debugging.assert_shapes``).
 
     Args:
@@ -433,7 +436,7 @@ def _rank_check(wanted: _Wanted, data: Any, summarize: int | None, message: str)
     return assert_rank(wanted.tensor, rank, **options)
 
 
-def _size_checks(wanted: list[_Wanted], data: Any, summarize: int | None, message: str) -> list[Any]:
+def _size_checks(wanted: list[_Wanted], data: object, summarize: int | None, message: str) -> list[Any]:
     """Assertions for the sizes that are not known statically; the first use of a symbol defines it."""
     known: dict[Any, tuple[Any, str]] = {}
     checks = []
@@ -469,7 +472,7 @@ def _neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @export("tf.is_non_decreasing", "tf.debugging.is_non_decreasing", "tf.math.is_non_decreasing")
-def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+def is_non_decreasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Whether no element is less than the one before it, in row-major order (``tf.is_non_decreasing``)."""
     with name_scope(name, "is_non_decreasing", [x]):
         before, after = _neighbours(convert_to_tensor(x, name="x"))
@@ -477,7 +480,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.is_strictly_increasing", "tf.debugging.is_strictly_increasing", "tf.math.is_strictly_increasing")
-def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+def is_strictly_increasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Whether each element exceeds the one before it, in row-major order (``tf.is_strictly_increasing``)."""
     with name_scope(name, "is_strictly_increasing", [x]):
         before, after = _neighbours(convert_to_tensor(x, name="x"))

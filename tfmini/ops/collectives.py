@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.core_types import ShapeLike, TensorLike
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import as_dtype
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, declared_shape, op, same_shape
@@ -177,7 +177,7 @@ def all_gather(
 def broadcast_send(
     t: Tensor,
     shape: ShapeLike,
-    dtype: Any,
+    dtype: DTypeLike,
     group_size: int,
     group_key: int,
     instance_key: int,
@@ -219,8 +219,9 @@ def broadcast_alike(t: TensorLike, is_source: bool, group_size: int, group_key: 
 
 @export("tf.collective_ops.broadcast_recv")
 def broadcast_recv(
-    shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
-) -> Tensor:
+    shape: ShapeLike | TensorLike, dtype: DTypeLike, group_size: int, group_key: int, instance_key: int,
+    communication_hint: str = "auto",
+) -> Tensor:  # fmt: skip
     """Receives the tensor that another member of the group broadcasts (``tf.collective_ops.broadcast_recv``).
 
     Args:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.conversion import (
@@ -35,10 +36,10 @@ class SparseTensor(SparseComponents):
 
     if TYPE_CHECKING:
         # The module `functions` defines the operators.
-        def __mul__(self, other: Any) -> Any: ...
-        def __truediv__(self, other: Any) -> Any: ...
+        def __mul__(self, other: TensorLike) -> Any: ...
+        def __truediv__(self, other: TensorLike) -> Any: ...
 
-    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+    def __init__(self, indices: TensorLike, values: TensorLike, dense_shape: TensorLike) -> None:
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
             super().__init__(
                 convert_to_tensor(indices, name="indices", dtype=dtypes.int64),
@@ -69,10 +70,14 @@ class SparseTensor(SparseComponents):
         """Same as `shape`."""
         return self.shape
 
-    def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
+    def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: object = None) -> SparseTensorValue:
         """The value in ``session`` or the default session."""
         found = self.graph._session_hook("eval", [self._indices, self._values, self._dense_shape], feed_dict, session)
         return SparseTensorValue(*found)
+
+
+SparseTensorLike: TypeAlias = SparseTensor | SparseTensorValue
+"""What may stand for a sparse tensor."""
 
 
 def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:
@@ -81,7 +86,7 @@ def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str |
 
 
 @export("tf.convert_to_tensor_or_sparse_tensor")
-def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+def convert_to_tensor_or_sparse_tensor(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Any:
     """A `SparseTensor` unchanged or made from its value; any other value as a tensor.
 
     Raises:
@@ -113,7 +118,7 @@ class TypeSpec:
         """The specs of a value's component tensors."""
         raise NotImplementedError
 
-    def is_compatible_with(self, spec_or_value: Any) -> bool:
+    def is_compatible_with(self, spec_or_value: object) -> bool:
         """Whether this spec describes the given value, or could describe a value of the given spec."""
         if isinstance(spec_or_value, TypeSpec):
             same = type(self) is type(spec_or_value)
@@ -149,7 +154,9 @@ class TensorSpec(TypeSpec):
 
     value_type = Tensor
 
-    def __init__(self, shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> None:
+    def __init__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike = dtypes.float32, name: str | None = None
+    ) -> None:
         self._shape = TensorShape(shape)
         self._dtype = dtypes.as_dtype(dtype)
         self._name = name
@@ -183,7 +190,7 @@ class TensorSpec(TypeSpec):
     def _component_specs(self) -> tuple[TensorSpec, ...]:
         return (self,)
 
-    def is_compatible_with(self, spec_or_value: Any) -> bool:
+    def is_compatible_with(self, spec_or_value: object) -> bool:
         if not isinstance(spec_or_value, (TypeSpec, Tensor)):
             spec_or_value = convert_to_tensor(spec_or_value)
         return super().is_compatible_with(spec_or_value)
@@ -204,7 +211,7 @@ class SparseTensorSpec(TypeSpec):
 
     value_type = SparseTensor
 
-    def __init__(self, shape: Any = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, shape: ShapeLike | TensorLike = None, dtype: DTypeLike = dtypes.float32) -> None:
         self._shape = TensorShape(shape)
         self._dtype = dtypes.as_dtype(dtype)
 
@@ -245,11 +252,11 @@ class IndexedSlicesSpec(TypeSpec):
 
     def __init__(
         self,
-        shape: Any = None,
-        dtype: Any = dtypes.float32,
-        indices_dtype: Any = dtypes.int64,
-        dense_shape_dtype: Any = None,
-        indices_shape: Any = None,
+        shape: ShapeLike = None,
+        dtype: DTypeLike = dtypes.float32,
+        indices_dtype: DTypeLike = dtypes.int64,
+        dense_shape_dtype: DTypeLike | None = None,
+        indices_shape: ShapeLike = None,
     ) -> None:
         self._shape = TensorShape(shape)
         self._values_dtype = dtypes.as_dtype(dtype)
@@ -280,7 +287,7 @@ class IndexedSlicesSpec(TypeSpec):
         )  # fmt: skip
 
 
-def _components(value: Any) -> tuple[Any, ...]:
+def _components(value: object) -> tuple[Any, ...]:
     if isinstance(value, SparseTensor):
         return value.indices, value.values, value.dense_shape
     if isinstance(value, IndexedSlices):

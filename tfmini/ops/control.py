@@ -6,7 +6,7 @@ import builtins
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -16,6 +16,7 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
+from tfmini.graph.op_types import RunningStep
 from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
 _log = logging.getLogger("tensorflow")
@@ -33,7 +34,7 @@ def _nothing() -> builtins.tuple[()]:
 
 
 @abort_op.kernel("CPU")
-def _abort(step: Any, *, error_msg: bytes, exit_without_error: bool) -> builtins.tuple[()]:
+def _abort(step: RunningStep, *, error_msg: bytes, exit_without_error: bool) -> builtins.tuple[()]:
     """Ends the task's process; for programs that test their own recovery."""
     text = error_msg.decode(errors="replace")
     if exit_without_error:
@@ -110,8 +111,8 @@ def _flatten(value: TensorLike) -> Iterator[Any]:
 @overload
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Tensor, name: str | None = None) -> Tensor: ...
 @overload
-def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any: ...
-def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
+def with_dependencies(dependencies: Iterable[Any], output_tensor: object, name: str | None = None) -> Any: ...
+def with_dependencies(dependencies: Iterable[Any], output_tensor: object, name: str | None = None) -> Any:
     """``output_tensor``, available only after ``dependencies`` have run."""
     dependencies = list(dependencies)
     scope_of = name_scope(name, "control_dependency", [*dependencies, output_tensor])
@@ -128,7 +129,7 @@ def identity(value: Tensor, name: str | None) -> Tensor:
 
 
 @export("tf.tuple")
-def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:
+def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Sequence[Any] | None = None) -> list[Any]:
     """The same tensors, each available only after all have been computed (``tf.tuple``).
 
     Args:

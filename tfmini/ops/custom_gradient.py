@@ -54,7 +54,7 @@ def _apply(f: Callable[..., Any], args: list[Tensor]) -> Any:
     name = f"CustomGradient-{next(_numbers)}"
     count = len(results)
 
-    def gradient(node: Operation, *grads: Any) -> list[Any]:
+    def gradient(node: Operation, *grads: object) -> list[Any]:
         given = grads[:count]
         if not variables:
             own, of_variables = grad_fn(*given), []
@@ -127,7 +127,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
         result = f(*args)
         count = len(_variables_between(list(args), list(result) if isinstance(result, (list, tuple)) else [result]))
 
-        def grad(*grads: Any) -> Any:
+        def grad(*grads: object) -> Any:
             return grads if len(grads) > 1 else grads[0]
 
         def grad_with_variables(*grads: Any, variables: Any) -> Any:

@@ -6,12 +6,13 @@ import itertools
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.conversion import SparseComponents, convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -26,6 +27,7 @@ from tfmini.graph.families import (
     same_shape,
     sized,
 )
+from tfmini.graph.node import Node
 from tfmini.numerics.texts import edges_text, summary
 from tfmini.ops.array.identity import check_numerics
 from tfmini.ops.array.kernel_arguments import refuse
@@ -70,12 +72,12 @@ assert_op: OpHandle[Operation] = op(
 
 
 @print_op.kernel_factory("CPU")
-def _print(node: Any) -> Callable[..., Any]:
+def _print(node: Node) -> Callable[..., Any]:
     attrs = node.attrs
     message, first_n, limit = attrs["message"].decode(errors="replace"), attrs["first_n"], attrs["summarize"]
     calls = itertools.count()
 
-    def show(value: Any, data: list[Any]) -> Any:
+    def show(value: Array, data: list[Any]) -> Any:
         if first_n < 0 or next(calls) < first_n:
             sys.stderr.write(message + "".join(f"[{summary(d, limit)}]" for d in data) + "\n")
         return value
@@ -87,7 +89,7 @@ _LOG_LEVELS = {b"log(info)": logging.INFO, b"log(warning)": logging.WARNING, b"l
 
 
 @print_v2_op.kernel("CPU")
-def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
+def _print_v2(value: Array, *, output_stream: bytes, end: bytes) -> tuple[()]:
     found: Any = value if isinstance(value, bytes) else value[()]
     if not isinstance(found, bytes):
         refuse(f"Input is expected to be scalar, but got {list(found.shape)}")
@@ -115,7 +117,7 @@ def _string_format(inputs: list[Any], *, template: bytes, placeholder: bytes, su
 
 
 @assert_op.kernel("CPU")
-def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
+def _assert(condition: Array, data: list[Any], *, summarize: int) -> tuple[()]:
     if np.ndim(condition):
         refuse(f"In[0] should be a scalar: {list(np.shape(condition))}")
     if not condition:
@@ -126,8 +128,8 @@ def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
 
 @export("tf.Print")
 def Print(
-    input_: Any, data: Any, message: str | None = None, first_n: int | None = None, summarize: int | None = None,
-    name: str | None = None,
+    input_: TensorLike, data: Sequence[TensorLike], message: str | None = None, first_n: int | None = None,
+    summarize: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """``input_``, printing ``data`` to the worker's stderr whenever it is computed (``tf.Print``).
 
@@ -173,7 +175,7 @@ def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     return print_v2_op(text, output_stream=stream, end=end, name=name)
 
 
-def _stream_name(stream: Any) -> str:
+def _stream_name(stream: object) -> str:
     if isinstance(stream, str) and stream.startswith("file://"):
         return stream
     if stream is sys.stderr or stream is sys.stdout:
@@ -203,7 +205,7 @@ def _formatted(inputs: tuple[Any, ...], sep: str, summarize: int, name: str | No
     return string_format_op(tensors, name=format_name, **options)
 
 
-def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any:
+def _without_tensors(value: object, placeholder: str, tensors: list[Tensor]) -> Any:
     """The structure with a placeholder for each tensor; dicts are in the order of their keys."""
     if isinstance(value, dict):
         return {key: _without_tensors(value[key], placeholder, tensors) for key in sorted(value)}
@@ -221,7 +223,7 @@ def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any
 
 @export("tf.strings.format")
 def string_format(
-    template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+    template: str, inputs: TensorLike, placeholder: str = "{}", summarize: int = 3, name: str | None = None
 ) -> Tensor:
     """``template`` with each placeholder replaced by the text of a tensor (``tf.strings.format``).
 
@@ -244,7 +246,7 @@ _CHEAP = (dtypes.string, dtypes.int32)
 
 
 @export("tf.Assert", "tf.debugging.Assert")
-def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
+def Assert(condition: TensorLike, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
     """An operation that fails with ``data`` when ``condition`` is false (``tf.Assert``).
 
     ``data`` is computed and sent to the device of the check only when the check fails. Strings and
@@ -282,8 +284,9 @@ _CHECKED = (dtypes.float16, dtypes.float32, dtypes.float64)
 
 @export("tf.verify_tensor_all_finite", "tf.debugging.assert_all_finite")
 def verify_tensor_all_finite(
-    t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: str | None = None
-) -> Tensor:
+    t: TensorLike | None = None, msg: str | None = None, name: str | None = None, x: TensorLike | None = None,
+    message: str | None = None,
+) -> Tensor:  # fmt: skip
     """``t``; the step fails when it holds a NaN or an infinity (``tf.verify_tensor_all_finite``).
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
 from tfmini.ops.array import shape as array_shape
@@ -63,8 +63,8 @@ def _cholesky_kernel(value: np.ndarray) -> Any:
 
 
 @cholesky_grad_op.kernel("CPU")
-def _cholesky_grad_kernel(lower: Any, grad: np.ndarray) -> Any:
-    def compute(factor: Any, g: Any) -> Any:
+def _cholesky_grad_kernel(lower: Array, grad: np.ndarray) -> Any:
+    def compute(factor: Array, g: Array) -> Any:
         inverse, half = np.linalg.inv(factor), factor.dtype.type(0.5)
         middle = np.tril(adjoint_of(factor) @ np.tril(g))
         position = np.arange(factor.shape[-1])
@@ -267,7 +267,7 @@ def cholesky(input: TensorLike, name: str | None = None) -> Tensor:
 
 
 @export("tf.cholesky_solve", "tf.linalg.cholesky_solve")
-def cholesky_solve(chol: Any, rhs: TensorLike, name: str | None = None) -> Tensor:
+def cholesky_solve(chol: TensorLike, rhs: TensorLike, name: str | None = None) -> Tensor:
     """Solves ``A x = rhs`` given ``chol = tf.cholesky(A)`` (``tf.cholesky_solve``)."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
         halfway = matrix_triangular_solve(chol, rhs, adjoint=False, lower=True)
@@ -310,6 +310,6 @@ def self_adjoint_eigvals(tensor: TensorLike, name: str | None = None) -> Tensor:
 
 
 @export("tf.linalg.lu")
-def lu(input: TensorLike, output_idx_type: Any = dtypes.int32, name: str | None = None) -> Any:
+def lu(input: TensorLike, output_idx_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """LU decomposition with partial pivoting: both triangles in one matrix, and the row order (``tf.linalg.lu``)."""
     return lu_op(input, output_idx_type=dtypes.as_dtype(output_idx_type), name=name)

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import (
@@ -95,7 +96,7 @@ def default_gradients(grad_ys: list[Any], ys: list[Any], colocate: bool) -> list
     return found
 
 
-def _ones(y: Any, name: str) -> Tensor:
+def _ones(y: Tensor, name: str) -> Tensor:
     if y.dtype.is_complex:
         raise TypeError(f"Gradients of complex tensors must set grad_ys (y.dtype = {y.dtype!r})")
     y = internal_convert(y)
@@ -309,14 +310,14 @@ _log = logging.getLogger("tensorflow")
 @export("tf.gradients")
 def gradients(
     ys: Any,
-    xs: Any,
+    xs: TensorLike,
     grad_ys: Any = None,
     name: str = "gradients",
     colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False,
     aggregation_method: int | None = None,
-    stop_gradients: Any = None,
-    unconnected_gradients: Any = UnconnectedGradients.NONE,
+    stop_gradients: TensorLike | None = None,
+    unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
 ) -> list[Any]:
     """The gradient of the sum of ``ys`` with respect to each of ``xs`` (``tf.gradients``).
 
@@ -363,8 +364,8 @@ def gradients(
 
 @export("tf.hessians")
 def hessians(
-    ys: Any,
-    xs: Any,
+    ys: TensorLike,
+    xs: TensorLike,
     name: str = "hessians",
     colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False,
@@ -387,7 +388,7 @@ def hessians(
         return [_hessian(x, first, options) for x, first in zip(xs, gradients(ys, xs, **options))]
 
 
-def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
+def _hessian(x: Tensor, first: object, options: dict[str, Any]) -> Tensor:
     shape = x.shape.as_list() if x.shape.ndims is not None and x.shape.is_fully_defined() else None
     if shape is None:
         raise ValueError(f"tf.hessians needs a static shape for {x}, to unroll one row per element.")
@@ -405,12 +406,12 @@ def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
     return raw_ops.Reshape(stacked, shape + shape, name="reshape_hessian")
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: TensorLike) -> list[Any]:
     """``value`` as a list: lists and tuples item by item, any other value as the only item."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _unconnected(value: Any) -> UnconnectedGradients:
+def _unconnected(value: object) -> UnconnectedGradients:
     try:
         return UnconnectedGradients(value)
     except ValueError:
@@ -498,7 +499,7 @@ class _Sweep:
         # Per op: the contributions to each output; after the op's visit, one sum (or none) each.
         self.contributions: dict[Operation, list[list[Any]]] = {}
 
-    def add(self, tensor: Tensor, gradient: Any) -> None:
+    def add(self, tensor: Tensor, gradient: object) -> None:
         """Adds a contribution to the gradient of ``tensor``."""
         slots = self.contributions.get(tensor.op)
         if slots is None:

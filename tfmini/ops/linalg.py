@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array
+from tfmini.core_types import Array, AxisLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.ops.array import shape as array_shape
@@ -35,7 +36,7 @@ _VECTOR_NORMS = ("euclidean", 1, 2, np.inf)
 _BAD_AXIS = "'axis' must be None, an integer, or a tuple of 2 unique integers"
 
 
-def _checked_axis(ord: Any, axis: Any) -> tuple[Any, bool]:
+def _checked_axis(ord: Any, axis: object) -> tuple[Any, bool]:
     """The axis as a tuple or None, and whether it names matrices.
 
     Raises:
@@ -57,8 +58,8 @@ def _checked_axis(ord: Any, axis: Any) -> tuple[Any, bool]:
 
 @export("tf.norm", "tf.linalg.norm")
 def norm(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = None, name: str | None = None,
-    keep_dims: bool | None = None,
+    tensor: TensorLike, ord: str | float = "euclidean", axis: AxisLike | None = None, keepdims: bool | None = None,
+    name: str | None = None, keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The norm of vectors, matrices, or of all elements (``tf.norm``).
 
@@ -124,7 +125,9 @@ def _matrix_axes_last(tensor: Tensor, axes: tuple[int, int]) -> tuple[Any, Any]:
 
 
 @export("tf.linalg.normalize")
-def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Tensor, Tensor]:
+def normalize(
+    tensor: TensorLike, ord: str | float = "euclidean", axis: AxisLike | None = None, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """``tensor`` divided by its `norm`, and the norm with the reduced axes kept (``tf.linalg.normalize``)."""
     with name_scope(name, "normalize", [tensor]):
         tensor = convert_to_tensor(tensor)
@@ -133,7 +136,7 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
 
 
 @export("tf.trace", "tf.linalg.trace")
-def trace(x: Any, name: str | None = None) -> Tensor:
+def trace(x: TensorLike, name: str | None = None) -> Tensor:
     """The sum of each matrix's main diagonal (``tf.trace``)."""
     with name_scope(name, "Trace", [x]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -141,14 +144,14 @@ def trace(x: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.linalg.adjoint")
-def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+def adjoint(matrix: TensorLike, name: str | None = None) -> Tensor:
     """The conjugate transpose of the last two axes (``tf.linalg.adjoint``)."""
     with name_scope(name, "adjoint", [matrix]):
         return matrix_transpose(convert_to_tensor(matrix, name="matrix"), conjugate=True)
 
 
 @export("tf.linalg.logdet")
-def logdet(matrix: Any, name: str | None = None) -> Tensor:
+def logdet(matrix: TensorLike, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of hermitian positive definite matrices (``tf.linalg.logdet``)."""
     with name_scope(name, "logdet", [matrix]):
         return 2.0 * reduce_sum(log(real(matrix_diag_part(cholesky(matrix)))), [-1])
@@ -163,7 +166,9 @@ def _cutoff(s: Tensor, rows: Any, columns: Any, tolerance: Any) -> Tensor:
 
 
 @export("tf.linalg.matrix_rank")
-def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+def matrix_rank(
+    a: TensorLike, tol: TensorLike | None = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
     """How many singular values exceed the tolerance, int32 (``tf.linalg.matrix_rank``)."""
     with name_scope(name, "matrix_rank", [a, tol]):
         a = convert_to_tensor(a, name="a")
@@ -181,7 +186,9 @@ def _matrix_sizes(a: Tensor) -> tuple[int, int]:
 
 
 @export("tf.linalg.pinv")
-def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+def pinv(
+    a: TensorLike, rcond: TensorLike | None = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
     """The Moore-Penrose pseudo-inverse (``tf.linalg.pinv``).
 
     Args:
@@ -202,7 +209,6 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
 
 # ---- Functions of square matrices: square root, logarithm and exponential ------------------------------------------
 
-
 sqrt_op = op("MatrixSquareRoot(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
 log_op = op("MatrixLogarithm(input: T) -> output: T; T: {complex64, complex128}")
 exp_op = op("MatrixExponential(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
@@ -222,7 +228,7 @@ def _check(matrix: Array) -> None:
         refuse(f"Input matrix must be square, got shape {list(matrix.shape)}")
 
 
-def _by_eigenvalues(matrix: Array, function: Any) -> Array:
+def _by_eigenvalues(matrix: Array, function: Callable[..., Any]) -> Array:
     values, vectors = np.linalg.eig(matrix.astype(np.complex128))
     found: Array = (vectors * function(values)[..., None, :]) @ np.linalg.inv(vectors)
     return found
@@ -250,7 +256,7 @@ def _exp(matrix: Array) -> Array:
 
 
 @export("tf.matrix_square_root", "tf.linalg.sqrtm")
-def sqrtm(input: Any, name: str | None = None) -> Tensor:
+def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
     """The square roots of matrices (``tf.linalg.sqrtm``, ``tf.matrix_square_root``).
 
     Args:
@@ -260,12 +266,12 @@ def sqrtm(input: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.linalg.logm")
-def logm(input: Any, name: str | None = None) -> Tensor:
+def logm(input: TensorLike, name: str | None = None) -> Tensor:
     """The logarithms of complex matrices (``tf.linalg.logm``)."""
     return log_op(input, name=name)
 
 
 @export("tf.linalg.expm")
-def expm(input: Any, name: str | None = None) -> Tensor:
+def expm(input: TensorLike, name: str | None = None) -> Tensor:
     """The exponentials of matrices (``tf.linalg.expm``). tfmini has no gradient of it."""
     return exp_op(input, name=name)

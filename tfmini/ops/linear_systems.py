@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -51,7 +52,7 @@ def square(shape: RawShape) -> RawShape:
     return (*batch, size, size)
 
 
-def check_square(value: Any) -> Any:
+def check_square(value: Array) -> Any:
     """The array, refused at run time unless it holds square matrices."""
     value = as_ndarray(value)
     if value.ndim < 2:
@@ -61,7 +62,7 @@ def check_square(value: Any) -> Any:
     return value
 
 
-def iterated(function: Callable[..., Any], message: str, value: Any, **options: Any) -> Any:
+def iterated(function: Callable[..., Any], message: str, value: Array, **options: object) -> Any:
     """`lapack` for what is found by iteration, which may not end where an element is infinite.
 
     Raises:
@@ -72,7 +73,7 @@ def iterated(function: Callable[..., Any], message: str, value: Any, **options: 
     return lapack(function, message, value, **options)
 
 
-def lapack(function: Callable[..., Any], message: str, *values: Any, **options: Any) -> Any:
+def lapack(function: Callable[..., Any], message: str, *values: Any, **options: object) -> Any:
     """Calls ``function`` in a precision that LAPACK supports; a failure raises an error with ``message``.
 
     Raises:
@@ -118,7 +119,7 @@ _SINGULAR = "Input is not invertible."
 
 
 @inverse_op.kernel("CPU")
-def _inverse_kernel(value: Any, *, adjoint: bool) -> Any:
+def _inverse_kernel(value: Array, *, adjoint: bool) -> Any:
     value = check_square(value)
     return lapack(np.linalg.inv, _SINGULAR, adjoint_of(value) if adjoint else value)
 
@@ -137,7 +138,7 @@ def _determinant_shape(node: Operation) -> list[RawShape]:
 
 
 @log_determinant_op.kernel("CPU")
-def _log_determinant_kernel(value: Any) -> tuple[Any, Any]:
+def _log_determinant_kernel(value: Array) -> tuple[Any, Any]:
     value = check_square(value)
     sign, logarithm = lapack(lambda v: tuple(np.linalg.slogdet(v)), _SINGULAR, value)
     return sign, logarithm.astype(value.dtype, copy=False)
@@ -168,7 +169,7 @@ def _solve_shape(node: Operation) -> list[RawShape]:
     return [(*(merged or ()), merge_dims(matrix[-1], rows), columns)]
 
 
-def _check_system(matrix: Any, rhs: Any) -> None:
+def _check_system(matrix: Array, rhs: Array) -> None:
     if matrix.shape[:-2] != rhs.shape[:-2]:
         refuse(
             f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}"
@@ -178,14 +179,14 @@ def _check_system(matrix: Any, rhs: Any) -> None:
 
 
 @solve_op.kernel("CPU")
-def _solve_kernel(matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
+def _solve_kernel(matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
     check_square(matrix)
     _check_system(matrix, rhs)
     return lapack(np.linalg.solve, "Input matrix is not invertible.", adjoint_of(matrix) if adjoint else matrix, rhs)
 
 
 @triangular_solve_op.kernel("CPU")
-def _triangular_solve_kernel(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool) -> Any:
+def _triangular_solve_kernel(matrix: Array, rhs: Array, *, lower: bool, adjoint: bool) -> Any:
     check_square(matrix)
     _check_system(matrix, rhs)
     triangle = np.tril(matrix) if lower else np.triu(matrix)
@@ -227,7 +228,7 @@ def _solve_ls_shape(node: Operation) -> list[RawShape]:
     return [(*(merge_raw(matrix[0], rhs[0]) or ()), matrix[2], rhs[2])]
 
 
-def _normal_equations(matrix: Any, rhs: Any, l2: float) -> Any:
+def _normal_equations(matrix: Array, rhs: Array, l2: float) -> Any:
     """Solves by the smaller of the two Gram matrices, like TensorFlow's fast path."""
     rows, columns = matrix.shape[-2:]
     turned = adjoint_of(matrix)
@@ -239,7 +240,7 @@ def _normal_equations(matrix: Any, rhs: Any, l2: float) -> Any:
 
 
 @solve_ls_op.kernel("CPU")
-def _solve_ls_kernel(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool) -> Any:
+def _solve_ls_kernel(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool) -> Any:
     if matrix.shape[-2] != rhs.shape[-2]:
         _check_system(matrix, rhs)
     if 0 in matrix.shape or 0 in rhs.shape:
@@ -279,7 +280,7 @@ def _solve_ls_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.matrix_inverse", "tf.linalg.inv")
-def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def matrix_inverse(input: TensorLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of each square matrix, or of its adjoint (``tf.matrix_inverse``).
 
     Raises (when run):
@@ -289,26 +290,26 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
 
 
 @export("tf.matrix_determinant", "tf.linalg.det")
-def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
+def matrix_determinant(input: TensorLike, name: str | None = None) -> Tensor:
     """The determinant of each square matrix (``tf.matrix_determinant``)."""
     return determinant_op(input, name=name)
 
 
 @export("tf.linalg.slogdet")
-def slogdet(input: Any, name: str | None = None) -> Any:
+def slogdet(input: TensorLike, name: str | None = None) -> Any:
     """Sign and logarithm of the absolute value of each determinant (``tf.linalg.slogdet``)."""
     return log_determinant_op(input, name=name)
 
 
 @export("tf.matrix_solve", "tf.linalg.solve")
-def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def matrix_solve(matrix: TensorLike, rhs: TensorLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     """``x`` with ``matrix @ x = rhs``, or with the adjoint of the matrix (``tf.matrix_solve``)."""
     return solve_op(matrix, rhs, adjoint=adjoint, name=name)
 
 
 @export("tf.matrix_triangular_solve", "tf.linalg.triangular_solve")
 def matrix_triangular_solve(
-    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+    matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
     """`matrix_solve` for a triangular matrix; the other triangle is not read (``tf.matrix_triangular_solve``)."""
     return triangular_solve_op(matrix, rhs, lower=lower, adjoint=adjoint, name=name)
@@ -316,7 +317,7 @@ def matrix_triangular_solve(
 
 @export("tf.matrix_solve_ls", "tf.linalg.lstsq")
 def matrix_solve_ls(
-    matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
+    matrix: TensorLike, rhs: TensorLike, l2_regularizer: TensorLike = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
     """The least squares solution, of least norm or with Tikhonov regularization (``tf.matrix_solve_ls``).
 
@@ -334,7 +335,7 @@ def matrix_solve_ls(
 
 
 @export("tf.math.reciprocal_no_nan")
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
+def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> Tensor:
     """``1 / x``, and 0 where ``x`` is 0 (``tf.math.reciprocal_no_nan``)."""
     with name_scope(name, "reciprocal_no_nan", [x]) as scope:
         x = convert_to_tensor(x, name="x")

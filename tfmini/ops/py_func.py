@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.families import Tensor, all_of, control_dependencies, convert_to_tensor, op, unknown_shapes
+from tfmini.graph.families import Operation, Tensor, all_of, control_dependencies, convert_to_tensor, op, unknown_shapes
 from tfmini.graph.graph import Graph
+from tfmini.graph.node import Node
+from tfmini.graph.registry import OpHandle
 from tfmini.ops.array.kernel_arguments import refuse
 
 _SIGNATURE = "(input: Tin) -> output: Tout; token: string; Tin: list(type) >= 0; Tout: list(type) >= 0"
@@ -87,7 +90,7 @@ _ERROR_CLASSES: tuple[tuple[Any, Any], ...] = (
 
 
 @py_func_stateless_op.kernel_factory("CPU", may_block=True)
-def _stateless_kernel(node: Any) -> Callable[..., Any]:
+def _stateless_kernel(node: Node) -> Callable[..., Any]:
     """A stateless function without inputs is a constant, so it is called once."""
     call = _kernel(node)
     if node.attrs["Tin"]:
@@ -97,7 +100,7 @@ def _stateless_kernel(node: Any) -> Callable[..., Any]:
 
 
 @all_of(eager_py_func_op, py_func_op).kernel_factory("CPU", may_block=True)
-def _kernel(node: Any) -> Callable[..., Any]:
+def _kernel(node: Node) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
     wanted = list(node.attrs["Tout"])
 
@@ -134,14 +137,14 @@ def _frames_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, inner))
 
 
-def _as_argument(value: Any) -> Any:
+def _as_argument(value: Array) -> Any:
     """Rank 0 as a scalar, arrays as copies: the function may change its arguments."""
     if isinstance(value, np.ndarray):
         return value.copy() if value.ndim else value[()]
     return value
 
 
-def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[Any, ...]:
+def _as_outputs(result: object, wanted: list[dtypes.DType], token: str) -> tuple[Any, ...]:
     found: Sequence[Any]
     if isinstance(result, (list, tuple)):
         found = result
@@ -152,7 +155,7 @@ def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[An
     return tuple(_as_output(i, value, dtype, token) for i, (value, dtype) in enumerate(zip(found, wanted)))
 
 
-def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
+def _as_output(index: int, value: object, dtype: dtypes.DType, token: str) -> Any:
     array = np.asarray(value)
     _check_representable(array)
     is_text = array.dtype.kind in "OSU"
@@ -165,7 +168,7 @@ def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
     return array.copy()
 
 
-def _check_representable(array: Any) -> None:
+def _check_representable(array: Array) -> None:
     """Refuses values that no tensor can hold: structured arrays, and objects other than text."""
     if array.dtype.kind == "V" and array.dtype.names is not None:
         raise errors.InternalError.of(f"Unsupported numpy data type: {array.dtype}")
@@ -175,14 +178,17 @@ def _check_representable(array: Any) -> None:
             raise errors.InternalError.of(f"Unsupported object type {type(odd).__name__}")
 
 
-def _as_bytes(array: Any) -> Any:
+def _as_bytes(array: Array) -> Any:
     flat = np.empty(array.size, dtype=object)
     flat[:] = [item if isinstance(item, bytes) else str(item).encode() for item in array.ravel().tolist()]
     return flat.reshape(array.shape)
 
 
 @export("tf.py_func")
-def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
+def py_func(
+    func: Callable[..., Any], inp: Sequence[TensorLike], Tout: DTypeLike | Sequence[DTypeLike], stateful: bool = True,
+    name: str | None = None,
+) -> Any:  # fmt: skip
     """Wraps a Python function of numpy arrays as an op (``tf.py_func``).
 
     Args:
@@ -201,7 +207,9 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     return _made(py_func_op if stateful else py_func_stateless_op, func, inp, Tout, name)
 
 
-def eager_py_func(function: Any, inp: Any, Tout: Any, name: str | None = None) -> Any:
+def eager_py_func(
+    function: Any, inp: Sequence[TensorLike], Tout: DTypeLike | Sequence[DTypeLike], name: str | None = None
+) -> Any:
     """The op of ``tf.py_function``; see `py_func`.
 
     Args:
@@ -212,7 +220,7 @@ def eager_py_func(function: Any, inp: Any, Tout: Any, name: str | None = None) -
 
 
 @eager_py_func_op.gradient
-def _eager_gradient(op: Any, *upstream: Any) -> list[Any]:
+def _eager_gradient(op: Operation, *upstream: Tensor) -> list[Any]:
     function: Any = functions.find(op.attrs["token"].decode())
     if function is None:  # imported from a GraphDef
         raise LookupError(f"The function of {op.name} is not in this process, so it has no gradient.")
@@ -223,7 +231,9 @@ def _eager_gradient(op: Any, *upstream: Any) -> list[Any]:
     return [g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(found, op.inputs)]
 
 
-def _made(handle: Any, function: Callable[..., Any], inp: Any, Tout: Any, name: str | None) -> Any:
+def _made(
+    handle: OpHandle, function: Callable[..., Any], inp: Sequence[TensorLike], Tout: Any, name: str | None,
+) -> Any:  # fmt: skip
     graph = get_default_graph()
     token = functions.insert(function, graph)
     is_list = isinstance(Tout, (list, tuple))
@@ -239,6 +249,8 @@ def _made(handle: Any, function: Callable[..., Any], inp: Any, Tout: Any, name: 
 
 
 @export("tf.numpy_function")
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
+def numpy_function(
+    func: Callable[..., Any], inp: Sequence[TensorLike], Tout: DTypeLike | Sequence[DTypeLike], name: str | None = None
+) -> Any:
     """`py_func`, always stateful (``tf.numpy_function``)."""
     return py_func(func, inp, Tout, stateful=True, name=name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
@@ -93,7 +95,7 @@ class RaggedTensor:
 
     @classmethod
     def from_row_lengths(
-        cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
+        cls, values: Any, row_lengths: TensorLike, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """Rows from their lengths."""
         with name_scope(name, "RaggedFromRowLengths", [values, row_lengths]):
@@ -104,8 +106,9 @@ class RaggedTensor:
 
     @classmethod
     def from_value_rowids(
-        cls, values: Any, value_rowids: Any, nrows: Any = None, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
+        cls, values: Any, value_rowids: TensorLike, nrows: TensorLike | None = None, name: str | None = None,
+        validate: bool = True,
+    ) -> RaggedTensor:  # fmt: skip
         """Rows from the row number of each value, in order."""
         with name_scope(name, "RaggedFromValueRowIds", [values, value_rowids, nrows]):
             rowids = _index_vector(value_rowids)
@@ -121,7 +124,7 @@ class RaggedTensor:
 
     @classmethod
     def from_row_starts(
-        cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
+        cls, values: Any, row_starts: TensorLike, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """Rows from the position at which each begins."""
         with name_scope(name, "RaggedFromRowStarts", [values, row_starts]):
@@ -131,7 +134,7 @@ class RaggedTensor:
 
     @classmethod
     def from_row_limits(
-        cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
+        cls, values: Any, row_limits: TensorLike, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """Rows from the position at which each ends."""
         with name_scope(name, "RaggedFromRowLimits", [values, row_limits]):
@@ -153,8 +156,10 @@ class RaggedTensor:
             return found  # type: ignore[no-any-return]
 
     @classmethod
-    def from_tensor(cls, tensor: Any, lengths: Any = None, padding: Any = None, ragged_rank: int = 1,
-                    name: str | None = None, row_splits_dtype: Any = dtypes.int64) -> RaggedTensor:  # fmt: skip
+    def from_tensor(
+        cls, tensor: TensorLike, lengths: TensorLike | None = None, padding: TensorLike | None = None,
+        ragged_rank: int = 1, name: str | None = None, row_splits_dtype: DTypeLike = dtypes.int64,
+    ) -> RaggedTensor:  # fmt: skip
         """A dense tensor with ``ragged_rank`` axes after the first as ragged axes; all rows have the same length.
 
         Raises:
@@ -224,7 +229,7 @@ class RaggedTensor:
     def graph(self) -> Any:
         return self._row_splits.graph
 
-    def nrows(self, out_type: Any = None, name: str | None = None) -> Tensor:
+    def nrows(self, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
         """The number of rows."""
         with name_scope(name, "RaggedNRows", [self._row_splits]):
             count = array_shape.size(self._row_splits, out_type=self._row_splits.dtype.base_dtype) - 1
@@ -263,7 +268,7 @@ class RaggedTensor:
 
     # ---- converting ----
 
-    def to_tensor(self, default_value: Any = None, name: str | None = None) -> Tensor:
+    def to_tensor(self, default_value: TensorLike | None = None, name: str | None = None) -> Tensor:
         """A dense tensor; short rows are padded with ``default_value`` (0 or the empty string)."""
         with name_scope(name, "RaggedToTensor", [self._row_splits]):
             if default_value is None:
@@ -296,7 +301,7 @@ class RaggedTensor:
             indices = cast(array_joining.stack([rowids, columns], axis=1), dtypes.int64)
             return SparseTensor(indices, self._values, sizes)
 
-    def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:
+    def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: object = None) -> RaggedTensorValue:
         """The value in ``session`` or the default session."""
         tensors, build = self._fetch_parts()
         return build(self.graph._session_hook("eval", tensors, feed_dict, session))  # type: ignore[no-any-return]
@@ -316,7 +321,7 @@ class RaggedTensor:
         return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
 
 
-def _cut(values: Any, splits: Tensor, validate: bool, method: str) -> RaggedTensor:
+def _cut(values: Tensor, splits: Tensor, validate: bool, method: str) -> RaggedTensor:
     """Divides the values into rows; with ``validate``, checks the splits first."""
     if not isinstance(validate, bool):
         raise TypeError("validate must have type bool")
@@ -334,7 +339,7 @@ def _cut(values: Any, splits: Tensor, validate: bool, method: str) -> RaggedTens
     return RaggedTensor(values, splits, internal=True)
 
 
-def _rising(rowids: Tensor, nrows: Any, method: str) -> Tensor:
+def _rising(rowids: Tensor, nrows: TensorLike | None, method: str) -> Tensor:
     """The row numbers, with a check that they are sorted and in range."""
     text = _INVALID.format(method)
     dtype = rowids.dtype.base_dtype
@@ -348,13 +353,13 @@ def _rising(rowids: Tensor, nrows: Any, method: str) -> Tensor:
         return identity(rowids)
 
 
-def _row_count(values: Any) -> Tensor:
+def _row_count(values: Tensor) -> Tensor:
     if isinstance(values, RaggedTensor):
         return values.nrows()
     return getitem(array_shape.shape(values, out_type=dtypes.int64), 0)
 
 
-def _index_vector(values: Any) -> Tensor:
+def _index_vector(values: object) -> Tensor:
     """Row indices as an int32 or int64 vector; Python values become int64."""
     if isinstance(values, Tensor):
         return values if values.dtype.base_dtype in (dtypes.int32, dtypes.int64) else cast(values, dtypes.int64)
@@ -362,7 +367,7 @@ def _index_vector(values: Any) -> Tensor:
     return convert_to_tensor(np.asarray(values, dtype.numpy), dtype, name="row_splits")
 
 
-def as_ragged(values: Any) -> Any:
+def as_ragged(values: object) -> Any:
     """A `RaggedTensor` unchanged, its value as constants, any other value as a tensor."""
     if isinstance(values, RaggedTensor):
         return values
@@ -372,7 +377,9 @@ def as_ragged(values: Any) -> Any:
 
 
 @export("tf.ragged.placeholder")
-def ragged_placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None) -> RaggedTensor:
+def ragged_placeholder(
+    dtype: DTypeLike, ragged_rank: int, value_shape: ShapeLike = None, name: str | None = None
+) -> RaggedTensor:
     """A ragged tensor made of placeholders (``tf.ragged.placeholder``)."""
     with name_scope(name, "RaggedPlaceholder", []):
         shape = TensorShape([None]).concatenate(TensorShape(value_shape if value_shape is not None else None))
@@ -388,8 +395,8 @@ def ragged_placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, na
 
 @export("tf.ragged.constant")
 def ragged_constant(
-    pylist: Any, dtype: Any = None, ragged_rank: int | None = None, inner_shape: Any = None, name: str | None = None,
-    row_splits_dtype: Any = dtypes.int64,
+    pylist: TensorLike, dtype: DTypeLike | None = None, ragged_rank: int | None = None, inner_shape: ShapeLike = None,
+    name: str | None = None, row_splits_dtype: DTypeLike = dtypes.int64,
 ) -> Any:  # fmt: skip
     """A constant ragged tensor from nested lists (``tf.ragged.constant``).
 
@@ -419,8 +426,8 @@ def ragged_constant(
 
 @export("tf.ragged.constant_value")
 def ragged_constant_value(
-    pylist: Any, dtype: Any = None, ragged_rank: int | None = None, inner_shape: Any = None,
-    row_splits_dtype: Any = "int64",
+    pylist: TensorLike, dtype: DTypeLike | None = None, ragged_rank: int | None = None, inner_shape: ShapeLike = None,
+    row_splits_dtype: DTypeLike = "int64",
 ) -> Any:  # fmt: skip
     """`ragged_constant` as a numpy value (``tf.ragged.constant_value``)."""
     splits, flat = _parse(pylist, ragged_rank, inner_shape)
@@ -433,7 +440,7 @@ def ragged_constant_value(
     return found
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, (list, tuple)) or isinstance(value, np.ndarray) and value.ndim > 0
 
 
@@ -452,7 +459,7 @@ def _list_depth(value: Any) -> int:
     return 1 + max((_list_depth(item) for item in value), default=0) if _is_list(value) else 0
 
 
-def _flat_shape(flat: Any, inner_shape: Any) -> Any:
+def _flat_shape(flat: list[Any], inner_shape: Any) -> Any:
     return None if inner_shape is None else (-1 if len(flat) else 0, *inner_shape)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array, ShapeLike, TensorLike
+from tfmini.core_types import Array, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
@@ -44,8 +44,8 @@ def _shape_tensor(shape: ShapeLike) -> Tensor:
 
 @export("tf.random_uniform", "tf.random.uniform")
 def random_uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
-    name: str | None = None,
+    shape: Any, minval: TensorLike = 0, maxval: TensorLike | None = None, dtype: DTypeLike = dtypes.float32,
+    seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Uniform values in [minval, maxval) of the given shape (``tf.random_uniform``).
 
@@ -76,8 +76,9 @@ def random_uniform(
 
 
 def _scaled(
-    handle: Any, default_name: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
-) -> Tensor:
+    handle: OpHandle, default_name: str, shape: Any, mean: object, stddev: object, dtype: object, seed: int | None,
+    name: str | None,
+) -> Tensor:  # fmt: skip
     dtype = dtypes.as_dtype(dtype)
     with name_scope(name, default_name, [shape, mean, stddev]) as scope:
         shape = _shape_tensor(shape)
@@ -89,8 +90,8 @@ def _scaled(
 
 @export("tf.random_normal", "tf.random.normal")
 def random_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
-    name: str | None = None,
+    shape: ShapeLike | TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0, dtype: DTypeLike = dtypes.float32,
+    seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Normal values of the given shape (``tf.random_normal``); mean and stddev broadcast against it."""
     return _scaled(random_ops.normal_op, "random_normal", shape, mean, stddev, dtype, seed, name)
@@ -98,8 +99,8 @@ def random_normal(
 
 @export("tf.truncated_normal", "tf.random.truncated_normal")
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
-    name: str | None = None,
+    shape: ShapeLike | TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0, dtype: DTypeLike = dtypes.float32,
+    seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Normal values; values beyond two standard deviations are redrawn (``tf.truncated_normal``)."""
     return _scaled(random_ops.truncated_normal_op, "truncated_normal", shape, mean, stddev, dtype, seed, name)
@@ -132,7 +133,7 @@ def multinomial(
     num_samples: TensorLike,
     seed: int | None = None,
     name: str | None = None,
-    output_dtype: Any = None,
+    output_dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Class numbers drawn according to unnormalised log-probabilities (``tf.multinomial``).
 
@@ -149,14 +150,15 @@ def multinomial(
 
 @export("tf.random.categorical")
 def categorical(
-    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
-) -> Tensor:
+    logits: TensorLike, num_samples: TensorLike, dtype: DTypeLike | None = None, seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Same as `multinomial` (``tf.random.categorical``)."""
     return _draw_classes("categorical", logits, num_samples, dtype, seed, name)
 
 
 def _draw_classes(
-    default_name: str, logits: Any, num_samples: Any, dtype: Any, seed: int | None, name: str | None
+    default_name: str, logits: object, num_samples: object, dtype: DTypeLike | None, seed: int | None, name: str | None
 ) -> Tensor:
     with name_scope(name, default_name, [logits]):
         logits = convert_to_tensor(logits, name="logits")
@@ -166,8 +168,8 @@ def _draw_classes(
 
 @export("tf.random_gamma", "tf.random.gamma")
 def random_gamma(
-    shape: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
-    name: str | None = None,
+    shape: ShapeLike | TensorLike, alpha: TensorLike, beta: TensorLike | None = None, dtype: DTypeLike = dtypes.float32,
+    seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """``shape`` samples for each gamma distribution of shape alpha and rate beta (``tf.random_gamma``).
 
@@ -186,8 +188,9 @@ def random_gamma(
 
 @export("tf.random_poisson", "tf.random.poisson")
 def random_poisson(
-    lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
-) -> Tensor:
+    lam: TensorLike, shape: ShapeLike | TensorLike, dtype: DTypeLike = dtypes.float32, seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """``shape`` samples for each Poisson distribution of rate ``lam`` (``tf.random_poisson``).
 
     Returns:
@@ -199,7 +202,6 @@ def random_poisson(
 
 
 # ---- Random values that depend only on shape and seed: ``tf.random.stateless_uniform`` and related functions -------
-
 
 _BY_SHAPE = (
     "(shape: T, seed: Tseed) -> output: dtype; dtype: {half, bfloat16, float, double} = DT_FLOAT"
@@ -241,7 +243,7 @@ def _check_seed(seed: RawShape) -> None:
         raise ValueError(f"seed must have shape [2], not [{length}]")
 
 
-def _generator(seed: Any) -> philox.PhiloxGenerator:
+def _generator(seed: Array) -> philox.PhiloxGenerator:
     """The stream of a seed of two numbers, which are scrambled first so that similar seeds give unrelated streams."""
     if np.shape(seed) != (2,):
         refuse(f"seed must have shape [2], not {list(np.shape(seed))}")
@@ -263,7 +265,7 @@ _attach(truncated_op, philox.truncated_normal)
 
 
 @uniform_int_op.kernel("CPU")
-def _uniform_int(sizes: np.ndarray, seed: np.ndarray, minval: Any, maxval: Any, *, dtype: dtypes.DType) -> Array:
+def _uniform_int(sizes: np.ndarray, seed: np.ndarray, minval: Array, maxval: Array, *, dtype: dtypes.DType) -> Array:
     shape, low, high = as_shape(sizes), int(minval), int(maxval)
     if low >= high:
         refuse(f"Need minval < maxval, got {low} >= {high}")
@@ -271,7 +273,7 @@ def _uniform_int(sizes: np.ndarray, seed: np.ndarray, minval: Any, maxval: Any, 
 
 
 @multinomial_op.kernel("CPU")
-def _multinomial(logits: Any, num_samples: Any, seed: Any, *, output_dtype: dtypes.DType) -> Array:
+def _multinomial(logits: Array, num_samples: Array, seed: Array, *, output_dtype: dtypes.DType) -> Array:
     count = check_multinomial(logits, num_samples)
     draws = philox.row_doubles(_generator(seed), len(logits), count)
     out = np.empty((len(logits), count), output_dtype.numpy)
@@ -283,14 +285,15 @@ def _multinomial(logits: Any, num_samples: Any, seed: Any, *, output_dtype: dtyp
 # ---- public functions ---------------------------------------------------------------------------
 
 
-def _sizes(shape: ShapeLike) -> Tensor:
+def _sizes(shape: ShapeLike | TensorLike) -> Tensor:
     return convert_to_tensor(shape, dtype=dtypes.int32 if not isinstance(shape, Tensor) else None, name="shape")
 
 
 @export("tf.random.stateless_uniform")
 def stateless_uniform(
-    shape: Any, seed: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, name: str | None = None
-) -> Tensor:
+    shape: ShapeLike, seed: TensorLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Uniform values in [minval, maxval) (``tf.random.stateless_uniform``).
 
     Args:
@@ -318,8 +321,9 @@ def stateless_uniform(
 
 
 def _stateless_scaled(
-    handle: OpHandle, label: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: Any
-) -> Tensor:
+    handle: OpHandle, label: str, shape: ShapeLike | TensorLike, seed: TensorLike, mean: TensorLike, stddev: TensorLike,
+    dtype: DTypeLike, name: Any,
+) -> Tensor:  # fmt: skip
     kind = dtypes.as_dtype(dtype)
     with name_scope(name, label, [shape, seed, mean, stddev]) as scope:
         centre, width = convert_to_tensor(mean, dtype=kind, name="mean"), convert_to_tensor(stddev, dtype=kind)
@@ -328,24 +332,27 @@ def _stateless_scaled(
 
 @export("tf.random.stateless_normal")
 def stateless_normal(
-    shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
-) -> Tensor:
+    shape: ShapeLike | TensorLike, seed: TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Normal values (``tf.random.stateless_normal``); see `stateless_uniform`."""
     return _stateless_scaled(normal_op, "stateless_random_normal", shape, seed, mean, stddev, dtype, name)
 
 
 @export("tf.random.stateless_truncated_normal")
 def stateless_truncated_normal(
-    shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
-) -> Tensor:
+    shape: ShapeLike | TensorLike, seed: TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Normal values within two deviations (``tf.random.stateless_truncated_normal``)."""
     return _stateless_scaled(truncated_op, "stateless_truncated_normal", shape, seed, mean, stddev, dtype, name)
 
 
 @export("tf.random.stateless_multinomial")
 def stateless_multinomial(
-    logits: TensorLike, num_samples: TensorLike, seed: int, output_dtype: Any = dtypes.int64, name: str | None = None
-) -> Tensor:
+    logits: TensorLike, num_samples: TensorLike, seed: TensorLike, output_dtype: DTypeLike = dtypes.int64,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Class numbers drawn according to unnormalised log-probabilities (``tf.random.stateless_multinomial``).
 
     Args:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfmini.core_types import Array
 from tfmini.graph.families import Operation, OpHandle, all_of, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics import philox
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
@@ -69,7 +70,7 @@ def _multinomial_shape(node: Operation) -> list[RawShape]:
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def generators(node: Any) -> tuple[philox.PhiloxGenerator | None, Any]:
+def generators(node: Node) -> tuple[philox.PhiloxGenerator | None, Any]:
     """The generator of a kernel: TensorFlow's stream if the node has a seed, else numpy's fastest generator."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     if seed or seed2:
@@ -77,7 +78,7 @@ def generators(node: Any) -> tuple[philox.PhiloxGenerator | None, Any]:
     return None, np.random.Generator(np.random.SFC64())
 
 
-def as_shape(value: Any) -> tuple[int, ...]:
+def as_shape(value: Array) -> tuple[int, ...]:
     """The shape in a shape tensor.
 
     Raises:
@@ -107,24 +108,24 @@ def _attach(handle: OpHandle, stream: Callable[..., Any], fast: Draw) -> None:
     """Registers the kernel of a distribution without parameters."""
 
     @handle.kernel_factory("CPU")
-    def _factory(node: Any) -> Callable[[Any], Any]:
+    def _factory(node: Node) -> Callable[[Any], Any]:
         seeded, free = generators(node)
         dtype = node.attrs["dtype"].numpy
         if seeded is None:
             return lambda shape: fast(free, as_shape(shape), dtype)
 
-        def draw(value: Any) -> Any:
+        def draw(value: Array) -> Any:
             shape = as_shape(value)
             return stream(seeded, _size(shape), dtype).reshape(shape)
 
         return draw
 
 
-def _working(dtype: Any) -> Any:
+def _working(dtype: np.dtype[Any]) -> Any:
     return np.float64 if dtype == np.float64 else np.float32
 
 
-def _fast_uniform(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _fast_uniform(free: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     values = free.random(shape, _working(dtype))
     if values.dtype == dtype:
         return values
@@ -132,11 +133,11 @@ def _fast_uniform(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return np.minimum(values.astype(dtype), dtype.type(0.996 if dtype != np.float16 else 0.9995))
 
 
-def _fast_normal(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _fast_normal(free: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return free.standard_normal(shape, _working(dtype)).astype(dtype, copy=False)
 
 
-def _fast_truncated(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _fast_truncated(free: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     values = free.standard_normal(_size(shape), _working(dtype))
     outside = np.flatnonzero(np.abs(values) >= 2)
     while len(outside):
@@ -151,11 +152,11 @@ _attach(truncated_normal_op, philox.truncated_normal, _fast_truncated)
 
 
 @uniform_int_op.kernel_factory("CPU")
-def _uniform_int(node: Any) -> Callable[..., Any]:
+def _uniform_int(node: Node) -> Callable[..., Any]:
     seeded, free = generators(node)
     dtype = node.attrs["Tout"].numpy
 
-    def draw(shape_value: Any, minval: Any, maxval: Any) -> Any:
+    def draw(shape_value: Array, minval: Array, maxval: Array) -> Any:
         shape = as_shape(shape_value)
         for what, bound in (("minval", minval), ("maxval", maxval)):
             if np.ndim(bound):
@@ -173,10 +174,10 @@ def _uniform_int(node: Any) -> Callable[..., Any]:
 
 
 @shuffle_op.kernel_factory("CPU")
-def _shuffle(node: Any) -> Callable[[Any], Any]:
+def _shuffle(node: Node) -> Callable[[Any], Any]:
     seeded, free = generators(node)
 
-    def shuffle(value: Any) -> Any:
+    def shuffle(value: Array) -> Any:
         if np.ndim(value) == 0 or len(value) < 2 or not value.size:
             return value
         if seeded is None:
@@ -187,11 +188,11 @@ def _shuffle(node: Any) -> Callable[[Any], Any]:
 
 
 @multinomial_op.kernel_factory("CPU")
-def _multinomial(node: Any) -> Callable[..., Any]:
+def _multinomial(node: Node) -> Callable[..., Any]:
     seeded, free = generators(node)
     dtype = node.attrs["output_dtype"].numpy
 
-    def sample(logits: Any, num_samples: Any) -> Any:
+    def sample(logits: Array, num_samples: Array) -> Any:
         count = check_multinomial(logits, num_samples)
         bounds_of_rows = cumulative(logits)
         shape = (len(logits), count)
@@ -204,7 +205,7 @@ def _multinomial(node: Any) -> Callable[..., Any]:
     return sample
 
 
-def check_multinomial(logits: Any, num_samples: Any) -> int:
+def check_multinomial(logits: Array, num_samples: Array) -> int:
     if np.ndim(logits) != 2:
         refuse(f"logits should be a matrix, got shape {list(np.shape(logits))}")
     if np.ndim(num_samples):
@@ -219,7 +220,7 @@ def check_multinomial(logits: Any, num_samples: Any) -> int:
     return count
 
 
-def cumulative(logits: Any) -> Any:
+def cumulative(logits: Array) -> Any:
     """The running sums of the classes' unnormalised probabilities, per row."""
     values = logits.astype(np.float64)
     finite = np.isfinite(values)
@@ -256,7 +257,7 @@ def _samples_by_parameters(node: Operation) -> list[RawShape]:
     return [None if samples is None or parameters is None else samples + parameters]
 
 
-def numpy_generator(node: Any) -> Any:
+def numpy_generator(node: Node) -> Any:
     """numpy's generator, seeded by both seeds. These streams differ from TensorFlow's."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     if not (seed or seed2):
@@ -265,7 +266,7 @@ def numpy_generator(node: Any) -> Any:
 
 
 @gamma_op.kernel_factory("CPU")
-def _gamma(node: Any) -> Callable[..., Any]:
+def _gamma(node: Node) -> Callable[..., Any]:
     generator = numpy_generator(node)
     dtype = node.attrs["T"].numpy
     return lambda shape, alpha: generator.standard_gamma(
@@ -274,7 +275,7 @@ def _gamma(node: Any) -> Callable[..., Any]:
 
 
 @poisson_op.kernel_factory("CPU")
-def _poisson(node: Any) -> Callable[..., Any]:
+def _poisson(node: Node) -> Callable[..., Any]:
     generator = numpy_generator(node)
     dtype = node.attrs["dtype"].numpy
     return lambda shape, rate: generator.poisson(np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)).astype(
@@ -283,7 +284,6 @@ def _poisson(node: Any) -> Callable[..., Any]:
 
 
 # ---- ``ParameterizedTruncatedNormal``: normal samples between bounds, with parameters per batch --------------------
-
 
 truncated_op = op(
     "ParameterizedTruncatedNormal(shape: T, means: dtype, stdevs: dtype, minvals: dtype, maxvals: dtype)"
@@ -305,11 +305,11 @@ def _shape(node: Operation) -> list[RawShape]:
 
 
 @truncated_op.kernel_factory("CPU")
-def _kernel(node: Any) -> Callable[..., Array]:
+def _kernel(node: Node) -> Callable[..., Array]:
     generator = numpy_generator(node)
     dtype = node.attrs["dtype"].numpy
 
-    def draw(sizes: Any, *parameters: Any) -> Array:
+    def draw(sizes: Array, *parameters: object) -> Array:
         shape = as_shape(sizes)
         if not shape:
             refuse("Shape tensor must not be empty, got a scalar")
@@ -335,7 +335,7 @@ def _per_batch(shape: tuple[int, ...], parameters: tuple[Any, ...]) -> list[tupl
     return list(zip(*(np.broadcast_to(c, count).tolist() for c in columns)))
 
 
-def _truncated(generator: Any, mean: float, stdev: float, low: float, high: float, count: int) -> Array:
+def _truncated(generator: object, mean: float, stdev: float, low: float, high: float, count: int) -> Array:
     if not (stdev > 0 and low < high and np.isfinite([mean, stdev]).all() and (np.isfinite(low) or np.isfinite(high))):
         refuse("Invalid parameters")
     a, b = (low - mean) / stdev, (high - mean) / stdev

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
 from tfmini.graph.families import (
@@ -26,6 +26,7 @@ from tfmini.graph.families import (
     unknown_shapes,
 )
 from tfmini.graph.node import Node
+from tfmini.graph.op_types import DeviceResources
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.array.kernel_arguments import refuse
 
@@ -45,7 +46,7 @@ def _tensors(resources: Any) -> dict[str, Any]:
 
 
 @_get_handle.kernel("CPU")
-def _keep(value: np.ndarray, *, node: Node, resources: Any) -> Any:
+def _keep(value: np.ndarray, *, node: Node, resources: DeviceResources) -> Any:
     handle = f"{node.name};{next(_numbers)};{node.device}"
     # The array may belong to a variable, which changes.
     _tensors(resources)[handle] = value.copy() if isinstance(value, np.ndarray) else value
@@ -53,7 +54,7 @@ def _keep(value: np.ndarray, *, node: Node, resources: Any) -> Any:
 
 
 @_get_tensor.kernel("CPU")
-def _find(handle: Any, *, dtype: dtypes.DType, resources: Any) -> Any:
+def _find(handle: bytes, *, dtype: dtypes.DType, resources: DeviceResources) -> Any:
     name = _text(handle)
     tensors = _tensors(resources)
     if name not in tensors:
@@ -65,7 +66,7 @@ def _find(handle: Any, *, dtype: dtypes.DType, resources: Any) -> Any:
 
 
 @_delete_tensor.kernel("CPU")
-def _delete(handle: Any, *, resources: Any) -> tuple[()]:
+def _delete(handle: bytes, *, resources: DeviceResources) -> tuple[()]:
     name = _text(handle)
     if _tensors(resources).pop(name, None) is None:
         raise _missing(name)
@@ -104,7 +105,7 @@ def get_session_handle(data: TensorLike, name: str | None = None) -> Tensor:
 
 
 @export("tf.get_session_tensor")
-def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def get_session_tensor(handle: TensorLike, dtype: DTypeLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     """A string placeholder for a handle and the tensor behind it (``tf.get_session_tensor``).
 
     Args:

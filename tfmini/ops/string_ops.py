@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics import texts as regular_expressions
 from tfmini.ops.array.constant import constant
@@ -69,7 +71,7 @@ def each(function: Callable[[bytes], Any], value: Any, dtype: Any = object) -> A
 
 
 def _attach_case(handle: OpHandle, method: str) -> None:
-    def kernel(value: Any, *, encoding: bytes) -> Any:
+    def kernel(value: Array, *, encoding: bytes) -> Any:
         if encoding == b"utf-8":
             return each(lambda s: getattr(s.decode(errors="replace"), method)().encode(), value)
         return each(getattr(bytes, method), value)
@@ -88,7 +90,7 @@ _TRAILING = tuple(bytes([code]) for code in range(0x80, 0xC0))
 
 
 @length_op.kernel("CPU")
-def _length(value: Any, *, unit: bytes) -> Any:
+def _length(value: Array, *, unit: bytes) -> Any:
     if unit == b"UTF8_CHAR":
         return each(lambda s: len(_CHARACTER.findall(s)) - s.startswith(_TRAILING), value, np.int32)
     return each(len, value, np.int32)
@@ -136,7 +138,7 @@ def _substr_shape(node: Operation) -> list[RawShape]:
 
 
 @substr_op.kernel("CPU")
-def _substr(value: Any, pos: Any, length: Any, *, unit: bytes) -> Any:
+def _substr(value: Array, pos: Array, length: Array, *, unit: bytes) -> Any:
     texts = np.asarray(value, object)
     texts, starts, counts = np.broadcast_arrays(texts, pos, length)
     cut = _cut_characters if unit == b"UTF8_CHAR" else _cut_bytes
@@ -166,7 +168,7 @@ def _checked_start(text: bytes, size: int, start: int, index: int) -> int:
 # ---- regular expressions --------------------------------------------------------------------
 
 
-def _compile(pattern: Any) -> Any:
+def _compile(pattern: TensorLike) -> Any:
     pattern = _scalar(pattern)
     try:
         return regular_expressions.compiled(pattern)
@@ -178,13 +180,13 @@ def _scalar(value: Any) -> bytes:
     return value if isinstance(value, bytes) else value[()]
 
 
-def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> Any:
+def _replace(value: Array, pattern: Array, rewrite: Array, replace_global: bool) -> Any:
     compiled, text = _compile(pattern), _scalar(rewrite)
     return each(lambda s: regular_expressions.replaced(compiled, s, text, replace_global), value)
 
 
 @full_match_op.kernel("CPU")
-def _full_match(value: Any, pattern: Any) -> Any:
+def _full_match(value: Array, pattern: Array) -> Any:
     compiled = _compile(pattern)
     return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
 
@@ -196,7 +198,7 @@ static_full_match_op.kernel("CPU")(lambda value, *, pattern: _full_match(value, 
 
 
 @encode_op.kernel("CPU")
-def _encode(value: Any, *, pad: bool) -> Any:
+def _encode(value: Array, *, pad: bool) -> Any:
     if pad:
         return each(base64.urlsafe_b64encode, value)
     return each(lambda s: base64.urlsafe_b64encode(s).rstrip(b"="), value)
@@ -224,25 +226,25 @@ def _decode_one(text: bytes) -> bytes:
 
 
 @export("tf.strings.lower")
-def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+def string_lower(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to lower case (``tf.strings.lower``)."""
     return lower_op(input, encoding=encoding, name=name)
 
 
 @export("tf.strings.upper")
-def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+def string_upper(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to upper case (``tf.strings.upper``)."""
     return upper_op(input, encoding=encoding, name=name)
 
 
 @export("tf.string_strip", "tf.strings.strip")
-def string_strip(input: Any, name: str | None = None) -> Tensor:
+def string_strip(input: TensorLike, name: str | None = None) -> Tensor:
     """Removes white space at both ends (``tf.string_strip``)."""
     return strip_op(input, name=name)
 
 
 @export("tf.strings.length")
-def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+def string_length(input: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The lengths of strings, in bytes or in characters (``unit="UTF8_CHAR"``), int32 (``tf.strings.length``)."""
     return length_op(input, unit=unit, name=name)
 
@@ -254,7 +256,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
 
 
 @export("tf.substr", "tf.strings.substr")
-def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+def substr(input: TensorLike, pos: TensorLike, len: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """``len`` bytes or characters from ``pos`` (negative: from the end); shapes broadcast (``tf.substr``).
 
     Raises:
@@ -265,7 +267,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
 
 @export("tf.regex_replace", "tf.strings.regex_replace")
 def regex_replace(
-    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
+    input: TensorLike, pattern: TensorLike, rewrite: TensorLike, replace_global: bool = True, name: str | None = None
 ) -> Tensor:  # fmt: skip
     r"""Replaces matches of ``pattern`` by ``rewrite``, where ``\1`` stands for a group (``tf.regex_replace``)."""
     if isinstance(pattern, (str, bytes)) and isinstance(rewrite, (str, bytes)):
@@ -275,19 +277,19 @@ def regex_replace(
 
 
 @export("tf.strings.regex_full_match")
-def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
+def regex_full_match(input: TensorLike, pattern: TensorLike, name: str | None = None) -> Tensor:
     """Whether each string matches ``pattern`` as a whole (``tf.strings.regex_full_match``)."""
     return full_match_op(input, pattern, name=name)
 
 
 @export("tf.encode_base64", "tf.io.encode_base64")
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
+def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 (``tf.encode_base64``)."""
     return encode_op(input, pad=pad, name=name)
 
 
 @export("tf.decode_base64", "tf.io.decode_base64")
-def decode_base64(input: Any, name: str | None = None) -> Tensor:
+def decode_base64(input: TensorLike, name: str | None = None) -> Tensor:
     """The bytes of web-safe base64, padded or not (``tf.decode_base64``)."""
     return decode_op(input, name=name)
 
@@ -331,11 +333,11 @@ _LONG = 1 << 10  # bytes of a number's text
 
 
 @as_string_op.kernel_factory("CPU")
-def _as_string(node: Any) -> Callable[[Any], Any]:
+def _as_string(node: Node) -> Callable[[Any], Any]:
     text = _number_text(node.attrs)
     least = 2 * max(node.attrs["width"], node.attrs["precision"])  # as a str and as bytes
 
-    def kernel(value: Any) -> Any:
+    def kernel(value: Array) -> Any:
         if least > _LONG:
             check_room((np.size(value),), least)
         if np.ndim(value) == 0:
@@ -385,7 +387,7 @@ def _float_of(text: bytes) -> float:
 
 
 @to_number_op.kernel("CPU")
-def _to_number(value: Any, *, out_type: dtypes.DType) -> Any:
+def _to_number(value: Array, *, out_type: dtypes.DType) -> Any:
     kind = _float_of if out_type.is_floating else int
     limits = None if out_type.is_floating else np.iinfo(out_type.as_numpy_dtype)
 
@@ -413,7 +415,7 @@ def _decode_raw_shape(node: Operation) -> list[RawShape]:
 
 
 @decode_raw_op.kernel("CPU")
-def _decode_raw(value: Any, *, out_type: dtypes.DType, little_endian: bool) -> Any:
+def _decode_raw(value: Array, *, out_type: dtypes.DType, little_endian: bool) -> Any:
     texts = [value] if isinstance(value, bytes) else value.ravel().tolist()
     shape = np.shape(value)
     size, item = len(texts[0]) if texts else 0, out_type.size
@@ -451,7 +453,7 @@ def _reduce_join_shape(node: Operation) -> list[RawShape]:
 
 
 @reduce_join_op.kernel("CPU")
-def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) -> Any:
+def _reduce_join(value: Array, axes: Array, *, keep_dims: bool, separator: bytes) -> Any:
     array = np.asarray(value, object)
     order = []
     for axis in np.ravel(axes).tolist():
@@ -480,7 +482,7 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
 
 @export("tf.as_string", "tf.dtypes.as_string", "tf.strings.as_string")
 def as_string(
-    input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False, width: int = -1,
+    input: TensorLike, precision: int = -1, scientific: bool = False, shortest: bool = False, width: int = -1,
     fill: str = "", name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Numbers as strings, formatted like C's printf with ``%[fill][width][.precision]`` (``tf.as_string``)."""
@@ -490,7 +492,8 @@ def as_string(
 
 @export("tf.string_to_number", "tf.strings.to_number")
 def string_to_number(
-    string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
+    string_tensor: TensorLike | None = None, out_type: DTypeLike = dtypes.float32, name: str | None = None,
+    input: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Each string as a float32, float64, int32 or int64 (``tf.string_to_number``)."""
     return to_number_op(string_tensor if input is None else input, out_type=out_type, name=name)
@@ -498,8 +501,8 @@ def string_to_number(
 
 @export("tf.decode_raw", "tf.io.decode_raw")
 def decode_raw(
-    input_bytes: Any = None, out_type: Any = None, little_endian: bool = True, name: str | None = None,
-    bytes: Any = None,
+    input_bytes: TensorLike | None = None, out_type: DTypeLike | None = None, little_endian: bool = True,
+    name: str | None = None, bytes: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The bytes of each string as numbers, in an additional dimension (``tf.decode_raw``)."""
     value = input_bytes if bytes is None else bytes
@@ -508,8 +511,8 @@ def decode_raw(
 
 @export("tf.reduce_join", "tf.strings.reduce_join")
 def reduce_join(
-    inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "", name: str | None = None,
-    reduction_indices: Any = None, keepdims: bool | None = None,
+    inputs: TensorLike, axis: AxisLike | None = None, keep_dims: bool | None = None, separator: str = "",
+    name: str | None = None, reduction_indices: AxisLike | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Joins the strings along ``axis`` (the first of several varies fastest; None: all), ``tf.reduce_join``."""
     axis = reduction_indices if axis is None else axis

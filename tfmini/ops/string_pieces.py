@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import (
     Operation,
@@ -93,7 +93,7 @@ def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
 
 
 @split_op.kernel("CPU")
-def _split_kernel(texts: np.ndarray, delimiter: Any, *, skip_empty: bool) -> tuple[Any, Any, Any]:
+def _split_kernel(texts: np.ndarray, delimiter: Array, *, skip_empty: bool) -> tuple[Any, Any, Any]:
     if np.ndim(texts) != 1:
         refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(delimiter):
@@ -103,7 +103,7 @@ def _split_kernel(texts: np.ndarray, delimiter: Any, *, skip_empty: bool) -> tup
 
 
 @split_v2_op.kernel("CPU")
-def _split_v2_kernel(texts: np.ndarray, sep: Any, *, maxsplit: int) -> tuple[Any, Any, Any]:
+def _split_v2_kernel(texts: np.ndarray, sep: Array, *, maxsplit: int) -> tuple[Any, Any, Any]:
     if np.ndim(texts) != 1:
         refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(sep):
@@ -129,7 +129,7 @@ def _fingerprint_shape(node: Operation) -> list[RawShape]:
 
 
 @fingerprint_op.kernel("CPU")
-def _fingerprint_kernel(data: np.ndarray, method: Any) -> Any:
+def _fingerprint_kernel(data: np.ndarray, method: Array) -> Any:
     name: Any = as_ndarray(method)[()]
     if np.ndim(method):
         refuse(f"`method` should be a scalar string: {list(np.shape(method))}")
@@ -211,7 +211,7 @@ def _segment_join_shape(node: Operation) -> list[RawShape]:
 
 
 @segment_join_op.kernel("CPU")
-def _segment_join_kernel(inputs: Any, ids: np.ndarray, num_segments: Any, *, separator: bytes) -> Any:
+def _segment_join_kernel(inputs: Array, ids: np.ndarray, num_segments: Array, *, separator: bytes) -> Any:
     inputs, ids = as_ndarray(inputs), as_ndarray(ids)
     if np.ndim(num_segments):
         refuse("Number of segments should be a scalar.")
@@ -240,8 +240,8 @@ def _segment_join_kernel(inputs: Any, ids: np.ndarray, num_segments: Any, *, sep
 
 @export("tf.string_split")
 def string_split(
-    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, result_type: str = "SparseTensor",
-    name: str | None = None,
+    source: TensorLike, sep: TensorLike | None = None, skip_empty: bool = True, delimiter: TensorLike | None = None,
+    result_type: str = "SparseTensor", name: str | None = None,
 ) -> Any:  # fmt: skip
     """Splits each string of a vector at any byte of ``delimiter``, blank by default (``tf.string_split``).
 
@@ -274,10 +274,10 @@ def _pair(shape: Tensor) -> Tensor:
 @export("tf.strings.split")
 def string_split_v2(
     input: TensorLike | None = None,
-    sep: Any = None,
+    sep: TensorLike | None = None,
     maxsplit: int = -1,
     result_type: str = "SparseTensor",
-    source: Any = None,
+    source: TensorLike | None = None,
     name: str | None = None,
 ) -> Any:
     """Splits at a whole separator, or at runs of white space, as Python's ``split`` (``tf.strings.split``)."""
@@ -294,8 +294,9 @@ def string_split_v2(
 
 @export("tf.string_to_hash_bucket", "tf.strings.to_hash_bucket")
 def string_to_hash_bucket(
-    string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: TensorLike | None = None
-) -> Tensor:
+    string_tensor: TensorLike | None = None, num_buckets: int | None = None, name: str | None = None,
+    input: TensorLike | None = None,
+) -> Tensor:  # fmt: skip
     """The hash of each string modulo the number of buckets, int64 (``tf.string_to_hash_bucket``)."""
     text = input if string_tensor is None else string_tensor
     return bucket_op(text, num_buckets=num_buckets, name=name)
@@ -321,7 +322,7 @@ def string_to_hash_bucket_strong(input: TensorLike, num_buckets: int, key: objec
 
 
 @export("tf.fingerprint")
-def fingerprint(data: TensorLike, method: Any = "farmhash64", name: str | None = None) -> Tensor:
+def fingerprint(data: TensorLike, method: str | type = "farmhash64", name: str | None = None) -> Tensor:
     """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
     return fingerprint_op(data, method, name=name)
 

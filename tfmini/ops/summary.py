@@ -14,9 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from tfmini import dtypes, errors, protos
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.node import Node
 from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
 from tfmini.journal import journal
 from tfmini.ops.array.kernel_arguments import refuse
@@ -52,8 +54,9 @@ def clean_tag(name: str | None) -> str | None:
 
 @contextmanager
 def summary_scope(
-    name: str | None, family: str | None = None, default_name: str | None = None, values: Any = None
-) -> Iterator[tuple[str, str]]:
+    name: str | None, family: str | None = None, default_name: str | None = None,
+    values: Sequence[TensorLike] | None = None,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
     """A name scope for one summary; yields its tag and the scope's name.
 
     The tag is the scope without the final ``/``, after ``family/`` if there is a family, so that the
@@ -91,7 +94,9 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
 
 
 @export("tf.summary.histogram")
-def histogram(name: str, values: Any, collections: Sequence[str] | None = None, family: str | None = None) -> Tensor:
+def histogram(
+    name: str, values: TensorLike, collections: Sequence[str] | None = None, family: str | None = None
+) -> Tensor:
     """A summary of the distribution of a real tensor's elements (``tf.summary.histogram``).
 
     In the step, it raises `InvalidArgumentError` when an element is not finite. See `scalar` for the arguments.
@@ -104,8 +109,9 @@ def histogram(name: str, values: Any, collections: Sequence[str] | None = None, 
 
 @export("tf.summary.image")
 def image(
-    name: str, tensor: Any, max_outputs: int = 3, collections: Sequence[str] | None = None, family: str | None = None
-) -> Tensor:
+    name: str, tensor: TensorLike, max_outputs: int = 3, collections: Sequence[str] | None = None,
+    family: str | None = None,
+) -> Tensor:  # fmt: skip
     """A summary of up to ``max_outputs`` images (``tf.summary.image``), tagged ``name/image/i``.
 
     Args:
@@ -122,7 +128,7 @@ def image(
 
 @export("tf.summary.audio")
 def audio(
-    name: str, tensor: Any, sample_rate: Any, max_outputs: int = 3,
+    name: str, tensor: TensorLike, sample_rate: TensorLike, max_outputs: int = 3,
     collections: Sequence[str] | None = None, family: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A summary of up to ``max_outputs`` sounds (``tf.summary.audio``), tagged ``name/audio/i``.
@@ -142,7 +148,7 @@ def audio(
 
 @export("tf.summary.tensor_summary")
 def tensor_summary(
-    name: str, tensor: Any, summary_description: str | None = None, collections: Sequence[str] | None = None,
+    name: str, tensor: TensorLike, summary_description: str | None = None, collections: Sequence[str] | None = None,
     summary_metadata: Any = None, family: str | None = None, display_name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A summary of a whole tensor of any type, for TensorBoard's plugins (``tf.summary.tensor_summary``).
@@ -327,19 +333,19 @@ class WriterState:
 
 
 @writer_op.state_kernel("CPU")
-def _writer(resources: Any, *, shared_name: bytes, container: bytes, node: Any) -> WriterState:
+def _writer(resources: Any, *, shared_name: bytes, container: bytes, node: Node) -> WriterState:
     name = f"{resources.session}/{shared_name.decode() or node.name}"
     return cast(WriterState, resources.lookup_or_create(container, "summary writer", name, WriterState))
 
 
-def _single(value: Any, what: str) -> Any:
+def _single(value: Array, what: str) -> Any:
     if not isinstance(value, bytes) and np.ndim(value):
         refuse(f"{what} must be a scalar, got shape {list(np.shape(value))}")
     return value if isinstance(value, bytes) else np.asarray(value)[()]
 
 
 @create_op.kernel("CPU")
-def _create(writer: WriterState, logdir: Any, max_queue: Any, flush_millis: Any, suffix: Any) -> tuple[()]:
+def _create(writer: WriterState, logdir: Array, max_queue: Array, flush_millis: Array, suffix: Array) -> tuple[()]:
     directory, ending = _single(logdir, "logdir"), _single(suffix, "filename_suffix")
     size, millis = _single(max_queue, "max_queue"), _single(flush_millis, "flush_millis")
     writer.open(directory.decode(), int(size), int(millis) / 1000, ending.decode())
@@ -382,21 +388,25 @@ def _write(writer: WriterState, step: Any, serialized: bytes) -> tuple[()]:
 
 
 @graph_op.kernel("CPU")
-def _graph(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
+def _graph(writer: WriterState, step: Array, tensor: Array) -> tuple[()]:
     writer.write(protos.Event(wall_time=time.time(), step=int(step), graph_def=_single(tensor, "tensor")))
     return ()
 
 
 @write_op.kernel("CPU")
-def _tensor(writer: WriterState, step: Any, tensor: Any, tag: Any, metadata: Any) -> tuple[()]:
+def _tensor(writer: WriterState, step: Array, tensor: Array, tag: Array, metadata: Array) -> tuple[()]:
     return _write(writer, step, tensor_message(tag, tensor, metadata, keep_empty=False))
 
 
 @image_op.kernel("CPU")
-def _image(writer: WriterState, step: Any, tag: Any, tensor: Any, bad_color: Any, *, max_images: int) -> tuple[()]:
+def _image(
+    writer: WriterState, step: Array, tag: Array, tensor: Array, bad_color: Array, *, max_images: int
+) -> tuple[()]:
     return _write(writer, step, image_message(tag, tensor, max_images=max_images, bad_color=bad_color))
 
 
 @audio_op.kernel("CPU")
-def _audio(writer: WriterState, step: Any, tag: Any, tensor: Any, sample_rate: Any, *, max_outputs: int) -> tuple[()]:
+def _audio(
+    writer: WriterState, step: Array, tag: Array, tensor: Array, sample_rate: Array, *, max_outputs: int
+) -> tuple[()]:
     return _write(writer, step, audio_message(tag, tensor, sample_rate, max_outputs=max_outputs))

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import protos
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.attr_values import content_proto, tensor_proto
+from tfmini.graph.node import Node
 from tfmini.graph.registry import op
 from tfmini.numerics.ctc_alignment import Histogram
 from tfmini.numerics.images import encode_png, encode_wav
@@ -40,7 +42,7 @@ for _handle in (scalar_summary, histogram_summary, tensor_summary_op, tensor_sum
     _handle.not_differentiable()
 
 
-def single_tag(tag: Any, message: str) -> str:
+def single_tag(tag: Array, message: str) -> str:
     """The text of a tag, which must be a scalar.
 
     Raises:
@@ -56,7 +58,7 @@ def _one(value: Any) -> bytes:
 
 
 @scalar_summary.kernel("CPU")
-def scalar_message(tags: Any, values: Any) -> bytes:
+def scalar_message(tags: Array, values: Array) -> bytes:
     tag_shape, shape = () if isinstance(tags, bytes) else tags.shape, np.shape(values)
     if tag_shape != shape:
         only = f" (tag '{_one(tags).decode()}')" if isinstance(tags, bytes) or tags.size == 1 else ""
@@ -70,7 +72,7 @@ def scalar_message(tags: Any, values: Any) -> bytes:
 
 
 @histogram_summary.kernel("CPU")
-def histogram_message(tag: Any, values: Any, *, node: Any) -> bytes:
+def histogram_message(tag: Array, values: Array, *, node: Node) -> bytes:
     text = single_tag(tag, "tags must be scalar")
     flat = np.ravel(values)
     _refuse_non_finite(flat, node.name)
@@ -81,7 +83,7 @@ def histogram_message(tag: Any, values: Any, *, node: Any) -> bytes:
     return summary.SerializeToString()
 
 
-def _refuse_non_finite(flat: Any, node_name: str) -> None:
+def _refuse_non_finite(flat: Array, node_name: str) -> None:
     if flat.dtype.kind in "iu":
         return
     finite = np.isfinite(flat)
@@ -91,14 +93,14 @@ def _refuse_non_finite(flat: Any, node_name: str) -> None:
 
 
 @tensor_summary_op.kernel("CPU")
-def _tensor_summary(tensor: Any, *, node: Any) -> bytes:
+def _tensor_summary(tensor: Array, *, node: Node) -> bytes:
     summary = protos.Summary()
     summary.value.add(node_name=node.name).tensor.CopyFrom(_whole_content(tensor))
     return summary.SerializeToString()
 
 
 @tensor_summary_v2.kernel("CPU")
-def tensor_message(tag: Any, tensor: Any, serialized_summary_metadata: Any, keep_empty: bool = True) -> bytes:
+def tensor_message(tag: Array, tensor: Array, serialized_summary_metadata: Array, keep_empty: bool = True) -> bytes:
     """A summary of one tensor; ``keep_empty``: with metadata even where they say nothing."""
     summary = protos.Summary()
     value = summary.value.add(tag=single_tag(tag, "tag must be scalar"))
@@ -113,7 +115,7 @@ def tensor_message(tag: Any, tensor: Any, serialized_summary_metadata: Any, keep
     return summary.SerializeToString()
 
 
-def _whole_content(value: Any) -> Any:
+def _whole_content(value: Array) -> Any:
     """The TensorProto with all elements in ``tensor_content``, even a single one; strings are in their own field."""
     if isinstance(value, bytes):
         value = np.array(value, dtype=object)
@@ -164,7 +166,7 @@ _MAX_PIXELS = 1 << 29
 
 
 @image_summary.kernel("CPU")
-def image_message(tag: Any, tensor: Any, *, max_images: int, bad_color: Any) -> bytes:
+def image_message(tag: Array, tensor: Array, *, max_images: int, bad_color: Array) -> bytes:
     base = single_tag(tag, "Tags must be a scalar")
     _check_images(tensor, bad_color)
     summary = protos.Summary()
@@ -182,7 +184,7 @@ def _numbered(tag: str, i: int, count: int) -> str:
     return f"{tag}/{i}" if count > 1 else tag
 
 
-def _check_images(tensor: Any, bad_color: Any) -> None:
+def _check_images(tensor: Array, bad_color: Array) -> None:
     shape = ",".join(map(str, tensor.shape))
     problem = ""
     if tensor.ndim != 4 or tensor.shape[3] not in (1, 3, 4):
@@ -201,7 +203,7 @@ def _check_images(tensor: Any, bad_color: Any) -> None:
         refuse(problem)
 
 
-def _normalized(image: Any, bad_color: Any) -> Any:
+def _normalized(image: Array, bad_color: Array) -> Any:
     """The image as uint8: scaled to 0…255, centered at 128 if there are negative values.
 
     A pixel with a NaN or an infinity gets ``bad_color``.
@@ -221,16 +223,16 @@ def _normalized(image: Any, bad_color: Any) -> Any:
 
 
 @audio_summary.kernel("CPU")
-def _audio_summary(tag: Any, tensor: Any, *, sample_rate: float, max_outputs: int) -> bytes:
+def _audio_summary(tag: Array, tensor: Array, *, sample_rate: float, max_outputs: int) -> bytes:
     return _audio(tag, tensor, sample_rate, max_outputs)
 
 
 @audio_summary_v2.kernel("CPU")
-def audio_message(tag: Any, tensor: Any, sample_rate: Any, *, max_outputs: int) -> bytes:
+def audio_message(tag: Array, tensor: Array, sample_rate: Array, *, max_outputs: int) -> bytes:
     return _audio(tag, tensor, float(sample_rate), max_outputs)
 
 
-def _audio(tag: Any, tensor: Any, sample_rate: float, max_outputs: int) -> bytes:
+def _audio(tag: Array, tensor: Array, sample_rate: float, max_outputs: int) -> bytes:
     base = single_tag(tag, "Tag must be a scalar")
     if np.ndim(tensor) not in (2, 3):
         shape = ",".join(map(str, np.shape(tensor)))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of, unknown_shapes
-from tfmini.graph.op_types import Traits
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import DeviceResources, Traits
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
 from tfmini.ops.waiting_line import find_or_create, state_op
@@ -107,7 +110,7 @@ initialize_from_file, initialize_from_file_v1 = _pair(
 # ---- the tables -----------------------------------------------------------------------------
 
 
-def _find_table(resources: Any, node: Any, create: Any) -> TableState:
+def _find_table(resources: DeviceResources, node: Node, create: Callable[..., Any]) -> TableState:
     attrs = node.attrs
     shared = attrs["shared_name"]
     if not shared and attrs.get("use_node_name_sharing"):
@@ -123,17 +126,19 @@ def _find_table(resources: Any, node: Any, create: Any) -> TableState:
 
 
 @all_of(hash_table, hash_table_v1).state_kernel("CPU")
-def _static_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
+def _static_table(resources: DeviceResources, *, node: Node, key_dtype: DType, value_dtype: DType) -> TableState:
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, once=True))
 
 
 @all_of(mutable_hash_table, mutable_hash_table_v1).state_kernel("CPU")
-def _mutable_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
+def _mutable_table(resources: DeviceResources, *, node: Node, key_dtype: DType, value_dtype: DType) -> TableState:
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype))
 
 
 @all_of(table_of_tensors, table_of_tensors_v1).state_kernel("CPU")
-def _tensor_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any) -> TableState:
+def _tensor_table(
+    resources: DeviceResources, *, node: Node, key_dtype: DType, value_dtype: DType, value_shape: tuple[int, ...]
+) -> TableState:
     if value_shape is None or len(value_shape) != 1:
         refuse(f"Default value must be a vector, got shape {list(value_shape or ())}")
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, value_shape=value_shape))
@@ -141,8 +146,8 @@ def _tensor_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: D
 
 @dense_table.kernel("CPU")
 def _dense_table(
-    empty_key: Any, deleted_key: Any, *, resources: Any, node: Any, value_shape: Any, initial_num_buckets: int,
-    max_load_factor: float,
+    empty_key: Array, deleted_key: Array, *, resources: DeviceResources, node: Node, value_shape: RawShape,
+    initial_num_buckets: int, max_load_factor: float,
 ) -> TableState:  # fmt: skip
     if np.shape(empty_key) != np.shape(deleted_key):
         text = f"Empty and deleted keys must have same shape, got shapes: {list(np.shape(empty_key))} and "
@@ -191,13 +196,13 @@ def _check_types(table: TableState, key: DType, value: DType) -> None:
 
 
 @all_of(find, find_v1).kernel("CPU")
-def _find(table: TableState, keys: Any, default_value: Any, *, Tin: DType, Tout: DType) -> Any:
+def _find(table: TableState, keys: Array, default_value: Array, *, Tin: DType, Tout: DType) -> Any:
     _check_types(table, Tin, Tout)
     return table.find(keys, default_value)
 
 
 @all_of(insert, insert_v1).kernel("CPU")
-def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
+def _insert(table: TableState, keys: Array, values: Array, *, Tin: DType, Tout: DType) -> tuple[()]:
     if table.once:
         raise errors.UnimplementedError.of("Insert not supported by InitializableLookupTable implementations")
     _check_types(table, Tin, Tout)
@@ -206,7 +211,7 @@ def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
 
 
 @remove.kernel("CPU")
-def _remove(table: TableState, keys: Any, *, Tin: DType) -> tuple[()]:
+def _remove(table: TableState, keys: Array, *, Tin: DType) -> tuple[()]:
     if table.once:
         raise errors.UnimplementedError.of("Remove not supported by InitializableLookupTable implementations")
     _check_types(table, Tin, table.value_dtype)
@@ -226,7 +231,7 @@ def _export(table: TableState, *, Tkeys: DType, Tvalues: DType) -> tuple[Any, An
 
 
 @all_of(import_, import_v1).kernel("CPU")
-def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
+def _import(table: TableState, keys: Array, values: Array, *, Tin: DType, Tout: DType) -> tuple[()]:
     _check_types(table, Tin, Tout)
     if table.once:
         _fill(table, keys, values)
@@ -236,7 +241,7 @@ def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
 
 
 @all_of(initialize, initialize_v1).kernel("CPU")
-def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval: DType) -> tuple[()]:
+def _initialize(table: TableState, keys: Array, values: Array, *, Tkey: DType, Tval: DType) -> tuple[()]:
     _check_initializable(table)
     if (Tkey, Tval) != (table.key_dtype, table.value_dtype):
         refuse(
@@ -251,7 +256,7 @@ def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval:
     return ()
 
 
-def _fill(table: TableState, keys: Any, values: Any) -> None:
+def _fill(table: TableState, keys: Array, values: Array) -> None:
     if not np.size(keys):
         refuse("keys and values cannot be empty tensors.")
     table.check_distinct(keys, values)
@@ -265,7 +270,7 @@ def _check_initializable(table: TableState) -> None:
 
 @all_of(initialize_from_file, initialize_from_file_v1).kernel("CPU")
 def _initialize_from_file(
-    table: TableState, filename: Any, *, key_index: int, value_index: int, vocab_size: int, delimiter: bytes
+    table: TableState, filename: Array, *, key_index: int, value_index: int, vocab_size: int, delimiter: bytes
 ) -> tuple[()]:
     _check_initializable(table)
     if len(delimiter) != 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.dtypes import DType, cpp_name
 from tfmini.numerics.texts import hash64
 from tfmini.ops.array.kernel_arguments import refuse
@@ -38,7 +38,7 @@ class Buckets:
       deleted_key: the key in buckets whose entry was removed.
     """
 
-    def __init__(self, count: int, load: float, empty_key: Any) -> None:
+    def __init__(self, count: int, load: float, empty_key: TensorLike) -> None:
         self.count, self.empty_key, self.deleted_key = count, empty_key, empty_key
         self._load = load
         self._keys: list[Any] = [empty_key] * count
@@ -68,7 +68,7 @@ class Buckets:
         """Notes that the table has lost an entry."""
         self._note(self._remove, key, value)
 
-    def export(self, entries: dict[Any, Any], default: Any) -> tuple[list[Any], list[Any]]:
+    def export(self, entries: dict[Any, Any], default: Array) -> tuple[list[Any], list[Any]]:
         """The key and the value of every bucket; ``default`` is the value of a bucket that was never used."""
         self._replay()
         values = [default] * self.count
@@ -78,7 +78,7 @@ class Buckets:
             values[place] = entries[key]
         return list(self._keys), values
 
-    def _note(self, change: Callable[..., None], *arguments: Any, size: int = 1) -> None:
+    def _note(self, change: Callable[..., None], *arguments: object, size: int = 1) -> None:
         self._log.append((change, arguments))
         self._logged += size
         if self._logged > _LOG_PER_BUCKET * self.count:
@@ -192,7 +192,7 @@ class TableState:
 
     # ---- what the ops do --------------------------------------------------------------------
 
-    def find(self, keys: TensorLike, default: Any) -> Any:
+    def find(self, keys: TensorLike, default: Array) -> Any:
         """The values of ``keys``, and ``default`` for absent keys.
 
         Raises:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.names import GraphKeys
@@ -29,7 +29,7 @@ def outside_control_flow() -> AbstractContextManager[Any]:
 class KeyValueTypes:
     """Base of tables and initializers: the types of keys and values."""
 
-    def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
+    def __init__(self, key_dtype: DTypeLike, value_dtype: DTypeLike) -> None:
         self._key_dtype = dtypes.as_dtype(key_dtype)
         self._value_dtype = dtypes.as_dtype(value_dtype)
 
@@ -53,11 +53,11 @@ class TableInitializerBase(KeyValueTypes):
         """The name under which tables with the same content may be shared; empty: none."""
         return ""
 
-    def initialize(self, table: Any) -> Operation:
+    def initialize(self, table: InitializableLookupTableBase) -> Operation:
         """Adds the operation that fills ``table`` to the graph and to its table initialisers."""
         raise NotImplementedError
 
-    def _check_types(self, table: Any) -> None:
+    def _check_types(self, table: InitializableLookupTableBase) -> None:
         if self._key_dtype.base_dtype is not table.key_dtype:
             raise TypeError(f"Invalid key dtype, expected {table.key_dtype!r} but got {self._key_dtype!r}.")
         if self._value_dtype.base_dtype is not table.value_dtype:
@@ -75,15 +75,16 @@ class KeyValueTensorInitializer(TableInitializerBase):
     """
 
     def __init__(
-        self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: str | None = None
-    ) -> None:
+        self, keys: TensorLike, values: TensorLike, key_dtype: DTypeLike | None = None,
+        value_dtype: DTypeLike | None = None, name: str | None = None,
+    ) -> None:  # fmt: skip
         with outside_control_flow():
             self._keys = convert_to_tensor(keys, dtype=key_dtype, name="keys")
             self._values = convert_to_tensor(values, dtype=value_dtype, name="values")
         self._name = name or "key_value_init"
         super().__init__(self._keys.dtype, self._values.dtype)
 
-    def initialize(self, table: Any) -> Operation:
+    def initialize(self, table: InitializableLookupTableBase) -> Operation:
         self._check_types(table)
         with name_scope(self._name, values=[table.resource_handle, self._keys, self._values]):
             operation: Operation = table_ops.import_(table.resource_handle, self._keys, self._values)
@@ -116,7 +117,7 @@ class TextFileInitializer(TableInitializerBase):
     """
 
     def __init__(
-        self, filename: Any, key_dtype: Any, key_index: int, value_dtype: Any, value_index: int,
+        self, filename: TensorLike, key_dtype: DTypeLike, key_index: int, value_dtype: DTypeLike, value_index: int,
         vocab_size: int | None = None, delimiter: str = "\t", name: str | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(filename, Tensor) and not filename:
@@ -138,7 +139,7 @@ class TextFileInitializer(TableInitializerBase):
         parts = [self._filename, self._vocab_size, self._key_index, self._value_index]
         return "hash_table_" + "_".join(str(p) for p in parts if p is not None)
 
-    def initialize(self, table: Any) -> Operation:
+    def initialize(self, table: InitializableLookupTableBase) -> Operation:
         self._check_types(table)
         with name_scope(self._name, "text_file_init", [table.resource_handle]):
             filename = convert_to_tensor(self._filename, dtypes.string, name="asset_filepath")
@@ -171,7 +172,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
     """Fills a table from ids (default: line numbers) to strings (default: lines)."""
 
     def __init__(
-        self, filename: Any, key_column_index: int = LINE_NUMBER, value_column_index: int = WHOLE_LINE,
+        self, filename: TensorLike, key_column_index: int = LINE_NUMBER, value_column_index: int = WHOLE_LINE,
         vocab_size: int | None = None, delimiter: str = "\t", name: str = "text_file_string_table_init",
     ) -> None:  # fmt: skip
         super().__init__(
@@ -184,9 +185,9 @@ class TextFileIdTableInitializer(TextFileInitializer):
     """Fills a table from strings (default: lines) to ids (default: line numbers)."""
 
     def __init__(
-        self, filename: Any, key_column_index: int = WHOLE_LINE, value_column_index: int = LINE_NUMBER,
+        self, filename: TensorLike, key_column_index: int = WHOLE_LINE, value_column_index: int = LINE_NUMBER,
         vocab_size: int | None = None, delimiter: str = "\t", name: str = "text_file_id_table_init",
-        key_dtype: Any = dtypes.string,
+        key_dtype: DTypeLike = dtypes.string,
     ) -> None:  # fmt: skip
         super().__init__(
             filename, key_dtype, key_column_index, dtypes.int64, value_column_index, vocab_size, delimiter, name
@@ -213,7 +214,7 @@ def tables_initializer(name: str = "init_all_tables") -> Operation:
 class LookupInterface(KeyValueTypes):
     """A table from keys to values."""
 
-    def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
+    def __init__(self, key_dtype: DTypeLike, value_dtype: DTypeLike) -> None:
         super().__init__(key_dtype, value_dtype)
         self._resource_handle: Any = None
 
@@ -243,7 +244,7 @@ class InitializableLookupTableBase(LookupInterface):
       initializer: a `TableInitializerBase`.
     """
 
-    def __init__(self, default_value: Any, initializer: TableInitializerBase) -> None:
+    def __init__(self, default_value: TensorLike, initializer: TableInitializerBase) -> None:
         super().__init__(initializer.key_dtype, initializer.value_dtype)
         self._initializer = initializer
         self._default_value = convert_to_tensor(default_value, dtype=self._value_dtype)
@@ -301,7 +302,7 @@ class InitializableLookupTableBase(LookupInterface):
 class StaticHashTable(InitializableLookupTableBase):
     """A table that does not change after its initialisation (``tf.lookup.StaticHashTable``)."""
 
-    def __init__(self, initializer: TableInitializerBase, default_value: Any, name: str | None = None) -> None:
+    def __init__(self, initializer: TableInitializerBase, default_value: TensorLike, name: str | None = None) -> None:
         import uuid  # Imported here to save some ms in `import tfmini`.
 
         # Tables of one file are shared by name; other tables need unique names.
@@ -321,7 +322,7 @@ class HashTable(StaticHashTable):
     """``tf.contrib.lookup.HashTable``: a static table, shared under a given name."""
 
     def __init__(
-        self, initializer: TableInitializerBase, default_value: Any, shared_name: str | None = None,
+        self, initializer: TableInitializerBase, default_value: TensorLike, shared_name: str | None = None,
         name: str | None = None,
     ) -> None:  # fmt: skip
         self._given_name = shared_name or ""
@@ -387,7 +388,7 @@ class MutableHashTable(_MutableTable):
     """
 
     def __init__(
-        self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str = "MutableHashTable",
+        self, key_dtype: DTypeLike, value_dtype: DTypeLike, default_value: TensorLike, name: str = "MutableHashTable",
         checkpoint: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(key_dtype, value_dtype)
@@ -413,8 +414,9 @@ class DenseHashTable(_MutableTable):
     """
 
     def __init__(
-        self, key_dtype: Any, value_dtype: Any, default_value: Any, empty_key: Any, deleted_key: Any,
-        initial_num_buckets: int | None = None, name: str = "MutableDenseHashTable", checkpoint: bool = True,
+        self, key_dtype: DTypeLike, value_dtype: DTypeLike, default_value: TensorLike, empty_key: object,
+        deleted_key: object, initial_num_buckets: int | None = None, name: str = "MutableDenseHashTable",
+        checkpoint: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(key_dtype, value_dtype)
         self._default_value = convert_to_tensor(default_value, dtype=self._value_dtype, name="default_value")

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
+from tfmini.graph.node import Node
 from tfmini.numerics import update_rules as rules
 from tfmini.numerics.update_rules import Rule, first_positions, run_blockwise
 from tfmini.ops.array.kernel_arguments import refuse
@@ -24,7 +26,7 @@ from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 
 def apply_dense(
-    rule: Rule, states: Sequence[VariableState], grad: Any, hyper: Sequence[Any], grad_name: str = "grad"
+    rule: Rule, states: Sequence[VariableState], grad: Array, hyper: Sequence[Any], grad_name: str = "grad"
 ) -> None:
     """Runs ``rule`` on a variable and its slots as one exclusive update.
 
@@ -33,7 +35,7 @@ def apply_dense(
       FailedPreconditionError: when one of them was never assigned.
     """
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: Array) -> None:
         _check_shapes(arrays, grad, states, grad_name)
         run_blockwise(rule, arrays, grad, hyper)
 
@@ -57,7 +59,9 @@ def _differ(what: str, shape: tuple[int, ...], other: tuple[int, ...]) -> Invali
 # A row that is named twice is updated twice, in order; the optimizers add up duplicates before the op.
 
 
-def apply_sparse(rule: Rule, states: Sequence[VariableState], grad: Any, indices: Any, hyper: Sequence[Any]) -> None:
+def apply_sparse(
+    rule: Rule, states: Sequence[VariableState], grad: Array, indices: Array, hyper: Sequence[Any]
+) -> None:
     """Runs ``rule`` on the rows ``indices`` of a variable and its slots as one exclusive update.
 
     Raises:
@@ -65,7 +69,7 @@ def apply_sparse(rule: Rule, states: Sequence[VariableState], grad: Any, indices
       FailedPreconditionError: when one of the variables was never assigned.
     """
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: Array) -> None:
         _check(arrays, grad, indices, states)
         for chosen in _without_repeats(indices, arrays[0].shape[0]):
             _update_rows(rule, arrays, grad[chosen], indices[chosen], hyper)
@@ -73,7 +77,7 @@ def apply_sparse(rule: Rule, states: Sequence[VariableState], grad: Any, indices
     update_together(states, run)
 
 
-def _update_rows(rule: Rule, arrays: Sequence[Any], grad: Any, indices: Any, hyper: Sequence[Any]) -> None:
+def _update_rows(rule: Rule, arrays: Sequence[Any], grad: Array, indices: Array, hyper: Sequence[Any]) -> None:
     # The row numbers are checked already: "clip" saves numpy's own check, and time that its indexing needs.
     rows = [array.take(indices, 0, mode="clip") for array in arrays]
     run_blockwise(rule, rows, grad, hyper)
@@ -81,7 +85,7 @@ def _update_rows(rule: Rule, arrays: Sequence[Any], grad: Any, indices: Any, hyp
         array[indices] = changed
 
 
-def _without_repeats(indices: Any, rows: int) -> list[Any]:
+def _without_repeats(indices: Array, rows: int) -> list[Any]:
     """Splits positions into rounds that name each row at most once: round k has the k-th mention of each row."""
     rounds: list[Any] = []
     left: Any = np.arange(indices.size)
@@ -94,7 +98,7 @@ def _without_repeats(indices: Any, rows: int) -> list[Any]:
     return rounds
 
 
-def _check(arrays: tuple[Any, ...], grad: Any, indices: Any, states: Sequence[VariableState]) -> None:
+def _check(arrays: tuple[Any, ...], grad: Array, indices: Array, states: Sequence[VariableState]) -> None:
     shape = arrays[0].shape
     for array, state in zip(arrays, states):
         if array.shape != shape:
@@ -246,7 +250,7 @@ def _merge_rows(shape: RawShape, grad: RawShape, indices: RawShape) -> RawShape:
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _kernel(form: _Form, rule: rules.Rule, attr: str, node: Any) -> Callable[..., Any]:
+def _kernel(form: _Form, rule: rules.Rule, attr: str, node: Node) -> Callable[..., Any]:
     if attr:
         rule = functools.partial(rule, **{attr: node.attrs[attr]})
     _, (gradient, *_), scalars = form.split(form.inputs)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
@@ -154,7 +154,7 @@ def _product(shape: RawShape) -> int | None:
     return math.prod(d or 0 for d in shape)
 
 
-def _decode(texts: Any, encoding: bytes, rules: _Rules, splits_type: dtypes.DType) -> tuple[Any, Any, Any]:
+def _decode(texts: Array, encoding: bytes, rules: _Rules, splits_type: dtypes.DType) -> tuple[Any, Any, Any]:
     if not 0 <= rules.replacement <= 0x10FFFF:
         refuse("replacement_char out of unicode codepoint range")
     codec = _codec(encoding)
@@ -201,7 +201,7 @@ def _is_character(code: int) -> bool:
         and code & 0xFFFE != 0xFFFE  # fmt: skip
 
 
-def _valid(codes: Any, errors: bytes, replacement: int) -> Iterator[int]:
+def _valid(codes: list[int], errors: bytes, replacement: int) -> Iterator[int]:
     for code in codes:
         if _is_character(code):
             yield code

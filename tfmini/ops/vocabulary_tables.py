@@ -3,12 +3,14 @@ hash buckets for strings outside the vocabulary."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op, sized
@@ -46,7 +48,7 @@ FastHashSpec = HasherSpec("fasthash", None)
 
 
 @export("tf.contrib.lookup.StrongHashSpec")
-def StrongHashSpec(key: Any) -> HasherSpec:
+def StrongHashSpec(key: Sequence[int]) -> HasherSpec:
     """A keyed hash; ``key`` is two integers (``tf.contrib.lookup.StrongHashSpec``).
 
     Raises:
@@ -179,7 +181,7 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
     """Ids from an initialiser, and hash buckets for all other strings (``tf.lookup.StaticVocabularyTable``)."""
 
     def __init__(
-        self, initializer: TableInitializerBase | None, num_oov_buckets: int, lookup_key_dtype: Any = None,
+        self, initializer: TableInitializerBase | None, num_oov_buckets: int, lookup_key_dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:  # fmt: skip
         if num_oov_buckets <= 0:
@@ -192,7 +194,7 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
         super().__init__(table, num_oov_buckets, FastHashSpec, name, lookup_key_dtype)
 
 
-def _check_vocabulary(file: Any, num_oov_buckets: int, vocab_size: int | None) -> None:
+def _check_vocabulary(file: object, num_oov_buckets: int, vocab_size: int | None) -> None:
     if file is None or (isinstance(file, str) and not file):
         raise ValueError("vocabulary_file must be specified and must not be empty.")
     if num_oov_buckets < 0:
@@ -203,10 +205,10 @@ def _check_vocabulary(file: Any, num_oov_buckets: int, vocab_size: int | None) -
 
 @export("tf.contrib.lookup.index_table_from_file")
 def index_table_from_file(
-    vocabulary_file: Any = None, num_oov_buckets: int = 0, vocab_size: int | None = None, default_value: Any = -1,
-    hasher_spec: HasherSpec = FastHashSpec, key_dtype: Any = dtypes.string, name: str | None = None,
-    key_column_index: int = TextFileIndex.WHOLE_LINE, value_column_index: int = TextFileIndex.LINE_NUMBER,
-    delimiter: str = "\t",
+    vocabulary_file: Any = None, num_oov_buckets: int = 0, vocab_size: int | None = None,
+    default_value: TensorLike = -1, hasher_spec: HasherSpec = FastHashSpec, key_dtype: Any = dtypes.string,
+    name: str | None = None, key_column_index: int = TextFileIndex.WHOLE_LINE,
+    value_column_index: int = TextFileIndex.LINE_NUMBER, delimiter: str = "\t",
 ) -> Any:  # fmt: skip
     """A table from the strings in a file to their line numbers (``tf.contrib.lookup.index_table_from_file``).
 
@@ -239,8 +241,9 @@ def index_table_from_file(
 
 @export("tf.contrib.lookup.index_table_from_tensor")
 def index_table_from_tensor(
-    mapping: Any = None, num_oov_buckets: int = 0, default_value: Any = -1, hasher_spec: HasherSpec = FastHashSpec,
-    dtype: Any = dtypes.string, name: str | None = None, vocabulary_list: Any = None,
+    mapping: TensorLike | None = None, num_oov_buckets: int = 0, default_value: TensorLike = -1,
+    hasher_spec: HasherSpec = FastHashSpec, dtype: DTypeLike = dtypes.string, name: str | None = None,
+    vocabulary_list: TensorLike | None = None,
 ) -> Any:  # fmt: skip
     """A table from the elements of a tensor to their positions (``tf.contrib.lookup.index_table_from_tensor``).
 
@@ -275,9 +278,9 @@ def index_table_from_tensor(
 
 @export("tf.contrib.lookup.index_to_string_table_from_file")
 def index_to_string_table_from_file(
-    vocabulary_file: Any, vocab_size: int | None = None, default_value: Any = "UNK", name: str | None = None,
-    key_column_index: int = TextFileIndex.LINE_NUMBER, value_column_index: int = TextFileIndex.WHOLE_LINE,
-    delimiter: str = "\t",
+    vocabulary_file: TensorLike, vocab_size: int | None = None, default_value: TensorLike = "UNK",
+    name: str | None = None, key_column_index: int = TextFileIndex.LINE_NUMBER,
+    value_column_index: int = TextFileIndex.WHOLE_LINE, delimiter: str = "\t",
 ) -> StaticHashTable:  # fmt: skip
     """A table from line numbers to the strings in a file (``tf.contrib.lookup.index_to_string_table_from_file``)."""
     _check_vocabulary(vocabulary_file, 0, vocab_size)
@@ -291,8 +294,9 @@ def index_to_string_table_from_file(
 
 @export("tf.contrib.lookup.index_to_string_table_from_tensor")
 def index_to_string_table_from_tensor(
-    mapping: Any = None, default_value: Any = "UNK", name: str | None = None, vocabulary_list: Any = None
-) -> StaticHashTable:
+    mapping: TensorLike | None = None, default_value: TensorLike = "UNK", name: str | None = None,
+    vocabulary_list: TensorLike | None = None,
+) -> StaticHashTable:  # fmt: skip
     """A table from positions to strings (``tf.contrib.lookup.index_to_string_table_from_tensor``).
 
     Raises:
@@ -309,13 +313,17 @@ def index_to_string_table_from_tensor(
 
 
 @export("tf.contrib.lookup.index_to_string")
-def index_to_string(tensor: Any, mapping: Any, default_value: Any = "UNK", name: str | None = None) -> Any:
+def index_to_string(
+    tensor: TensorLike, mapping: TensorLike, default_value: TensorLike = "UNK", name: str | None = None
+) -> Any:
     """The strings at positions (``tf.contrib.lookup.index_to_string``)."""
     return index_to_string_table_from_tensor(mapping, default_value, name).lookup(tensor)
 
 
 @export("tf.contrib.lookup.string_to_index")
-def string_to_index(tensor: Any, mapping: Any, default_value: Any = -1, name: str | None = None) -> Any:
+def string_to_index(
+    tensor: TensorLike, mapping: TensorLike, default_value: TensorLike = -1, name: str | None = None
+) -> Any:
     """The positions of strings (``tf.contrib.lookup.string_to_index``)."""
     return index_table_from_tensor(mapping, default_value=default_value, name=name).lookup(tensor)
 
@@ -362,7 +370,7 @@ def _lines(path: str, start: int, end: int | None) -> list[bytes]:
 
 @generate_vocab_remapping.kernel("CPU")
 def _remapping(
-    new_vocab_file: Any, old_vocab_file: Any, *, new_vocab_offset: int, num_new_vocab: int, old_vocab_size: int
+    new_vocab_file: Array, old_vocab_file: Array, *, new_vocab_offset: int, num_new_vocab: int, old_vocab_size: int
 ) -> Any:
     old = _lines(_text(old_vocab_file), 0, None if old_vocab_size < 0 else old_vocab_size)
     path = _text(new_vocab_file)
@@ -374,7 +382,7 @@ def _remapping(
     return remapping, np.int32((remapping >= 0).sum())
 
 
-def _check_remapping(remapping: Any, length: int, what: str) -> None:
+def _check_remapping(remapping: Array, length: int, what: str) -> None:
     if remapping.size != length:
         refuse(f"Size of {what} remapping is {remapping.size} instead of being equal to num_{what}s={length}")
     present = remapping[remapping >= 0]
@@ -386,11 +394,11 @@ def _check_remapping(remapping: Any, length: int, what: str) -> None:
 
 @load_and_remap_matrix.kernel("CPU")
 def _load_and_remap(
-    ckpt_path: Any,
-    old_tensor_name: Any,
-    row_remapping: Any,
-    col_remapping: Any,
-    initializing_values: Any,
+    ckpt_path: Array,
+    old_tensor_name: Array,
+    row_remapping: Array,
+    col_remapping: Array,
+    initializing_values: Array,
     *,
     num_rows: int,
     num_cols: int,

@@ -40,7 +40,7 @@ from tfmini.locks import lock
 # reference.
 
 
-def own(value: Any) -> Any:
+def own(value: object) -> Any:
     """The value itself, or a copy if it is a view of memory that may belong to somebody else."""
     return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 
@@ -324,7 +324,7 @@ class Users:
         self._outdated: weakref.WeakSet[Any] = weakref.WeakSet()
         self.are_outdated = False
 
-    def add(self, session: Any) -> None:
+    def add(self, session: object) -> None:
         """Notes a session whose program is bound to the object."""
         if session not in self._outdated:
             self._current.add(session)
@@ -335,7 +335,7 @@ class Users:
         self._current = weakref.WeakSet()
         self.are_outdated = True
 
-    def check(self, session: Any, name: str) -> None:
+    def check(self, session: object, name: str) -> None:
         """Refuses a session that used the object before its latest renewal.
 
         Raises:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import (
@@ -166,7 +167,7 @@ class CondContext(ControlFlowContext):
         result = nest.map_structure(self._branch_output, original, expand_composites=True)
         return original, result if isinstance(result, (list, tuple)) else [result]
 
-    def _branch_output(self, value: Any) -> Tensor:
+    def _branch_output(self, value: Operation | TensorLike) -> Tensor:
         if isinstance(value, Operation):
             return with_dependencies([value], self._pivot)
         if isinstance(value, TensorArray):
@@ -218,7 +219,7 @@ class CondContext(ControlFlowContext):
         return self
 
 
-def _after_controls(value: Any) -> Any:
+def _after_controls(value: TensorLike) -> Any:
     """``value`` after the current control dependencies."""
     if isinstance(value, TensorArray):
         return value.identity()
@@ -232,7 +233,7 @@ Branch = Callable[[], Any]
 
 @export("tf.cond")
 def cond(
-    pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, strict: bool = False,
+    pred: TensorLike, true_fn: Branch | None = None, false_fn: Branch | None = None, strict: bool = False,
     name: str | None = None, fn1: Branch | None = None, fn2: Branch | None = None,
 ) -> Any:  # fmt: skip
     """Returns the result of ``true_fn`` if ``pred`` is true, else that of ``false_fn`` (``tf.cond``).
@@ -286,7 +287,7 @@ def first_true(pairs: list[tuple[Any, Branch]], default: Branch, strict: bool = 
 class _Level:
     """One of nested conds, while the functions of the others are called."""
 
-    def __init__(self, pred: Any, true_fn: Branch, strict: bool, name: str | None) -> None:
+    def __init__(self, pred: TensorLike, true_fn: Branch, strict: bool, name: str | None) -> None:
         self.pred, self.true_fn, self.strict, self.name = pred, true_fn, strict, name
         self.scope, self.branch = ExitStack(), ExitStack()
 
@@ -303,7 +304,7 @@ class _Level:
         self.branch.enter_context(inside(self.contexts[1]))
         self.count = self.contexts[1].summaries()
 
-    def end(self, original: Any) -> Any:
+    def end(self, original: object) -> Any:
         """Leaves the false branch, whose function returned ``original``, and merges both."""
         context = self.contexts[1]
         if_false = self._result(context, "false_fn", original, self.count)
@@ -316,7 +317,7 @@ class _Level:
         self.scope.close()
         return merged if self.strict else unpack_if_single(merged)
 
-    def _result(self, context: CondContext, name: str, original: Any, summaries: int) -> tuple[Any, Any]:
+    def _result(self, context: CondContext, name: str, original: object, summaries: int) -> tuple[Any, Any]:
         """A function's result, and the branch's output tensors in the same structure."""
         original, result = context.branch_outputs(original, summaries)
         if original is None:
@@ -340,7 +341,7 @@ def _branch(name: str, function: Branch | None, old_name: str, old_function: Bra
     return old_function
 
 
-def _contexts(pred: Any) -> tuple[CondContext, CondContext]:
+def _contexts(pred: TensorLike) -> tuple[CondContext, CondContext]:
     """Makes the contexts of the true and the false branch, with their pivots."""
     if_false, if_true = flow.switch(pred, pred)
     pivots = identity(if_true, name="switch_t"), identity(if_false, name="switch_f")
@@ -375,14 +376,14 @@ def _check_structures(originals: tuple[Any, ...]) -> None:
         raise type(error)(f"Incompatible return {kind} of true_fn and false_fn: {error}") from None
 
 
-def _with_wide_indices(value: Any, other: Any) -> Any:
+def _with_wide_indices(value: Tensor | IndexedSlices, other: Any) -> Any:
     """``value`` with int64 indices if both are indexed slices whose indices differ in type."""
     if not isinstance(value, IndexedSlices) or value.indices.dtype is other.indices.dtype:
         return value
     return IndexedSlices(value.values, cast(value.indices, dtypes.int64), value.dense_shape)
 
 
-def unpack_if_single(value: Any) -> Any:
+def unpack_if_single(value: object) -> Any:
     """The element of a list or tuple of one; any other value unchanged."""
     return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
 
@@ -391,7 +392,7 @@ def unpack_if_single(value: Any) -> Any:
 
 
 @export("tf.contrib.framework.smart_constant_value")
-def smart_constant_value(pred: Any) -> bool | None:
+def smart_constant_value(pred: TensorLike) -> bool | None:
     """The value of a predicate if it is a bool, 0, 1 or a constant tensor; None for other tensors.
 
     Raises:
@@ -411,7 +412,7 @@ def smart_constant_value(pred: Any) -> bool | None:
 
 @export("tf.contrib.framework.smart_cond", "tf.contrib.layers.utils.smart_cond")
 def smart_cond(
-    pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
+    pred: TensorLike, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
 ) -> Any:
     """`cond`, or only the chosen branch if ``pred`` is known (``tf.contrib.framework.smart_cond``).
 

@@ -173,7 +173,7 @@ class ControlFlowContext:
             graph.as_graph_element(name)._set_control_flow_context(self)
 
 
-def is_op_in(op: Operation, context: Any) -> bool:
+def is_op_in(op: Operation, context: object) -> bool:
     """Whether ``op`` belongs to ``context`` or to one nested in it."""
     return is_within(op._control_flow_context, context)
 

@@ -6,12 +6,13 @@ Most of them compute nothing: the executor implements them (dead tensors, frames
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.errors import InternalError
 from tfmini.graph import nest
 from tfmini.graph.conversion import (
@@ -32,6 +33,8 @@ from tfmini.graph.families import (
     second_shape,
     sized,
 )
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import RunningStep
 from tfmini.ops.array.filling import range as range_
 from tfmini.ops.array.identity import cast, identity_op
 from tfmini.ops.array.kernel_arguments import check_components, refuse
@@ -116,7 +119,7 @@ def _ref_select_shape(node: Operation) -> list[RawShape]:
 # ---- kernels ----------------------------------------------------------------------------------
 
 
-def _steer(*inputs: Any) -> Any:
+def _steer(*inputs: TensorLike) -> Any:
     raise InternalError.of("An op that steers was called; the compiler turns these into Python's own.")
 
 
@@ -126,7 +129,7 @@ for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_s
 
 
 @ref_select.kernel("CPU")
-def _ref_select(index: Any, inputs: list[Any]) -> Any:
+def _ref_select(index: Array, inputs: list[Any]) -> Any:
     position = int(index)
     if not 0 <= position < len(inputs):
         refuse(f"Index must be in the range [0, {len(inputs)}) but got {position}")
@@ -136,7 +139,7 @@ def _ref_select(index: Any, inputs: list[Any]) -> Any:
 # ---- one tensor -------------------------------------------------------------------------------
 
 
-def _as_tensor_or_composite(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+def _as_tensor_or_composite(value: object, dtype: DTypeLike | None = None, name: str | None = None) -> Any:
     if nest.is_composite(value):
         return value
     return internal_convert(value, dtype, name, as_ref=True)
@@ -148,7 +151,7 @@ def _like_source(source: Tensor, result: Tensor) -> Tensor:
     return result
 
 
-def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def _mapped(value: object, function: Callable[[Tensor], Tensor]) -> Any:
     """Applies ``function`` to a tensor, or to each component of a composite."""
     value = _as_tensor_or_composite(value)
     if isinstance(value, Tensor):
@@ -165,19 +168,19 @@ def identity(value: Any, name: str | None = None) -> Any:
     return _mapped(value, lambda t: _like_source(t, _by_reference(t, identity_op, ref_identity_op)(t, name=name)))
 
 
-def exit(value: Any, name: str | None = None) -> Any:
+def exit(value: TensorLike, name: str | None = None) -> Any:
     """``value`` of the last iteration, outside of its loop."""
     return _mapped(value, lambda t: _like_source(t, _by_reference(t, exit_op, ref_exit_op)(t, name=name)))
 
 
-def next_iteration(value: Any, name: str | None = None) -> Any:
+def next_iteration(value: TensorLike, name: str | None = None) -> Any:
     """``value`` in the next iteration."""
     handles = next_iteration_op, ref_next_iteration_op
     return _mapped(value, lambda t: _like_source(t, _by_reference(t, *handles)(t, name=name)))
 
 
 def enter(
-    value: Any, frame_name: str, is_constant: bool = False, parallel_iterations: int = 10, use_ref: bool = True,
+    value: TensorLike, frame_name: str, is_constant: bool = False, parallel_iterations: int = 10, use_ref: bool = True,
     use_input_shape: bool = True, name: str | None = None,
 ) -> Any:  # fmt: skip
     """``value`` inside a loop.
@@ -206,7 +209,9 @@ def enter(
 # ---- switch and merge -------------------------------------------------------------------------
 
 
-def switch(data: Any, pred: Any, dtype: Any = None, name: str | None = None) -> tuple[Any, Any]:
+def switch(
+    data: TensorLike, pred: TensorLike, dtype: DTypeLike | None = None, name: str | None = None
+) -> tuple[Any, Any]:
     """``data`` as (value if ``pred`` is false, value if it is true); the other one is dead.
 
     Args:
@@ -229,7 +234,7 @@ def _switch_tensor(handle: OpHandle, data: Tensor, pred: Tensor, name: str | Non
     return _like_source(data, if_false), _like_source(data, if_true)
 
 
-def switch_beside(data: Any, pred: Any, name: str = "Switch") -> tuple[Any, Any]:
+def switch_beside(data: Tensor, pred: Tensor, name: str = "Switch") -> tuple[Any, Any]:
     """`switch` on the device of ``data``, which keeps references."""
     data = _as_tensor_or_composite(data, name="data")
     with colocate_with(data, ignore_existing=True):
@@ -238,7 +243,7 @@ def switch_beside(data: Any, pred: Any, name: str = "Switch") -> tuple[Any, Any]
         return switch(data, pred, name=name)
 
 
-def merge(inputs: Any, name: str | None = None) -> tuple[Any, Tensor]:
+def merge(inputs: Sequence[Any], name: str | None = None) -> tuple[Any, Tensor]:
     """Returns (the value that is alive among ``inputs``, its index).
 
     Args:
@@ -272,7 +277,7 @@ def _merge_tensors(tensors: list[Tensor], name: str | None) -> tuple[Tensor, Ten
 # ---- indexed slices ---------------------------------------------------------------------------
 
 
-def as_indexed_slices(value: Any) -> IndexedSlices:
+def as_indexed_slices(value: TensorLike) -> IndexedSlices:
     """``value`` as the slices of all its rows.
 
     Raises:
@@ -353,20 +358,20 @@ class Stack:
 
 
 @stack_op.kernel("CPU")
-def _stack(max_size: Any, *, stack_name: bytes, node: Any) -> Stack:
+def _stack(max_size: Array, *, stack_name: bytes, node: Node) -> Stack:
     name = stack_name.decode() or node.name
     size = int(max_size)
     return Stack(f"{name}_{next(_serial)}", size if size > 0 else -1)
 
 
 @ref_stack_op.kernel("CPU")
-def _ref_stack(step: Any, *, stack_name: bytes, node: Any) -> Stack:
+def _ref_stack(step: RunningStep, *, stack_name: bytes, node: Node) -> Stack:
     name = stack_name.decode() or node.name
     return Stack(f"{name}_{next(_serial)}", -1)
 
 
 @all_of(push_op, ref_push_op).kernel("CPU")
-def _push(step: Any, handle: Stack, elem: Any) -> Any:
+def _push(step: RunningStep, handle: Stack, elem: object) -> Any:
     values = handle.values
     if handle.closed:
         handle.refuse("has already been closed.")
@@ -377,7 +382,7 @@ def _push(step: Any, handle: Stack, elem: Any) -> Any:
 
 
 @all_of(pop_op, ref_pop_op).kernel_factory("CPU")
-def _pop(node: Any) -> Callable[[Stack], Any]:
+def _pop(node: Node) -> Callable[[Stack], Any]:
     elem_type = node.attrs["elem_type"]
     dtype = elem_type.numpy
 
@@ -394,7 +399,7 @@ def _pop(node: Any) -> Callable[[Stack], Any]:
 
 
 @all_of(close_op, ref_close_op).kernel("CPU")
-def _close(step: Any, handle: Stack) -> tuple[()]:
+def _close(step: RunningStep, handle: Stack) -> tuple[()]:
     handle.closed = True
     handle.values.clear()
     return ()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
@@ -34,8 +34,9 @@ Function = Callable[..., Any]
 
 @export("tf.map_fn")
 def map_fn(
-    fn: Function, elems: Any, dtype: Any = None, parallel_iterations: int | None = None, back_prop: bool = True,
-    swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
+    fn: Function, elems: TensorLike | tuple[Any, ...] | Mapping[str, Any],
+    dtype: DTypeLike | Sequence[Any] | Mapping[str, Any] | None = None, parallel_iterations: int | None = None,
+    back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
 ) -> Any:  # fmt: skip
     """Applies ``fn`` to each row of ``elems`` and stacks the results (``tf.map_fn``).
 
@@ -140,7 +141,7 @@ def foldr(
         start = rows.count - 1 if initializer is None else rows.count
         initial = rows.read(start) if initializer is None else initializer
 
-        def compute(i: Any, a: TensorLike) -> list[Any]:
+        def compute(i: Tensor, a: TensorLike) -> list[Any]:
             i = i - 1
             return [i, fn(a, rows.read(i))]
 
@@ -193,7 +194,7 @@ def scan(
         if initializer is None:
             results, skipped = [array.write(end, a) for array, a in zip(results, state)], 1
 
-        def compute(i: Any, state: list[Any], arrays: list[TensorArray]) -> tuple[Any, Any, Any]:
+        def compute(i: Tensor, state: list[Any], arrays: list[TensorArray]) -> tuple[Any, Any, Any]:
             found = fn(nest.pack_sequence_as(structure, state), rows.read(i))
             nest.assert_same_structure(structure, found)
             flat = nest.flatten(found)
@@ -201,7 +202,7 @@ def scan(
                 i - 1 if reverse else i + 1, flat, [array.write(i, value) for array, value in zip(arrays, flat)],
             )  # fmt: skip
 
-        def more(i: Any, *_: object) -> Any:
+        def more(i: Tensor, *_: object) -> Any:
             return i >= 0 if reverse else i < rows.count
 
         start = rows.count - 1 - skipped if reverse else skipped
@@ -215,7 +216,7 @@ def scan(
 class _Rows:
     """The rows of a structure of tensors."""
 
-    def __init__(self, elems: Any, label: str) -> None:
+    def __init__(self, elems: TensorLike | tuple[Any, ...] | Mapping[str, Any], label: str) -> None:
         self.structure = elems
         self.tensors = [convert_to_tensor(elem, name=label) for elem in nest.flatten(elems)]
         self.arrays: list[TensorArray] = []
@@ -292,8 +293,8 @@ Pair = tuple[Any, Branch]
 
 @export("tf.case")
 def case(
-    pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, strict: bool = False,
-    name: str = "case",
+    pred_fn_pairs: Sequence[Any] | Mapping[Any, Callable[..., Any]], default: Branch | None = None,
+    exclusive: bool = False, strict: bool = False, name: str = "case",
 ) -> Any:  # fmt: skip
     """Returns the result of the function whose predicate is the first true one, else of ``default`` (``tf.case``).
 
@@ -319,7 +320,7 @@ def case(
             return first_true(pairs, default, strict)
 
 
-def _checked_pairs(pairs: Any, exclusive: bool, name: str) -> list[Pair]:
+def _checked_pairs(pairs: Sequence[Any] | Mapping[Any, Callable[..., Any]], exclusive: bool, name: str) -> list[Pair]:
     if not isinstance(pairs, (list, tuple, dict)):
         raise TypeError("fns must be a list, tuple, or dict")
     if isinstance(pairs, collections.OrderedDict):
@@ -377,7 +378,10 @@ def _last_as_default(pairs: list[Pair]) -> Branch:
 
 
 @export("tf.switch_case")
-def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case") -> Any:
+def switch_case(
+    branch_index: Any, branch_fns: Sequence[Any] | Mapping[int, Callable[..., Any]], default: Branch | None = None,
+    name: str = "switch_case",
+) -> Any:  # fmt: skip
     """Returns the result of the function number ``branch_index`` (``tf.switch_case``).
 
     It is built of conds that halve the indices, so it costs the logarithm of their number; TensorFlow has an op with
@@ -413,7 +417,9 @@ def _halved(index: Tensor, first: int, functions: list[Branch]) -> Any:
     return cond(less(index, first + middle), lower, upper, strict=True)
 
 
-def _checked_functions(branch_index: Any, branch_fns: Any) -> list[Branch]:
+def _checked_functions(
+    branch_index: TensorLike, branch_fns: Sequence[Any] | Mapping[int, Callable[..., Any]]
+) -> list[Branch]:
     if not isinstance(branch_index, Tensor):
         raise TypeError(f"branch_index must a Tensor, got {type(branch_index)}")
     if not branch_index.dtype.is_integer:

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
+from tfmini.dtypes import DType
 from tfmini.graph import nest, raw_ops
 from tfmini.graph.attr_checks import output_context, while_context_of
 from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with, control_dependencies
@@ -54,7 +56,7 @@ def value_shape(value: Tensor) -> RawShape:
     return None if value.handle_data is None else value.handle_data[1]
 
 
-def sizes_of(value: Tensor, out_type: Any = dtypes.int32) -> Tensor:
+def sizes_of(value: Tensor, out_type: DType = dtypes.int32) -> Tensor:
     """The shape of a tensor, or of the variable behind a handle."""
     if _is_handle(value):
         return raw_ops.VariableShape(value, out_type=out_type)
@@ -126,7 +128,7 @@ def _zeros_of_handle(state: GradLoopState, op: Operation, value: Tensor, is_dead
 # ---- Gradients of loop invariants: the sum of the contributions of all backprop iterations -------------------------
 
 
-def accumulate(context: WhileContext, op: Operation, grad: Any) -> Any:
+def accumulate(context: WhileContext, op: Operation, grad: TensorLike) -> Any:
     """The sum over the iterations of ``grad``, a gradient of the loop invariant that ``op`` enters.
 
     Called in the backprop loop's context.

@@ -176,7 +176,7 @@ class GradLoopState:
             push._add_control_input(self.forward_index.op.inputs[0].op)
         return handle
 
-    def _push_in_cond(self, handle: Tensor, value: Tensor, context: Any, dead_branch: bool) -> Operation:
+    def _push_in_cond(self, handle: Tensor, value: Tensor, context: CondContext, dead_branch: bool) -> Operation:
         if not isinstance(context, CondContext):
             raise TypeError(f"value_ctxt is not a CondContext: {context}")
         with inside(context.outer_context if dead_branch else context):
@@ -204,7 +204,7 @@ class GradLoopState:
             self.grad_sync._add_control_input(pop.op)
         return pop
 
-    def _cond_between(self, inner: Any, outer: Any) -> CondContext | None:
+    def _cond_between(self, inner: Any, outer: object) -> CondContext | None:
         """The cond whose branch decides whether the value was pushed."""
         while inner is not None and inner is not outer:
             if isinstance(inner, CondContext):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor
@@ -48,9 +49,10 @@ class TensorArray:
     """
 
     def __init__(
-        self, dtype: Any, size: Any = None, dynamic_size: bool | None = None, clear_after_read: bool | None = None,
-        tensor_array_name: str | None = None, handle: Any = None, flow: Any = None, infer_shape: bool = True,
-        element_shape: Any = None, colocate_with_first_write_call: bool = True, name: str | None = None,
+        self, dtype: DTypeLike, size: Any = None, dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None, tensor_array_name: str | None = None, handle: Any = None,
+        flow: Any = None, infer_shape: bool = True, element_shape: ShapeLike = None,
+        colocate_with_first_write_call: bool = True, name: str | None = None,
     ) -> None:  # fmt: skip
         if handle is not None:
             _check_exclusive(handle, tensor_array_name, size, element_shape, dynamic_size, clear_after_read)
@@ -79,7 +81,7 @@ class TensorArray:
             }
             self._handle, self._flow = self._make(size, scope, attrs)
 
-    def _make(self, size: Any, scope: str, attrs: dict[str, Any]) -> Any:
+    def _make(self, size: TensorLike, scope: str, attrs: dict[str, Any]) -> Any:
         if not self._colocate_with_first_write_call:
             return array_ops.tensor_array_op(size, name=scope, **attrs)
         # The device is that of the first write, which the handle is colocated with.
@@ -135,7 +137,7 @@ class TensorArray:
 
     # ---- reading -------------------------------------------------------------------------------
 
-    def read(self, index: Any, name: str | None = None) -> Tensor:
+    def read(self, index: TensorLike, name: str | None = None) -> Tensor:
         """The element at ``index``."""
         value: Tensor = array_ops.read_op(self._handle, index, self._flow, dtype=self._dtype, name=name)
         value.raw_shape = merge_raw(value.raw_shape, self._known_shape[0])
@@ -146,7 +148,7 @@ class TensorArray:
         with colocate_with(self._handle), name_scope(name, "TensorArrayStack", [self._handle]):
             return self.gather(range_(0, self.size()), name=name)
 
-    def gather(self, indices: Any, name: str | None = None) -> Tensor:
+    def gather(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The elements at ``indices`` along a new first axis."""
         known = self._known_shape[0]
         value: Tensor = array_ops.gather_op(
@@ -173,7 +175,7 @@ class TensorArray:
 
     # ---- writing -------------------------------------------------------------------------------
 
-    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
+    def write(self, index: TensorLike, value: TensorLike, name: str | None = None) -> TensorArray:
         """Writes the element at ``index``.
 
         Raises:
@@ -186,13 +188,13 @@ class TensorArray:
                 flow = array_ops.write_op(self._handle, index, value, self._flow, name=name)
             return self.with_flow(flow)
 
-    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+    def unstack(self, value: TensorLike, name: str | None = None) -> TensorArray:
         """Writes the rows of ``value`` as elements 0, 1, …"""
         with name_scope(name, "TensorArrayUnstack", [self._handle, value]):
             count = raw_ops.StridedSlice(shape_of(value), [0], [1], [1], shrink_axis_mask=1)
             return self.scatter(range_(0, count), value, name=name)
 
-    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
+    def scatter(self, indices: TensorLike, value: TensorLike, name: str | None = None) -> TensorArray:
         """Writes the rows of ``value`` as the elements at ``indices``."""
         with name_scope(name, "TensorArrayScatter", [self._handle, value, indices]):
             value = self._element(value)
@@ -201,7 +203,7 @@ class TensorArray:
                 flow = array_ops.scatter_op(self._handle, indices, value, self._flow, name=name)
             return self.with_flow(flow)
 
-    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
+    def split(self, value: TensorLike, lengths: Any, name: str | None = None) -> TensorArray:
         """Writes consecutive parts of ``value``, of ``lengths`` rows each, as elements 0, 1, …"""
         with name_scope(name, "TensorArraySplit", [self._handle, value, lengths]):
             value = convert_to_tensor(value, dtype=self._dtype, name="value")
@@ -217,7 +219,7 @@ class TensorArray:
         """An operation that frees the elements."""
         return array_ops.close_op(self._handle, name=name)
 
-    def _element(self, value: Any) -> Tensor:
+    def _element(self, value: TensorLike) -> Tensor:
         tensor = convert_to_tensor(value, preferred_dtype=self._dtype, name="value")
         if tensor.dtype.base_dtype is not self._dtype:
             _log.error("Input value %s has dtype %s, but expected dtype %s.", tensor, tensor.dtype, self._dtype)
@@ -244,8 +246,9 @@ class TensorArray:
 
 
 def _check_exclusive(
-    handle: Any, tensor_array_name: Any, size: Any, element_shape: Any, dynamic_size: Any, clear_after_read: Any
-) -> None:
+    handle: object, tensor_array_name: str | None, size: int | None, element_shape: ShapeLike, dynamic_size: object,
+    clear_after_read: object,
+) -> None:  # fmt: skip
     if tensor_array_name:
         raise ValueError("Cannot construct with both handle and tensor_array_name")
     if not isinstance(handle, Tensor):
@@ -264,13 +267,13 @@ def _check_exclusive(
 # each other's gradients. The name scope of an arriving gradient identifies the call.
 
 
-def _gradient_array(node: Operation, arriving: Any, flow: Tensor) -> TensorArray:
+def _gradient_array(node: Operation, arriving: Tensor, flow: Tensor) -> TensorArray:
     dtype = node.attrs["T"] if "T" in node.attrs else node.attrs["dtype"]
     array = TensorArray(dtype, handle=node.inputs[0], flow=flow, colocate_with_first_write_call=False)
     return array.grad(source=_source_of(arriving), flow=flow)
 
 
-def _source_of(arriving: Any) -> str:
+def _source_of(arriving: Tensor) -> str:
     """The name scope of the innermost ``tf.gradients`` call that made a gradient.
 
     Raises:
@@ -289,7 +292,7 @@ def _source_of(arriving: Any) -> str:
 
 
 @array_ops.read_op.gradient
-def _read_gradient(node: Operation, grad: Any) -> list[Any]:
+def _read_gradient(node: Operation, grad: Tensor) -> list[Any]:
     # The forward flow makes the array wait until the size of a growing one is final.
     array = _gradient_array(node, grad, node.inputs[2])
     return [None, None, array.write(node.inputs[1], grad).flow]
@@ -302,7 +305,7 @@ def _write_gradient(node: Operation, flow: Tensor) -> list[Any]:
 
 
 @array_ops.gather_op.gradient
-def _gather_gradient(node: Operation, grad: Any) -> list[Any]:
+def _gather_gradient(node: Operation, grad: Tensor) -> list[Any]:
     array = _gradient_array(node, grad, node.inputs[2])
     return [None, None, array.scatter(node.inputs[1], grad).flow]
 
@@ -314,7 +317,7 @@ def _scatter_gradient(node: Operation, flow: Tensor) -> list[Any]:
 
 
 @array_ops.concat_op.gradient
-def _concat_gradient(node: Operation, grad: Any, lengths_grad: Any) -> list[Any]:
+def _concat_gradient(node: Operation, grad: Tensor, lengths_grad: Tensor | None) -> list[Any]:
     array = _gradient_array(node, grad, node.inputs[1])
     return [None, array.split(grad, lengths=node.outputs[1]).flow]
 

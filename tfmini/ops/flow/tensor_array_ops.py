@@ -10,9 +10,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import UnimplementedError
 from tfmini.graph.families import Operation, OpHandle, all_of, op, sized
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import RunningStep
 from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
@@ -101,7 +104,7 @@ class TensorArrayState:
         if self.identical_shapes:
             self.element_shape = shape
 
-    def _add(self, index: int, value: Any, shape: tuple[int, ...]) -> None:
+    def _add(self, index: int, value: Array, shape: tuple[int, ...]) -> None:
         known = self.shapes[index]
         if known != shape:
             self._refuse(
@@ -335,8 +338,8 @@ def _check_requested(array: TensorArrayState, dtype: DType) -> None:
 
 @tensor_array_op.kernel("CPU")
 def _new(
-    size: Any, *, dtype: DType, element_shape: RawShape, dynamic_size: bool, clear_after_read: bool,
-    identical_element_shapes: bool, tensor_array_name: bytes, node: Any,
+    size: Array, *, dtype: DType, element_shape: RawShape, dynamic_size: bool, clear_after_read: bool,
+    identical_element_shapes: bool, tensor_array_name: bytes, node: Node,
 ) -> tuple[TensorArrayState, Any]:  # fmt: skip
     count = int(size)
     if count < 0:
@@ -349,22 +352,23 @@ def _new(
 
 
 @write_op.kernel("CPU")
-def _write(step: Any, handle: TensorArrayState, index: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
+def _write(step: RunningStep, handle: TensorArrayState, index: Array, value: Array, flow_in: Array, *, T: DType) -> Any:
     _check_written(handle, T)
     handle.write(int(index), value)
     return flow_in
 
 
 @read_op.kernel("CPU")
-def _read(step: Any, handle: TensorArrayState, index: Any, flow_in: Any, *, dtype: DType) -> Any:
+def _read(step: RunningStep, handle: TensorArrayState, index: Array, flow_in: Array, *, dtype: DType) -> Any:
     _check_requested(handle, dtype)
     return handle.read(int(index))
 
 
 @gather_op.kernel("CPU")
 def _gather(
-    step: Any, handle: TensorArrayState, indices: Any, flow_in: Any, *, dtype: DType, element_shape: RawShape
-) -> Any:
+    step: RunningStep, handle: TensorArrayState, indices: Array, flow_in: Array, *, dtype: DType,
+    element_shape: RawShape,
+) -> Any:  # fmt: skip
     _check_requested(handle, dtype)
     if not indices.size:
         known = handle.element_shape if element_shape is None else element_shape
@@ -390,7 +394,9 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 @scatter_op.kernel("CPU")
-def _scatter(step: Any, handle: TensorArrayState, indices: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
+def _scatter(
+    step: RunningStep, handle: TensorArrayState, indices: Array, value: Array, flow_in: Array, *, T: DType
+) -> Any:
     _check_written(handle, T)
     shape = _shape_of(value)
     if not shape:
@@ -406,7 +412,7 @@ def _scatter(step: Any, handle: TensorArrayState, indices: Any, value: Any, flow
 
 @concat_op.kernel("CPU")
 def _concat(
-    step: Any, handle: TensorArrayState, flow_in: Any, *, dtype: DType, element_shape_except0: RawShape
+    step: RunningStep, handle: TensorArrayState, flow_in: Array, *, dtype: DType, element_shape_except0: RawShape
 ) -> tuple[Any, Any]:
     _check_requested(handle, dtype)
     if not handle.values:
@@ -437,7 +443,9 @@ def _concat(
 
 
 @split_op.kernel("CPU")
-def _split(step: Any, handle: TensorArrayState, value: Any, lengths: Any, flow_in: Any, *, T: DType) -> Any:
+def _split(
+    step: RunningStep, handle: TensorArrayState, value: Array, lengths: Array, flow_in: Array, *, T: DType
+) -> Any:
     _check_written(handle, T)
     shape = _shape_of(value)
     if not shape:
@@ -461,23 +469,25 @@ def _split(step: Any, handle: TensorArrayState, value: Any, lengths: Any, flow_i
 
 
 @size_op.kernel("CPU")
-def _size(step: Any, handle: TensorArrayState, flow_in: Any) -> Any:
+def _size(step: RunningStep, handle: TensorArrayState, flow_in: Array) -> Any:
     return np.int32(len(handle.values))
 
 
 @close_op.kernel("CPU")
-def _close(step: Any, handle: TensorArrayState) -> tuple[()]:
+def _close(step: RunningStep, handle: TensorArrayState) -> tuple[()]:
     handle.close()
     return ()
 
 
 @grad_op.kernel("CPU")
-def _grad(step: Any, handle: TensorArrayState, flow_in: Any, *, source: bytes) -> tuple[TensorArrayState, Any]:
+def _grad(
+    step: RunningStep, handle: TensorArrayState, flow_in: Array, *, source: bytes
+) -> tuple[TensorArrayState, Any]:
     return handle.gradient(source), flow_in
 
 
 @grad_with_shape_op.kernel("CPU")
 def _grad_with_shape(
-    step: Any, handle: TensorArrayState, flow_in: Any, shape_to_prepend: Any, *, source: bytes
+    step: RunningStep, handle: TensorArrayState, flow_in: Array, shape_to_prepend: Array, *, source: bytes
 ) -> tuple[TensorArrayState, Any]:
     return handle.gradient(source, tuple(shape_to_prepend.tolist())), flow_in

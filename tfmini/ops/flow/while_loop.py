@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.attr_checks import output_context, while_context_of
@@ -46,7 +47,7 @@ class WhileContext(ControlFlowContext):
 
     def __init__(
         self, maximum_iterations: Tensor | None = None, parallel_iterations: int = 10, back_prop: bool = True,
-        swap_memory: bool = False, name: str = "while_context", grad_state: Any = None,
+        swap_memory: bool = False, name: str = "while_context", grad_state: object = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(parallel_iterations, int) or parallel_iterations <= 0:
@@ -143,7 +144,7 @@ class WhileContext(ControlFlowContext):
             return None
         return current.grad_state.GetRealValue(val)  # type: ignore[no-any-return]
 
-    def enter(self, value: Any, name: str | None = None, **options: Any) -> Any:
+    def enter(self, value: TensorLike, name: str | None = None, **options: Any) -> Any:
         """An Enter of this loop."""
         return flow.enter(value, self._name, parallel_iterations=self._parallel_iterations, name=name, **options)
 
@@ -165,7 +166,7 @@ class WhileContext(ControlFlowContext):
             for scope in scopes.control:
                 scope.made.add(op)
 
-    def _is_around(self, context: Any, outer_loop: Any) -> bool:
+    def _is_around(self, context: WhileContext, outer_loop: object) -> bool:
         """Whether ``context`` is around this loop, but not around the outer loop."""
         outer = self._outer_context
         while outer is not context:
@@ -377,7 +378,9 @@ def _counted(limit: Any, cond: Function, body: Function, loop_vars: Any, single:
 class _Loop:
     """Builds one loop."""
 
-    def __init__(self, context: WhileContext, loop_vars: Any, invariants: Any) -> None:
+    def __init__(
+        self, context: WhileContext, loop_vars: TensorLike | Sequence[Any] | Mapping[str, Any], invariants: object
+    ) -> None:
         self.context = context
         self.structure = loop_vars
         leaves = nest.flatten(loop_vars)
@@ -457,7 +460,7 @@ class _Loop:
         context.ExitResult(exits)
         return result, exits
 
-    def _call_body(self, body: Function, arguments: Any) -> Any:
+    def _call_body(self, body: Function, arguments: Sequence[Any]) -> Any:
         summaries = self.context._graph.get_collection_ref(GraphKeys._SUMMARY_COLLECTION)
         count = len(summaries)
         result = body(*arguments)
@@ -474,7 +477,7 @@ class _Loop:
         return result
 
 
-def add_back_edge(merge: Any, value: Any, enforce_shape: bool = True) -> None:
+def add_back_edge(merge: Tensor, value: TensorLike, enforce_shape: bool = True) -> None:
     """Makes ``value`` the value of ``merge`` in the next iteration.
 
     Args:
@@ -513,7 +516,7 @@ def _source_of(merge: Tensor) -> Tensor:
     return merge.op.inputs[0].op.inputs[0]
 
 
-def _value(leaf: Any) -> Any:
+def _value(leaf: object) -> Any:
     if isinstance(leaf, TensorArray):
         return leaf.flow
     if isinstance(leaf, SparseTensor):
@@ -548,7 +551,7 @@ def _invariants_of(value: Any, shape: Any) -> list[RawShape]:
     return parts if value.dense_shape is None else [*parts, (None if raw is None else len(raw),)]
 
 
-def _sparse_invariants(value: SparseTensor, shape: Any) -> list[RawShape]:
+def _sparse_invariants(value: SparseTensor, shape: ShapeLike) -> list[RawShape]:
     """The number of values may change; the rank may if an invariant says so."""
     if shape is None:
         rank = value.shape.ndims
@@ -568,7 +571,7 @@ def _shape_of_spec(value: Any, spec: TypeSpec) -> TensorShape:
     return TensorShape([shape.ndims]) if isinstance(value, SparseTensor) else shape
 
 
-def _checked(shape: Any) -> RawShape:
+def _checked(shape: ShapeLike) -> RawShape:
     if not isinstance(shape, TensorShape):
         raise ValueError("`shapes` must be a (possibly nested) list of shapes.")
     return shape.raw

@@ -168,7 +168,7 @@ def _nms_soft(
     count: np.ndarray,
     threshold: np.ndarray,
     least: np.ndarray,
-    sigma: Any,
+    sigma: Array,
     *,
     pad_to_max_output_size: bool,
 ) -> tuple[Array, Array, Any]:
@@ -318,8 +318,9 @@ def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.image.crop_and_resize")
 def crop_and_resize(
-    image: TensorLike, boxes: TensorLike, box_ind: Any = None, crop_size: Any = None, method: str = "bilinear",
-    extrapolation_value: float = 0, name: str | None = None, box_indices: Any = None,
+    image: TensorLike, boxes: TensorLike, box_ind: TensorLike | None = None, crop_size: TensorLike | None = None,
+    method: str = "bilinear", extrapolation_value: float = 0, name: str | None = None,
+    box_indices: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Parts of images, resized to one size (``tf.image.crop_and_resize``); float32.
 
@@ -342,7 +343,7 @@ def non_max_suppression(
     boxes: TensorLike,
     scores: TensorLike,
     max_output_size: TensorLike,
-    iou_threshold: Any = 0.5,
+    iou_threshold: TensorLike = 0.5,
     score_threshold: TensorLike = float("-inf"),
     name: str | None = None,
 ) -> Tensor:
@@ -364,7 +365,7 @@ def non_max_suppression_padded(
     boxes: TensorLike,
     scores: TensorLike,
     max_output_size: TensorLike,
-    iou_threshold: Any = 0.5,
+    iou_threshold: TensorLike = 0.5,
     score_threshold: TensorLike = float("-inf"),
     pad_to_max_output_size: bool = False,
     name: str | None = None,
@@ -382,9 +383,9 @@ def non_max_suppression_with_scores(
     boxes: TensorLike,
     scores: TensorLike,
     max_output_size: TensorLike,
-    iou_threshold: Any = 0.5,
+    iou_threshold: TensorLike = 0.5,
     score_threshold: TensorLike = float("-inf"),
-    soft_nms_sigma: Any = 0.0,
+    soft_nms_sigma: TensorLike = 0.0,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`non_max_suppression` with scores, which overlaps reduce if ``soft_nms_sigma`` > 0."""
@@ -395,7 +396,7 @@ def non_max_suppression_with_scores(
 
 @export("tf.image.non_max_suppression_overlaps")
 def non_max_suppression_overlaps(
-    overlaps: Any, scores: TensorLike, max_output_size: TensorLike, overlap_threshold: Any = 0.5,
+    overlaps: TensorLike, scores: TensorLike, max_output_size: TensorLike, overlap_threshold: TensorLike = 0.5,
     score_threshold: TensorLike = float("-inf"), name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`non_max_suppression` by a matrix of overlaps (``tf.image.non_max_suppression_overlaps``)."""
@@ -533,7 +534,7 @@ def _given_boxes(image_size: Array, bounding_boxes: Array, use_image: bool) -> t
     return whole, [_Box(x1, y1, x2, y2) for y1, x1, y2, x2 in pixels] or [whole]
 
 
-def _check_settings(attrs: Any) -> None:
+def _check_settings(attrs: dict[str, Any]) -> None:
     """Refuses ranges without two positive numbers, and areas above 1."""
     for name, text in (("aspect_ratio_range", "Aspect ratio range"), ("area_range", "Area range")):
         limits = attrs[name]
@@ -557,7 +558,7 @@ def _sampler(node: Node) -> Callable[..., tuple[Array, ...]]:
     generator, dtype = PhiloxGenerator(seed, seed2), attrs["T"].numpy
     low, high = attrs["aspect_ratio_range"]
 
-    def kernel(image_size: Array, bounding_boxes: Array, min_object_covered: Any = None) -> tuple[Array, ...]:
+    def kernel(image_size: Array, bounding_boxes: Array, min_object_covered: Array | None = None) -> tuple[Array, ...]:
         share = float(attrs["min_object_covered"] if min_object_covered is None else min_object_covered)
         if share < 0:
             refuse(f"Min object covered must be non-negative: {share:g}")
@@ -626,8 +627,8 @@ def _outline(image: Array, box: Sequence[int], colour: Array) -> None:
 
 @export("tf.image.sample_distorted_bounding_box")
 def sample_distorted_bounding_box(
-    image_size: Any, bounding_boxes: Any, seed: int | None = None, seed2: int | None = None,
-    min_object_covered: Any = 0.1, aspect_ratio_range: Sequence[float] | None = None,
+    image_size: TensorLike, bounding_boxes: TensorLike, seed: int | None = None, seed2: int | None = None,
+    min_object_covered: TensorLike = 0.1, aspect_ratio_range: Sequence[float] | None = None,
     area_range: Sequence[float] | None = None, max_attempts: int | None = None,
     use_image_if_no_bounding_boxes: bool | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
@@ -660,7 +661,9 @@ def sample_distorted_bounding_box(
 
 
 @export("tf.image.draw_bounding_boxes")
-def draw_bounding_boxes(images: TensorLike, boxes: TensorLike, name: str | None = None, colors: Any = None) -> Tensor:
+def draw_bounding_boxes(
+    images: TensorLike, boxes: TensorLike, name: str | None = None, colors: TensorLike | None = None
+) -> Tensor:
     """Copies of images with the outlines of boxes (``tf.image.draw_bounding_boxes``).
 
     Args:

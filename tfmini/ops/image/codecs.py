@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import Array
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, sized
@@ -87,7 +87,7 @@ def _pillow() -> Any:
     return import_module("PIL.Image")
 
 
-def _bytes(contents: Any) -> bytes:
+def _bytes(contents: object) -> bytes:
     data = contents if isinstance(contents, bytes) else np.asarray(contents, object)
     if not isinstance(data, bytes) and data.ndim:
         refuse(f"contents must be scalar, got shape {list(data.shape)}")
@@ -155,14 +155,14 @@ def _pixels(image: Any, channels: int) -> Array:
 
 
 @decode_png_op.kernel("CPU")
-def _decode_png(contents: Any, *, channels: int, dtype: dtypes.DType) -> Array:
+def _decode_png(contents: Array, *, channels: int, dtype: dtypes.DType) -> Array:
     pixels = _decoded(_bytes(contents), channels, dtype is dtypes.uint16)
     # TensorFlow extends 8 bits to 16 by repeating them.
     return pixels if dtype is dtypes.uint8 or pixels.dtype == np.uint16 else pixels.astype(np.uint16) * 257
 
 
 @decode_jpeg_op.kernel("CPU")
-def _decode_jpeg(contents: Any, *, channels: int, ratio: int) -> Array:
+def _decode_jpeg(contents: Array, *, channels: int, ratio: int) -> Array:
     data = _bytes(contents)
     if ratio not in (1, 2, 4, 8):
         refuse(f"ratio must be 1, 2, 4, or 8, got {ratio}")
@@ -175,7 +175,7 @@ def _decode_jpeg(contents: Any, *, channels: int, ratio: int) -> Array:
 
 
 @crop_jpeg_op.kernel("CPU")
-def _crop_jpeg(contents: Any, crop_window: Any, *, channels: int) -> Array:
+def _crop_jpeg(contents: Array, crop_window: Array, *, channels: int) -> Array:
     if np.shape(crop_window) != (4,):
         refuse(f"crop_window must have four elements, got shape {list(np.shape(crop_window))}")
     top, left, height, width = crop_window.tolist()
@@ -187,14 +187,14 @@ def _crop_jpeg(contents: Any, crop_window: Any, *, channels: int) -> Array:
 
 
 @decode_bmp_op.kernel("CPU")
-def _decode_bmp(contents: Any, *, channels: int) -> Array:
+def _decode_bmp(contents: Array, *, channels: int) -> Array:
     data = _bytes(contents)
     with _decoding(data, "BMP"):
         return _bmp(data, channels)
 
 
 @decode_gif_op.kernel("CPU")
-def _decode_gif(contents: Any) -> Array:
+def _decode_gif(contents: Array) -> Array:
     data = _bytes(contents)
     kind = _format(data)
     if kind != "GIF":
@@ -215,7 +215,7 @@ def _frames(image: Any) -> Iterator[Array]:
 
 
 @jpeg_shape_op.kernel("CPU")
-def _jpeg_shape(contents: Any, *, output_type: dtypes.DType) -> Array:
+def _jpeg_shape(contents: Array, *, output_type: dtypes.DType) -> Array:
     data = _bytes(contents)
     with _decoding(data, "JPEG"):
         image = _opened(data, "JPEG")
@@ -257,7 +257,9 @@ def _encode_jpeg(
 
 
 @export("tf.image.decode_png", "tf.io.decode_png")
-def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
+def decode_png(
+    contents: TensorLike, channels: int = 0, dtype: DTypeLike = dtypes.uint8, name: str | None = None
+) -> Tensor:
     """A PNG file's pixels, (rows, columns, channels) (``tf.image.decode_png``, ``tf.io.decode_png``).
 
     Args:
@@ -274,7 +276,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
 
 @export("tf.image.decode_jpeg", "tf.io.decode_jpeg")
 def decode_jpeg(
-    contents: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
+    contents: TensorLike, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
     try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -293,7 +295,7 @@ def decode_jpeg(
 
 @export("tf.image.decode_and_crop_jpeg", "tf.io.decode_and_crop_jpeg")
 def decode_and_crop_jpeg(
-    contents: Any, crop_window: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
+    contents: TensorLike, crop_window: TensorLike, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
     try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -306,13 +308,13 @@ def decode_and_crop_jpeg(
 
 
 @export("tf.image.decode_bmp", "tf.io.decode_bmp")
-def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
+def decode_bmp(contents: TensorLike, channels: int = 0, name: str | None = None) -> Tensor:
     """A BMP file's pixels (``tf.image.decode_bmp``); see `decode_png`."""
     return decode_bmp_op(contents, channels=channels or 0, name=name)
 
 
 @export("tf.image.is_jpeg", "tf.io.is_jpeg")
-def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
+def is_jpeg(contents: TensorLike, name: str | None = None) -> Tensor:
     """Whether a string starts like a JPEG file (``tf.image.is_jpeg``)."""
     with name_scope(name, "is_jpeg"):
         return equal(substr(contents, 0, 3), b"\xff\xd8\xff", name=name)
@@ -320,7 +322,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
 
 @export("tf.image.decode_image", "tf.io.decode_image")
 def decode_image(
-    contents: Any, channels: int | None = None, dtype: Any = dtypes.uint8, name: str | None = None,
+    contents: TensorLike, channels: int | None = None, dtype: DTypeLike = dtypes.uint8, name: str | None = None,
     expand_animations: bool = True,
 ) -> Tensor:  # fmt: skip
     """The pixels of a PNG, JPEG, BMP or GIF file (``tf.image.decode_image``).
@@ -354,20 +356,20 @@ def decode_image(
 
 
 @export("tf.image.decode_gif", "tf.io.decode_gif")
-def decode_gif(contents: Any, name: str | None = None) -> Tensor:
+def decode_gif(contents: TensorLike, name: str | None = None) -> Tensor:
     """A GIF file's frames, uint8 (frame, row, column, 3) (``tf.image.decode_gif``)."""
     return decode_gif_op(contents, name=name)
 
 
 @export("tf.image.encode_png")
-def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
+def encode_png(image: TensorLike, compression: int = -1, name: str | None = None) -> Tensor:
     """A PNG file of uint8 or uint16 pixels (rows, columns, channels) (``tf.image.encode_png``)."""
     return encode_png_op(convert_to_tensor(image), compression=compression, name=name)
 
 
 @export("tf.image.encode_jpeg", "tf.io.encode_jpeg")
 def encode_jpeg(
-    image: Any, format: str = "", quality: int = 95, progressive: bool = False, optimize_size: bool = False,
+    image: TensorLike, format: str = "", quality: int = 95, progressive: bool = False, optimize_size: bool = False,
     chroma_downsampling: bool = True, density_unit: str = "in", x_density: int = 300, y_density: int = 300,
     xmp_metadata: str = "", name: str | None = None,
 ) -> Tensor:  # fmt: skip
@@ -380,6 +382,6 @@ def encode_jpeg(
 
 
 @export("tf.image.extract_jpeg_shape", "tf.io.extract_jpeg_shape")
-def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
+def extract_jpeg_shape(contents: TensorLike, output_type: DTypeLike = dtypes.int32, name: str | None = None) -> Tensor:
     """Rows, columns and channels of a JPEG file (``tf.image.extract_jpeg_shape``)."""
     return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
@@ -31,7 +32,7 @@ from tfmini.ops.random_functions import random_uniform
 
 
 @export("tf.image.convert_image_dtype")
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Any:
+def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: str | None = None) -> Any:
     """An image of another type: floats in [0, 1], integers in [0, max] (``tf.image.convert_image_dtype``)."""
     image, target = convert_to_tensor(image, name="image"), dtypes.as_dtype(dtype)
     if target == image.dtype:
@@ -67,7 +68,7 @@ def per_image_standardization(image: Any) -> Any:
         return (image - mean) / maximum(sqrt(maximum(variance, 0.0)), least)
 
 
-def _as_floats(image: Any, adjust: Callable[[Any], Any]) -> Any:
+def _as_floats(image: TensorLike, adjust: Callable[[Any], Any]) -> Any:
     """Applies ``adjust`` to the image as float32; the result has the image's type."""
     image = convert_to_tensor(image, name="image")
     adjusted = adjust(convert_image_dtype(image, dtypes.float32))
@@ -75,18 +76,18 @@ def _as_floats(image: Any, adjust: Callable[[Any], Any]) -> Any:
 
 
 @export("tf.image.adjust_brightness")
-def adjust_brightness(image: Any, delta: Any) -> Any:
+def adjust_brightness(image: TensorLike, delta: TensorLike) -> Any:
     """``delta`` added to the image as floats (``tf.image.adjust_brightness``)."""
     with name_scope(None, "adjust_brightness", [image, delta]):
         return _as_floats(image, lambda floats: floats + cast(delta, dtypes.float32))
 
 
 @export("tf.image.adjust_contrast")
-def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
+def adjust_contrast(images: TensorLike, contrast_factor: TensorLike) -> Any:
     """Scales the distance of each pixel from the mean of its channel (``tf.image.adjust_contrast``)."""
     with name_scope(None, "adjust_contrast", [images, contrast_factor]):
 
-        def adjust(floats: Any) -> Any:
+        def adjust(floats: Tensor) -> Any:
             mean = reduce_mean(floats, axis=[-3, -2], keepdims=True)
             return (floats - mean) * cast(contrast_factor, dtypes.float32) + mean
 
@@ -94,7 +95,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
 
 
 @export("tf.image.adjust_gamma")
-def adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Any:
+def adjust_gamma(image: TensorLike, gamma: float = 1, gain: float = 1) -> Any:
     """``gain * image ** gamma`` of the image as floats (``tf.image.adjust_gamma``)."""
     if isinstance(gamma, (int, float)) and gamma < 0:
         raise ValueError("Gamma should be a non-negative real number.")
@@ -103,7 +104,7 @@ def adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Any:
 
 
 @export("tf.image.rgb_to_grayscale")
-def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
+def rgb_to_grayscale(images: TensorLike, name: str | None = None) -> Any:
     """One channel from red, green and blue (``tf.image.rgb_to_grayscale``)."""
     with name_scope(name, "rgb_to_grayscale", [images]):
         weights = constant([0.2989, 0.5870, 0.1140], dtypes.float32)
@@ -119,7 +120,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
 
 
 @export("tf.image.rgb_to_hsv")
-def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
+def rgb_to_hsv(images: TensorLike, name: str | None = None) -> Any:
     """Hue, saturation and value of floats in [0, 1] (``tf.image.rgb_to_hsv``)."""
     with name_scope(name, "rgb_to_hsv", [images]):
         images = convert_to_tensor(images, name="images")
@@ -135,7 +136,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
 
 
 @export("tf.image.hsv_to_rgb")
-def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
+def hsv_to_rgb(images: TensorLike, name: str | None = None) -> Any:
     """Red, green and blue of hue, saturation and value (``tf.image.hsv_to_rgb``)."""
     with name_scope(name, "hsv_to_rgb", [images]):
         hue, saturation, value = unstack(convert_to_tensor(images, name="images"), num=3, axis=-1)
@@ -145,7 +146,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
         return stack(channels, axis=-1)
 
 
-def _in_hsv(image: Any, change: Callable[[Any, Any, Any], list[Any]]) -> Any:
+def _in_hsv(image: TensorLike, change: Callable[[Any, Any, Any], list[Any]]) -> Any:
     def adjust(floats: Any) -> Any:
         return hsv_to_rgb(stack(change(*unstack(rgb_to_hsv(floats), num=3, axis=-1)), axis=-1))
 
@@ -153,21 +154,21 @@ def _in_hsv(image: Any, change: Callable[[Any, Any, Any], list[Any]]) -> Any:
 
 
 @export("tf.image.adjust_saturation")
-def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
+def adjust_saturation(image: TensorLike, saturation_factor: TensorLike, name: str | None = None) -> Any:
     """Scales the saturation (``tf.image.adjust_saturation``)."""
     with name_scope(name, "adjust_saturation", [image]):
         return _in_hsv(image, lambda h, s, v: [h, clip_by_value(s * saturation_factor, 0.0, 1.0), v])
 
 
 @export("tf.image.adjust_hue")
-def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
+def adjust_hue(image: TensorLike, delta: TensorLike, name: str | None = None) -> Any:
     """Rotates the hue by ``delta``; 1 is the full circle (``tf.image.adjust_hue``)."""
     with name_scope(name, "adjust_hue", [image]):
         return _in_hsv(image, lambda h, s, v: [floormod(h + delta, 1.0), s, v])
 
 
 @export("tf.image.random_brightness")
-def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
+def random_brightness(image: TensorLike, max_delta: float, seed: int | None = None) -> Any:
     """`adjust_brightness` by a random value in ±``max_delta`` (``tf.image.random_brightness``)."""
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
@@ -175,19 +176,19 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
 
 
 @export("tf.image.random_contrast")
-def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
+def random_contrast(image: TensorLike, lower: float, upper: float, seed: int | None = None) -> Any:
     """`adjust_contrast` by a random factor in [lower, upper) (``tf.image.random_contrast``)."""
     return adjust_contrast(image, random_uniform([], *_range(lower, upper), seed=seed))
 
 
 @export("tf.image.random_saturation")
-def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
+def random_saturation(image: TensorLike, lower: float, upper: float, seed: int | None = None) -> Any:
     """`adjust_saturation` by a random factor in [lower, upper) (``tf.image.random_saturation``)."""
     return adjust_saturation(image, random_uniform([], *_range(lower, upper), seed=seed))
 
 
 @export("tf.image.random_hue")
-def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
+def random_hue(image: TensorLike, max_delta: float, seed: int | None = None) -> Any:
     """`adjust_hue` by a random value in ±``max_delta`` (``tf.image.random_hue``)."""
     if not 0 <= max_delta <= 0.5:
         raise ValueError("max_delta must be in [0, 0.5]." if max_delta >= 0 else "max_delta must be non-negative.")
@@ -219,25 +220,25 @@ def _recoloured(images: Any, matrix: Any) -> Tensor:
 
 
 @export("tf.image.rgb_to_yiq")
-def rgb_to_yiq(images: Any) -> Tensor:
+def rgb_to_yiq(images: TensorLike) -> Tensor:
     """Images in YIQ, channels last, values in [0, 1] (``tf.image.rgb_to_yiq``)."""
     return _recoloured(images, _TO_YIQ)
 
 
 @export("tf.image.yiq_to_rgb")
-def yiq_to_rgb(images: Any) -> Tensor:
+def yiq_to_rgb(images: TensorLike) -> Tensor:
     """The inverse of `rgb_to_yiq` (``tf.image.yiq_to_rgb``)."""
     return _recoloured(images, _FROM_YIQ)
 
 
 @export("tf.image.rgb_to_yuv")
-def rgb_to_yuv(images: Any) -> Tensor:
+def rgb_to_yuv(images: TensorLike) -> Tensor:
     """Images in YUV, channels last, values in [0, 1] (``tf.image.rgb_to_yuv``)."""
     return _recoloured(images, _TO_YUV)
 
 
 @export("tf.image.yuv_to_rgb")
-def yuv_to_rgb(images: Any) -> Tensor:
+def yuv_to_rgb(images: TensorLike) -> Tensor:
     """The inverse of `rgb_to_yuv` (``tf.image.yuv_to_rgb``)."""
     return _recoloured(images, _FROM_YUV)
 
@@ -246,7 +247,7 @@ def yuv_to_rgb(images: Any) -> Tensor:
 
 
 @export("tf.image.image_gradients")
-def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
+def image_gradients(image: TensorLike) -> tuple[Tensor, Tensor]:
     """The differences to the next row and to the next column, zero in the last (``tf.image.image_gradients``).
 
     Args:
@@ -265,7 +266,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 
 
 @export("tf.image.sobel_edges")
-def sobel_edges(image: Any) -> Tensor:
+def sobel_edges(image: TensorLike) -> Tensor:
     """Sobel's two edge maps, (batch, rows, columns, channels, 2) (``tf.image.sobel_edges``)."""
     image = convert_to_tensor(image)
     static, sizes = image.shape, shape_of(image)
@@ -280,7 +281,7 @@ def sobel_edges(image: Any) -> Tensor:
 
 
 @export("tf.image.total_variation")
-def total_variation(images: Any, name: str | None = None) -> Tensor:
+def total_variation(images: TensorLike, name: str | None = None) -> Tensor:
     """The sum of the differences between neighbours, per image (``tf.image.total_variation``).
 
     Raises:
@@ -303,7 +304,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.image.psnr")
-def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
+def psnr(a: TensorLike, b: TensorLike, max_val: TensorLike, name: str | None = None) -> Tensor:
     """The peak signal-to-noise ratio per image, in decibels (``tf.image.psnr``).
 
     Args:
@@ -316,7 +317,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
         return subtract(20 * log(peak) / np.float32(np.log(10)), np.float32(10 / np.log(10)) * log(mean), name="psnr")
 
 
-def _measures_as_floats(max_val: Any, *images: Any) -> list[Tensor]:
+def _measures_as_floats(max_val: TensorLike, *images: object) -> list[Tensor]:
     first = convert_to_tensor(images[0])
     peak = convert_image_dtype(convert_to_tensor(max_val, dtype=first.dtype), np.float32)
     return [peak, *(convert_image_dtype(convert_to_tensor(image), np.float32) for image in images)]
@@ -324,8 +325,8 @@ def _measures_as_floats(max_val: Any, *images: Any) -> list[Tensor]:
 
 @export("tf.image.ssim")
 def ssim(
-    img1: Any, img2: Any, max_val: Any, filter_size: int = 11, filter_sigma: float = 1.5, k1: float = 0.01,
-    k2: float = 0.03,
+    img1: TensorLike, img2: TensorLike, max_val: TensorLike, filter_size: int = 11, filter_sigma: float = 1.5,
+    k1: float = 0.01, k2: float = 0.03,
 ) -> Tensor:  # fmt: skip
     """The structural similarity of images, one value per image (``tf.image.ssim``).
 

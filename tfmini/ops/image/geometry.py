@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfmini.core_types import Array
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics.windows import padded, patches
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -37,7 +38,7 @@ class ResizeMethod:
     AREA = 3
 
 
-def _batched(image: Any) -> tuple[Any, bool]:
+def _batched(image: TensorLike) -> tuple[Any, bool]:
     """The image as a batch, and whether it was one image.
 
     Raises:
@@ -51,7 +52,7 @@ def _batched(image: Any) -> tuple[Any, bool]:
     raise ValueError("'image' must have either 3 or 4 dimensions.")
 
 
-def _unbatched(image: Any, single: bool) -> Any:
+def _unbatched(image: TensorLike, single: bool) -> Any:
     return squeeze(image, [0]) if single else image
 
 
@@ -65,8 +66,8 @@ def _size(image: Any) -> tuple[Any, Any]:
 @export("tf.image.resize", "tf.image.resize_images")
 def resize_images(
     images: Any,
-    size: Any,
-    method: Any = ResizeMethod.BILINEAR,
+    size: TensorLike,
+    method: int = ResizeMethod.BILINEAR,
     align_corners: bool = False,
     preserve_aspect_ratio: bool = False,
     name: str | None = None,
@@ -115,7 +116,7 @@ def _within(images: Any, size: list[int]) -> list[int]:
 
 @export("tf.image.crop_to_bounding_box")
 def crop_to_bounding_box(
-    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+    image: Any, offset_height: TensorLike, offset_width: TensorLike, target_height: TensorLike, target_width: TensorLike
 ) -> Any:
     """The part of each image with the given corner and size (``tf.image.crop_to_bounding_box``).
 
@@ -135,7 +136,7 @@ def crop_to_bounding_box(
         return _unbatched(cropped, single)
 
 
-def _check_inside(what: str, start: Any, length: Any, limit: Any) -> None:
+def _check_inside(what: str, start: object, length: Any, limit: Any) -> None:
     if isinstance(start, int) and start < 0:
         raise ValueError(f"offset_{what} must be >= 0.")
     if isinstance(length, int) and length <= 0:
@@ -166,7 +167,7 @@ def pad_to_bounding_box(
         return _unbatched(padded, single)
 
 
-def _least(a: Any, b: Any) -> Any:
+def _least(a: TensorLike, b: TensorLike) -> Any:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else minimum(a, b)
 
 
@@ -176,7 +177,7 @@ def _half_excess(a: Any, b: Any) -> Any:
 
 
 @export("tf.image.resize_image_with_crop_or_pad", "tf.image.resize_with_crop_or_pad")
-def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Any:
+def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, target_width: TensorLike) -> Any:
     """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``)."""
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
         batch, single = _batched(image)
@@ -195,7 +196,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
 
 
 @export("tf.image.central_crop")
-def central_crop(image: Any, central_fraction: float) -> Any:
+def central_crop(image: TensorLike, central_fraction: float) -> Any:
     """The central part of an image or of each of a batch (``tf.image.central_crop``).
 
     Raises:
@@ -232,7 +233,7 @@ def flip_up_down(image: Any) -> Any:
     return reverse(image, [image.shape.ndims - 3])
 
 
-def _randomly(image: Any, seed: int | None, flip: Any, scope: str) -> Any:
+def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
     with name_scope(None, scope, [image]):
         image = convert_to_tensor(image, name="image")
         chosen = less(random_uniform([], 0, 1.0, seed=seed), 0.5)
@@ -242,19 +243,19 @@ def _randomly(image: Any, seed: int | None, flip: Any, scope: str) -> Any:
 
 
 @export("tf.image.random_flip_left_right")
-def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
+def random_flip_left_right(image: TensorLike, seed: int | None = None) -> Any:
     """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``)."""
     return _randomly(image, seed, flip_left_right, "random_flip_left_right")
 
 
 @export("tf.image.random_flip_up_down")
-def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
+def random_flip_up_down(image: TensorLike, seed: int | None = None) -> Any:
     """`flip_up_down` with probability 1/2 (``tf.image.random_flip_up_down``)."""
     return _randomly(image, seed, flip_up_down, "random_flip_up_down")
 
 
 @export("tf.image.transpose", "tf.image.transpose_image")
-def transpose_image(image: Any, name: str | None = None) -> Any:
+def transpose_image(image: TensorLike, name: str | None = None) -> Any:
     """Each image with its rows and columns exchanged (``tf.image.transpose_image``)."""
     image = convert_to_tensor(image, name="image")
     order = [1, 0, 2] if image.shape.ndims == 3 else [0, 2, 1, 3]
@@ -262,7 +263,7 @@ def transpose_image(image: Any, name: str | None = None) -> Any:
 
 
 @export("tf.image.rot90")
-def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
+def rot90(image: TensorLike, k: int = 1, name: str | None = None) -> Any:
     """Each image rotated counter-clockwise by ``k`` times 90 degrees (``tf.image.rot90``)."""
     with name_scope(name, "rot90", [image]):
         for _ in range(k % 4):
@@ -300,7 +301,7 @@ def _extract_shape(node: Operation) -> list[RawShape]:
 
 
 @extract_op.kernel_factory("CPU")
-def _extract_factory(node: Any) -> Callable[[Array], Array]:
+def _extract_factory(node: Node) -> Callable[[Array], Array]:
     windows, ksizes = Windows(node.attrs, "rates"), tuple(node.attrs["ksizes"][1:3])
 
     def extract(image: Array) -> Array:
@@ -312,7 +313,7 @@ def _extract_factory(node: Any) -> Callable[[Array], Array]:
 
 
 @place_op.kernel_factory("CPU")
-def _place_factory(node: Any) -> Callable[[Array, Array], Array]:
+def _place_factory(node: Node) -> Callable[[Array, Array], Array]:
     windows, ksizes = Windows(node.attrs, "rates"), tuple(node.attrs["ksizes"][1:3])
 
     def place(sizes: Array, values: Array) -> Array:
@@ -334,8 +335,9 @@ def _attrs(node: Operation) -> dict[str, Any]:
 
 @export("tf.extract_image_patches", "tf.image.extract_image_patches")
 def extract_image_patches(
-    images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
-    name: str | None = None, sizes: Any = None,
+    images: TensorLike, ksizes: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+    rates: Sequence[int] | None = None, padding: str | None = None, name: str | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """The windows of images [batch, rows, columns, channels] as vectors (``tf.extract_image_patches``).
 
@@ -355,6 +357,9 @@ def extract_image_patches(
 
 
 @export("tf.image.extract_patches")
-def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Tensor:
+def extract_patches(
+    images: TensorLike, sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: str,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """`extract_image_patches` (``tf.image.extract_patches``)."""
     return extract_image_patches(images, sizes, strides, rates, padding, name)

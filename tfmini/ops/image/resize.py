@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op, second_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -130,7 +132,7 @@ def _area(length: int, new: int, align: bool, centers: bool) -> Any:
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _check(images: Any, size: Any) -> tuple[int, int]:
+def _check(images: Array, size: Array) -> tuple[int, int]:
     if np.ndim(images) != 4:
         refuse(f"images must be 4-dimensional, got shape {list(np.shape(images))}")
     if np.shape(size) != (2,):
@@ -148,7 +150,7 @@ def _refuse_both(align: bool, centers: bool) -> None:
         refuse("If half_pixel_centers is True, align_corners must be False.")
 
 
-def _weigh(images: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
+def _weigh(images: Array, rows: np.ndarray, columns: np.ndarray) -> Any:
     """``rows @ image @ columns^T`` for each image and channel."""
     stretched = np.tensordot(rows, images, (1, 1))  # new rows, batch, columns, channels
     return np.ascontiguousarray(np.tensordot(columns, stretched, (1, 2)).transpose(2, 1, 0, 3))
@@ -156,10 +158,10 @@ def _weigh(images: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
 
 def _attach(handle: OpHandle, weights: Weights) -> None:
     @handle.kernel_factory("CPU")
-    def _factory(node: Any) -> Callable[..., Any]:
+    def _factory(node: Node) -> Callable[..., Any]:
         align, centers = node.attrs["align_corners"], node.attrs.get("half_pixel_centers", False)
 
-        def resize(images: Any, size: Any) -> Any:
+        def resize(images: Array, size: Array) -> Any:
             _refuse_both(align, centers)
             new = _check(images, size)
             values = images.astype(np.float32, copy=False)
@@ -172,10 +174,10 @@ def _attach(handle: OpHandle, weights: Weights) -> None:
 
 def _attach_gradient(handle: OpHandle, weights: Weights) -> None:
     @handle.kernel_factory("CPU")
-    def _factory(node: Any) -> Callable[..., Any]:
+    def _factory(node: Node) -> Callable[..., Any]:
         align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
-        def gradient(grads: Any, original: Any) -> Any:
+        def gradient(grads: Array, original: Array) -> Any:
             _refuse_both(align, centers)
             pairs = zip(original.shape[1:3], grads.shape[1:3])
             rows, columns = (weights(old, new, align, centers) for old, new in pairs)
@@ -192,10 +194,10 @@ _attach_gradient(bicubic_grad_op, _cubic)
 
 
 @nearest_op.kernel_factory("CPU")
-def _nearest_factory(node: Any) -> Callable[..., Any]:
+def _nearest_factory(node: Node) -> Callable[..., Any]:
     align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
-    def resize(images: Any, size: Any) -> Any:
+    def resize(images: Array, size: Array) -> Any:
         _refuse_both(align, centers)
         new = _check(images, size)
         rows, columns = (np.argmax(_nearest(old, n, align, centers), axis=1) for old, n in zip(images.shape[1:3], new))
@@ -205,10 +207,10 @@ def _nearest_factory(node: Any) -> Callable[..., Any]:
 
 
 @nearest_grad_op.kernel_factory("CPU")
-def _nearest_grad_factory(node: Any) -> Callable[..., Any]:
+def _nearest_grad_factory(node: Node) -> Callable[..., Any]:
     align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
 
-    def gradient(grads: Any, size: Any) -> Any:
+    def gradient(grads: Array, size: Array) -> Any:
         _refuse_both(align, centers)
         old = _check(grads, size)
         rows, columns = (_nearest(o, n, align, centers).T for o, n in zip(old, grads.shape[1:3]))
@@ -227,15 +229,16 @@ def _attrs(node: Operation) -> dict[str, Any]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
-def _resize(handle: OpHandle, images: Any, size: Any, name: str | None, **attrs: Any) -> Any:
+def _resize(handle: OpHandle, images: TensorLike, size: TensorLike, name: str | None, **attrs: object) -> Any:
     images = convert_to_tensor(images, name="images")
     return handle(images, convert_to_tensor(size, dtype=dtypes.int32, name="size"), name=name, **attrs)
 
 
 @export("tf.image.resize_bilinear")
 def resize_bilinear(
-    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
-) -> Any:
+    images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None,
+    half_pixel_centers: bool = False,
+) -> Any:  # fmt: skip
     """``[batch, rows, columns, channels]`` resized by linear interpolation, float32 (``tf.image.resize_bilinear``).
 
     Args:
@@ -248,21 +251,23 @@ def resize_bilinear(
 
 @export("tf.image.resize_bicubic")
 def resize_bicubic(
-    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
-) -> Any:
+    images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None,
+    half_pixel_centers: bool = False,
+) -> Any:  # fmt: skip
     """`resize_bilinear` by cubic interpolation (``tf.image.resize_bicubic``)."""
     return _resize(bicubic_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers)
 
 
 @export("tf.image.resize_nearest_neighbor")
 def resize_nearest_neighbor(
-    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
-) -> Any:
+    images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None,
+    half_pixel_centers: bool = False,
+) -> Any:  # fmt: skip
     """`resize_bilinear` by the nearest pixel, of the images' type (``tf.image.resize_nearest_neighbor``)."""
     return _resize(nearest_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers)
 
 
 @export("tf.image.resize_area")
-def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Any:
+def resize_area(images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None) -> Any:
     """`resize_bilinear` by the mean of the area that a new pixel covers (``tf.image.resize_area``)."""
     return _resize(area_op, images, size, name, align_corners=align_corners)

@@ -48,7 +48,7 @@ class V1Writer:
     def __exit__(self, *_: object) -> None:
         self._records.clear()
 
-    def add(self, name: str, value: Any, dtype: dtypes.DType) -> None:
+    def add(self, name: str, value: Array, dtype: dtypes.DType) -> None:
         """Adds a tensor.
 
         Raises:
@@ -57,7 +57,7 @@ class V1Writer:
         shape = np.shape(value)
         self.add_slice(name, shape, Slice((FULL,) * len(shape)), value, dtype)
 
-    def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Any, dtype: dtypes.DType) -> None:
+    def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Array, dtype: dtypes.DType) -> None:
         """Adds a slice of a tensor; raises like `add`."""
         key = encode_key(name, part)
         if key in self._records:
@@ -293,7 +293,7 @@ def _scalar(value: Any) -> bytes:
     return value if isinstance(value, bytes) else value.item()
 
 
-def _texts(values: Any, count: int | None = None) -> list[str]:
+def _texts(values: Array, count: int | None = None) -> list[str]:
     """The strings of a vector, which must have ``count`` of them."""
     if np.ndim(values) != 1 or count is not None and len(values) != count:
         wanted = "a vector of strings" if count is None else f"{count} strings"
@@ -309,7 +309,7 @@ def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
 
 
 def _write(
-    writer: BundleWriter | V1Writer, path: str, names: Any, specs: Any, tensors: list[Any], types: list[DType]
+    writer: BundleWriter | V1Writer, path: str, names: Array, specs: Array, tensors: list[Any], types: list[DType]
 ) -> None:
     with work(f"saving {path}", sum(np.asarray(tensor).nbytes for tensor in tensors), "B") as advance:
         for name, spec, tensor, dtype in zip(*(_texts(t, len(types)) for t in (names, specs)), tensors, types):
@@ -318,7 +318,7 @@ def _write(
         writer.finish()
 
 
-def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor: Any, dtype: DType) -> None:
+def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor: Array, dtype: DType) -> None:
     if not spec:
         writer.add(name, tensor, dtype)
         return
@@ -332,21 +332,25 @@ def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor:
 
 
 @save_v2.kernel("CPU")
-def _save_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any], *, dtypes: list[DType]) -> Any:
+def _save_v2(
+    prefix: Array, tensor_names: Array, shape_and_slices: Array, tensors: list[Any], *, dtypes: list[DType]
+) -> Any:
     path = _scalar(prefix).decode()
     with BundleWriter(path) as writer:
         _write(writer, path, tensor_names, shape_and_slices, tensors, dtypes)
 
 
 @save_slices.kernel("CPU")
-def _save_slices(filename: Any, tensor_names: Any, shapes_and_slices: Any, data: list[Any], *, T: list[DType]) -> Any:
+def _save_slices(
+    filename: Array, tensor_names: Array, shapes_and_slices: Array, data: list[Any], *, T: list[DType]
+) -> Any:
     path = _scalar(filename).decode()
     with V1Writer(path) as writer:
         _write(writer, path, tensor_names, shapes_and_slices, data, T)
 
 
 @save.kernel("CPU")
-def _save(filename: Any, tensor_names: Any, data: list[Any], *, T: list[DType]) -> Any:
+def _save(filename: Array, tensor_names: Array, data: list[Any], *, T: list[DType]) -> Any:
     _save_slices(filename, tensor_names, np.full(len(data), b"", object), data, T=T)
 
 
@@ -369,7 +373,7 @@ def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
 
 
 @restore_v2.kernel("CPU")
-def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes: list[DType]) -> Any:
+def _restore_v2(prefix: Array, tensor_names: Array, shape_and_slices: Array, *, dtypes: list[DType]) -> Any:
     reader = open_checkpoint(_scalar(prefix).decode())
     found = []
     with work(f"restoring {reader.prefix}", len(dtypes), "tensors") as advance:
@@ -380,7 +384,7 @@ def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes
 
 
 @restore_slice.kernel("CPU")
-def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *, dt: DType) -> Any:
+def _restore_slice(file_pattern: Array, tensor_name: Array, shape_and_slice: Any, *, dt: DType) -> Any:
     reader = open_checkpoint(_scalar(file_pattern).decode())
     return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
 
@@ -389,7 +393,7 @@ restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(fi
 
 
 @merge_v2_checkpoints.kernel("CPU")
-def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs: bool) -> Any:
+def _merge(checkpoint_prefixes: Array, destination_prefix: Array, *, delete_old_dirs: bool) -> Any:
     merging.merge(_texts(checkpoint_prefixes), _scalar(destination_prefix).decode(), delete_old_dirs)
 
 
@@ -400,12 +404,12 @@ def _check_scalars(**values: Any) -> None:
 
 
 @sharded_filename.kernel("CPU")
-def _sharded_filename(basename: Any, shard: Any, num_shards: Any) -> bytes:
+def _sharded_filename(basename: Array, shard: Array, num_shards: Array) -> bytes:
     _check_scalars(shard=shard, num_shards=num_shards)
     return b"%s-%05d-of-%05d" % (_scalar(basename), shard, num_shards)
 
 
 @sharded_filespec.kernel("CPU")
-def _sharded_filespec(basename: Any, num_shards: Any) -> bytes:
+def _sharded_filespec(basename: Array, num_shards: Array) -> bytes:
     _check_scalars(num_shards=num_shards)
     return b"%s-?????-of-%05d" % (_scalar(basename), num_shards)

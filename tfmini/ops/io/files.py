@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors, protos
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.ops.array.kernel_arguments import refuse
@@ -45,7 +46,7 @@ def _write_shape(node: Operation) -> list[RawShape]:
     return []
 
 
-def _scalar(value: Any, what: str) -> bytes:
+def _scalar(value: Array, what: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if np.ndim(value):
@@ -54,7 +55,7 @@ def _scalar(value: Any, what: str) -> bytes:
 
 
 @read_file_op.kernel("CPU")
-def _read_file(filename: Any) -> bytes:
+def _read_file(filename: Array) -> bytes:
     file = InflatedFile(_scalar(filename, "Input filename"))
     try:
         return file.read(-1)
@@ -63,7 +64,7 @@ def _read_file(filename: Any) -> bytes:
 
 
 @write_file_op.kernel("CPU")
-def _write_file(filename: Any, contents: Any) -> tuple[()]:
+def _write_file(filename: Array, contents: Array) -> tuple[()]:
     path, data = _scalar(filename, "Input filename"), _scalar(contents, "Contents")
     try:
         os.makedirs(os.path.dirname(path) or b".", exist_ok=True)
@@ -75,7 +76,7 @@ def _write_file(filename: Any, contents: Any) -> tuple[()]:
 
 
 @matching_files_op.kernel("CPU")
-def _matching_files(pattern: Any) -> Any:
+def _matching_files(pattern: Array) -> Any:
     patterns = [pattern] if isinstance(pattern, bytes) else np.asarray(pattern, object).ravel().tolist()
     # Sorted, because the file system's order is arbitrary.
     found = sorted(name for one in patterns for name in glob.glob(one))
@@ -85,19 +86,19 @@ def _matching_files(pattern: Any) -> Any:
 
 
 @export("tf.read_file", "tf.io.read_file")
-def read_file(filename: Any, name: str | None = None) -> Tensor:
+def read_file(filename: TensorLike, name: str | None = None) -> Tensor:
     """The content of a file, a string scalar (``tf.read_file``)."""
     return read_file_op(filename, name=name)
 
 
 @export("tf.write_file", "tf.io.write_file")
-def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
+def write_file(filename: TensorLike, contents: TensorLike, name: str | None = None) -> Operation:
     """Writes a file; makes its directory if needed (``tf.write_file``)."""
     return write_file_op(filename, contents, name=name)
 
 
 @export("tf.matching_files", "tf.io.matching_files")
-def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+def matching_files(pattern: TensorLike, name: str | None = None) -> Tensor:
     """The names of the files that match glob patterns, sorted: string [n] (``tf.matching_files``)."""
     return matching_files_op(pattern, name=name)
 
@@ -209,7 +210,7 @@ class TFRecordOptions:
 
     def __init__(
         self,
-        compression_type: Any = None,
+        compression_type: int | str | None = None,
         flush_mode: int | None = None,
         input_buffer_size: int | None = None,
         output_buffer_size: int | None = None,
@@ -231,7 +232,7 @@ class TFRecordOptions:
         self.compression_strategy = compression_strategy
 
     @classmethod
-    def get_compression_type_string(cls, options: Any) -> str:
+    def get_compression_type_string(cls, options: TFRecordOptions | int | str | None) -> str:
         """The compression as a string, from options, a type constant or a string.
 
         Raises:
@@ -262,7 +263,7 @@ class TFRecordWriter:
       ValueError: for an unknown compression type.
     """
 
-    def __init__(self, path: Path, options: Any = None) -> None:
+    def __init__(self, path: Path, options: TFRecordOptions | int | str | None = None) -> None:
         if not isinstance(options, TFRecordOptions):
             options = TFRecordOptions(options)
         self._writer = RecordWriter(
@@ -296,7 +297,7 @@ class TFRecordWriter:
 
 
 @export("tf.io.tf_record_iterator", "tf.python_io.tf_record_iterator")
-def tf_record_iterator(path: Path, options: Any = None) -> Iterator[bytes]:
+def tf_record_iterator(path: Path, options: TFRecordOptions | int | str | None = None) -> Iterator[bytes]:
     """The records of a TFRecord file (``tf.python_io.tf_record_iterator``).
 
     Raises:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
@@ -76,7 +78,7 @@ class _Request:
         if both:
             raise ValueError(f"Dense and sparse keys must not intersect; intersection: {both}")
 
-    def _add(self, key: str, feature: Any, supported: tuple[type, ...]) -> None:
+    def _add(self, key: str, feature: object, supported: tuple[type, ...]) -> None:
         kinds = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature)
         if not isinstance(feature, kinds):
             raise ValueError(f"Invalid feature {key}:{feature}.")
@@ -140,7 +142,7 @@ class _Request:
         """The shapes of the dense features."""
         return [shape for shape, _ in self.dense.values()]
 
-    def result(self, sparse: Any, dense: Any) -> dict[str, Any]:
+    def result(self, sparse: tuple[Any, ...], dense: list[Tensor]) -> dict[str, Any]:
         """The outputs by key."""
         tensors = [SparseTensor(*parts) for parts in zip(*sparse)]
         return dict(zip([*self.sparse, *self.dense], [*tensors, *dense]))
@@ -183,7 +185,9 @@ def _with_sparse_features(features: dict[str, Any], tensors: dict[str, Any]) -> 
 
 
 @export("tf.parse_example", "tf.io.parse_example")
-def parse_example(serialized: Any, features: Any, name: str | None = None, example_names: Any = None) -> Any:
+def parse_example(
+    serialized: TensorLike, features: Any, name: str | None = None, example_names: TensorLike | None = None
+) -> Any:
     """Parses a batch of Example messages (``tf.parse_example``).
 
     Args:
@@ -206,7 +210,7 @@ def parse_example(serialized: Any, features: Any, name: str | None = None, examp
     return _with_sparse_features(features, _parse_batch(serialized, example_names, request, name))
 
 
-def _parse_batch(serialized: Any, names: Any, request: _Request, name: str | None) -> dict[str, Any]:
+def _parse_batch(serialized: TensorLike, names: object, request: _Request, name: str | None) -> dict[str, Any]:
     with name_scope(name, "ParseExample", [serialized, names]):
         outputs = parsing_ops.parse_example_op(
             serialized,
@@ -222,7 +226,9 @@ def _parse_batch(serialized: Any, names: Any, request: _Request, name: str | Non
 
 
 @export("tf.parse_single_example", "tf.io.parse_single_example")
-def parse_single_example(serialized: Any, features: Any, name: str | None = None, example_names: Any = None) -> Any:
+def parse_single_example(
+    serialized: TensorLike, features: Any, name: str | None = None, example_names: TensorLike | None = None
+) -> Any:
     """Parses one Example message, a string scalar (``tf.parse_single_example``); see `parse_example`."""
     if not features:
         raise ValueError("Missing features.")
@@ -245,7 +251,9 @@ def parse_single_example(serialized: Any, features: Any, name: str | None = None
     return _with_sparse_features(features, found)
 
 
-def _parse_named(serialized: Any, example_name: Any, request: _Request, name: str | None) -> dict[str, Any]:
+def _parse_named(
+    serialized: TensorLike, example_name: TensorLike, request: _Request, name: str | None
+) -> dict[str, Any]:
     """Parses one message as a batch of one, because only the batch op takes names."""
     with name_scope(name, "ParseSingleExample", [serialized, example_name]):
         parts = []
@@ -291,8 +299,8 @@ def _sequence_attrs(context: _Request, sequence: _Request) -> dict[str, Any]:
 
 @export("tf.parse_single_sequence_example", "tf.io.parse_single_sequence_example")
 def parse_single_sequence_example(
-    serialized: Any, context_features: Any = None, sequence_features: Any = None, example_name: Any = None,
-    name: str | None = None,
+    serialized: TensorLike, context_features: Mapping[str, Any] | None = None,
+    sequence_features: Mapping[str, Any] | None = None, example_name: TensorLike | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """Parses one SequenceExample message, a string scalar (``tf.parse_single_sequence_example``).
 
@@ -327,7 +335,8 @@ def parse_single_sequence_example(
 
 @export("tf.io.parse_sequence_example")
 def parse_sequence_example(
-    serialized: Any, context_features: Any = None, sequence_features: Any = None, example_names: Any = None,
+    serialized: TensorLike, context_features: Mapping[str, Any] | None = None,
+    sequence_features: Mapping[str, Any] | None = None, example_names: TensorLike | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Parses a batch of SequenceExample messages (``tf.io.parse_sequence_example``).
@@ -357,18 +366,18 @@ def parse_sequence_example(
 
 
 @export("tf.parse_tensor", "tf.io.parse_tensor")
-def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
+def parse_tensor(serialized: TensorLike, out_type: DTypeLike, name: str | None = None) -> Tensor:
     """The tensor in a serialised TensorProto (``tf.parse_tensor``)."""
     return parsing_ops.parse_tensor_op(serialized, out_type=out_type, name=name)
 
 
 @export("tf.serialize_tensor", "tf.io.serialize_tensor")
-def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
+def serialize_tensor(tensor: TensorLike, name: str | None = None) -> Tensor:
     """A tensor as a serialised TensorProto (``tf.serialize_tensor``)."""
     return parsing_ops.serialize_tensor_op(tensor, name=name)
 
 
 @export("tf.decode_json_example", "tf.io.decode_json_example")
-def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
+def decode_json_example(json_examples: TensorLike, name: str | None = None) -> Tensor:
     """Example messages from their JSON form (``tf.decode_json_example``)."""
     return parsing_ops.decode_json_op(json_examples, name=name)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.dtypes import DType, cpp_name, string
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, op, same_shape
@@ -197,7 +197,7 @@ def _flat(sparse: list[tuple[Any, Any, Any]]) -> list[Any]:
 
 @parse_example_op.kernel("CPU")
 def _parse_example(
-    serialized: np.ndarray, names: Any, sparse_keys: list[Any], dense_keys: list[Any], dense_defaults: list[Any], *,
+    serialized: np.ndarray, names: Array, sparse_keys: list[Any], dense_keys: list[Any], dense_defaults: list[Any], *,
     sparse_types: list[DType], Tdense: list[DType], dense_shapes: list[RawShape],
 ) -> tuple[Any, ...]:  # fmt: skip
     texts, labels = _texts(serialized), _texts(names)
@@ -258,7 +258,7 @@ def _context_where(label: str) -> Where:
 _SEQUENCE_KEYS = ("context_sparse_keys", "context_dense_keys", "feature_list_sparse_keys", "feature_list_dense_keys")
 
 
-def _check_counts(attrs: Any, *keys: list[Any]) -> None:
+def _check_counts(attrs: dict[str, Any], *keys: list[Any]) -> None:
     """Compares the numbers of keys with the attrs that give the numbers of outputs."""
     counts = [attrs[f"N{name.removesuffix('_keys')}"] for name in _SEQUENCE_KEYS]
     if counts != [len(each) for each in keys]:
@@ -268,9 +268,9 @@ def _check_counts(attrs: Any, *keys: list[Any]) -> None:
 
 @parse_single_sequence_op.kernel("CPU")
 def _parse_single_sequence(
-    serialized: np.ndarray, assumed_empty: Any, context_sparse_keys: list[Any], context_dense_keys: list[Any],
+    serialized: np.ndarray, assumed_empty: Array, context_sparse_keys: list[Any], context_dense_keys: list[Any],
     feature_list_sparse_keys: list[Any], feature_list_dense_keys: list[Any], context_dense_defaults: list[Any],
-    debug_name: Any, *, node: Node,
+    debug_name: Array, *, node: Node,
 ) -> tuple[Any, ...]:  # fmt: skip
     attrs = node.attrs
     _check_counts(attrs, context_sparse_keys, context_dense_keys, feature_list_sparse_keys, feature_list_dense_keys)
@@ -299,7 +299,7 @@ def _parse_single_sequence(
 
 @parse_sequence_op.kernel("CPU")
 def _parse_sequences(
-    serialized: np.ndarray, debug_name: Any, context_dense_defaults: list[Any], *, node: Node
+    serialized: np.ndarray, debug_name: Array, context_dense_defaults: list[Any], *, node: Node
 ) -> tuple[Any, ...]:
     attrs = node.attrs
     _check_counts(attrs, *(attrs[name] for name in _SEQUENCE_KEYS))
@@ -368,7 +368,7 @@ def _serialize_tensor(tensor: np.ndarray, *, T: DType) -> bytes:
 
 
 @decode_json_op.kernel("CPU")
-def _decode_json(json_examples: Any) -> Any:
+def _decode_json(json_examples: Array) -> Any:
     from google.protobuf import json_format
 
     from tfmini.protos import Example
@@ -477,7 +477,7 @@ def number_of(field: bytes, dtype: DType, where: str) -> Any:
 
 @decode_csv_op.kernel("CPU")
 def _decode_csv(
-    records: Any, record_defaults: list[Any], *, OUT_TYPE: list[DType], field_delim: bytes, use_quote_delim: bool,
+    records: Array, record_defaults: list[Any], *, OUT_TYPE: list[DType], field_delim: bytes, use_quote_delim: bool,
     na_value: bytes, select_cols: list[int],
 ) -> tuple[Any, ...]:  # fmt: skip
     if len(field_delim) != 1:
@@ -534,8 +534,8 @@ def _decode_compressed(data: np.ndarray, *, compression_type: bytes) -> Any:
 
 @export("tf.decode_csv", "tf.io.decode_csv")
 def decode_csv(
-    records: Any, record_defaults: Any, field_delim: str = ",", use_quote_delim: bool = True, name: str | None = None,
-    na_value: str = "", select_cols: Any = None,
+    records: TensorLike, record_defaults: Sequence[TensorLike], field_delim: str = ",", use_quote_delim: bool = True,
+    name: str | None = None, na_value: str = "", select_cols: Sequence[int] | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """The columns of CSV records (``tf.decode_csv``).
 
@@ -570,6 +570,6 @@ def decode_csv(
 
 
 @export("tf.decode_compressed", "tf.io.decode_compressed")
-def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
+def decode_compressed(bytes: TensorLike, compression_type: str = "", name: str | None = None) -> Tensor:
     """Decompresses strings (``tf.decode_compressed``); ``compression_type`` is ``""``, ``"ZLIB"`` or ``"GZIP"``."""
     return decode_compressed_op(bytes, compression_type=compression_type, name=name)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, ShapeRule, all_of
 from tfmini.graph.node import Node
-from tfmini.graph.op_types import Wait
+from tfmini.graph.op_types import DeviceResources, Wait
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.files import TFRecordOptions
@@ -23,6 +24,7 @@ from tfmini.ops.io.reader_state import (
     WholeFileReaderState,
 )
 from tfmini.ops.queues.queue_state import QueueState
+from tfmini.ops.queues.queues import QueueBase
 from tfmini.ops.waiting_line import find_or_create, state_op
 from tfmini.shapes import RawShape, with_rank
 
@@ -68,36 +70,36 @@ reset, reset_v1 = _access("ReaderReset", "", "", [])
 # ---- the readers ----------------------------------------------------------------------------
 
 
-def _state(resources: Any, node: Node, create: Callable[[str], ReaderState]) -> ReaderState:
+def _state(resources: DeviceResources, node: Node, create: Callable[[str], ReaderState]) -> ReaderState:
     attrs = node.attrs
     return find_or_create(resources, attrs["container"], attrs["shared_name"], node, "reader", create)
 
 
 @all_of(whole_file, whole_file_v1).state_kernel("CPU")
-def _whole_file(resources: Any, *, node: Node) -> ReaderState:
+def _whole_file(resources: DeviceResources, *, node: Node) -> ReaderState:
     return _state(resources, node, lambda name: WholeFileReaderState(node.name))
 
 
 @all_of(identity, identity_v1).state_kernel("CPU")
-def _identity(resources: Any, *, node: Node) -> ReaderState:
+def _identity(resources: DeviceResources, *, node: Node) -> ReaderState:
     return _state(resources, node, lambda name: IdentityReaderState(node.name))
 
 
 @all_of(text_line, text_line_v1).state_kernel("CPU")
-def _text_line(resources: Any, *, node: Node, skip_header_lines: int) -> ReaderState:
+def _text_line(resources: DeviceResources, *, node: Node, skip_header_lines: int) -> ReaderState:
     if skip_header_lines < 0:
         refuse(f"skip_header_lines must be >= 0 not {skip_header_lines}")
     return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
 
 
 @all_of(tf_record, tf_record_v1).state_kernel("CPU")
-def _tf_record(resources: Any, *, node: Node, compression_type: bytes) -> ReaderState:
+def _tf_record(resources: DeviceResources, *, node: Node, compression_type: bytes) -> ReaderState:
     return _state(resources, node, lambda name: TFRecordReaderState(node.name, compression_type.decode()))
 
 
 @all_of(fixed_length, fixed_length_v1).state_kernel("CPU")
 def _fixed_length(
-    resources: Any, *, node: Node, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
+    resources: DeviceResources, *, node: Node, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
 ) -> ReaderState:
     sizes = {
         "header_bytes": header_bytes,
@@ -152,7 +154,7 @@ def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
 
 
 @all_of(read_up_to, read_up_to_v1).async_kernel("CPU")
-def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Any) -> None:
+def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Array) -> None:
     count = int(num_records)
     if count <= 0:
         refuse(f"num_records must be positive, got {count}")
@@ -175,7 +177,7 @@ def _serialize(reader: ReaderState) -> Any:
 
 
 @all_of(restore, restore_v1).kernel("CPU")
-def _restore(reader: ReaderState, state: Any) -> tuple[()]:
+def _restore(reader: ReaderState, state: Array) -> tuple[()]:
     reader.restore(state if isinstance(state, bytes) else state.item())
     return ()
 
@@ -212,11 +214,11 @@ class ReaderBase:
         """Whether its state can be serialised."""
         return self._supports_serialize
 
-    def read(self, queue: Any, name: str | None = None) -> Any:
+    def read(self, queue: QueueBase | Tensor, name: str | None = None) -> Any:
         """The next record: (key, value), string scalars; takes a work unit from ``queue`` when needed."""
         return read(self._reader_ref, _handle_of(queue), name=name)
 
-    def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> Any:
+    def read_up_to(self, queue: QueueBase | Tensor, num_records: TensorLike, name: str | None = None) -> Any:
         """The next records, at most ``num_records``: (keys, values), string vectors of one length."""
         return read_up_to(self._reader_ref, _handle_of(queue), num_records, name=name)
 
@@ -232,7 +234,7 @@ class ReaderBase:
         """The state as a string; `UnimplementedError` for most readers."""
         return serialize(self._reader_ref, name=name)  # type: ignore[no-any-return]
 
-    def restore_state(self, state: Any, name: str | None = None) -> Operation:
+    def restore_state(self, state: TensorLike, name: str | None = None) -> Operation:
         """Restores a serialised state."""
         return restore(self._reader_ref, state, name=name)  # type: ignore[no-any-return]
 
@@ -241,7 +243,7 @@ class ReaderBase:
         return reset(self._reader_ref, name=name)  # type: ignore[no-any-return]
 
 
-def _handle_of(queue: Any) -> Any:
+def _handle_of(queue: QueueBase | Tensor) -> Any:
     return queue if isinstance(queue, Tensor) else queue.queue_ref
 
 
@@ -295,7 +297,7 @@ class TFRecordReader(ReaderBase):
       options: a `TFRecordOptions`.
     """
 
-    def __init__(self, name: str | None = None, options: Any = None) -> None:
+    def __init__(self, name: str | None = None, options: TFRecordOptions | None = None) -> None:
         compression = TFRecordOptions.get_compression_type_string(options)
         super().__init__(tf_record(name=name, compression_type=compression))
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import Array
 from tfmini.dtypes import DType
-from tfmini.graph.op_types import Wait
+from tfmini.graph.op_types import DeviceResources, Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, Users, WaitingState, outdated_error, own
 from tfmini.shapes import RawShape, compatible_raw, format_raw
@@ -191,7 +192,7 @@ class AccumulatorState(WaitingState):
                 _log.warning("accumulator %s: its global step goes back from %d to %d", self.name, self.step, step)
             self.step = step
 
-    def apply(self, local_step: int, gradient: Any, who: str = "", session: Any = None) -> bool:
+    def apply(self, local_step: int, gradient: Any, who: str = "", session: DeviceResources | None = None) -> bool:
         """Adds a gradient; returns False when it is stale and was dropped.
 
         Raises:
@@ -215,7 +216,7 @@ class AccumulatorState(WaitingState):
         self.changed()
         return fresh
 
-    def take_when(self, wait: Wait, required: int, session: Any = None) -> None:
+    def take_when(self, wait: Wait, required: int, session: DeviceResources | None = None) -> None:
         """Answers with the reduction of the gradients once there are ``required``."""
         self.users.check(session, self.name)
         if required <= 0:
@@ -405,11 +406,11 @@ class SparseAccumulatorState(AccumulatorState):
     def gradients(self) -> Any:
         return self._indices, self._values, self._counts
 
-    def _put_back(self, gradients: Any, result: Any, count: int) -> None:
+    def _put_back(self, gradients: Any, result: object, count: int) -> None:
         self._indices, self._values, self._counts = gradients
 
 
-def _merge(a: Any, b: Any) -> tuple[Any, Any, Any]:
+def _merge(a: Array, b: Array) -> tuple[Any, Any, Any]:
     """The merged rows of two lists of rows, and the positions of each list's rows in it."""
     if (np.diff(a) > 0).all() and (np.diff(b) > 0).all():
         merged = np.union1d(a, b)

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
 from tfmini.graph.families import (
@@ -20,7 +21,8 @@ from tfmini.graph.families import (
     convert_to_tensor,
     unknown_shapes,
 )
-from tfmini.graph.op_types import Traits, Wait
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import DeviceResources, Traits, Wait
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
@@ -80,7 +82,7 @@ step_of, step_of_v1 = _access("_AccumulatorStep", "", " -> step: int64", [()], o
 
 def _state_of(state: type[AccumulatorState], kind: str) -> Callable[..., AccumulatorState]:
     def find(
-        resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape,
+        resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, dtype: DType, shape: RawShape,
         reduction_type: bytes,
     ) -> AccumulatorState:  # fmt: skip
         if not (dtype.is_floating or dtype.is_complex):
@@ -112,7 +114,7 @@ def _check_dtype(state: AccumulatorState, dtype: DType) -> None:
         )
 
 
-def _scalar_step(local_step: Any) -> int:
+def _scalar_step(local_step: Array) -> int:
     if np.ndim(local_step):
         refuse(f"Argument local_step must be scalar, but had bad shape {format_raw(np.shape(local_step))}")
     return int(local_step)
@@ -120,14 +122,14 @@ def _scalar_step(local_step: Any) -> int:
 
 @all_of(apply_gradient, apply_gradient_v1).kernel("CPU")
 def _apply(
-    state: AccumulatorState, local_step: Any, gradient: Any, *, dtype: DType, node: Any, resources: Any
+    state: AccumulatorState, local_step: Array, gradient: Array, *, dtype: DType, node: Node, resources: DeviceResources
 ) -> tuple[()]:
     _check_dtype(state, dtype)
     state.apply(_scalar_step(local_step), gradient, _contributor(node, resources), resources)
     return ()
 
 
-def _contributor(node: Any, resources: Any) -> str:
+def _contributor(node: Node, resources: DeviceResources) -> str:
     """The contributor of a gradient: the attr ``_contributor`` of its node, or the session if that is empty."""
     named = node.attrs.get("_contributor")
     if named is None:
@@ -137,8 +139,8 @@ def _contributor(node: Any, resources: Any) -> str:
 
 @sparse_apply_gradient.kernel("CPU")
 def _apply_sparse(
-    state: AccumulatorState, local_step: Any, indices: Any, values: Any, shape: Any, *, dtype: DType,
-    has_known_shape: bool, node: Any, resources: Any,
+    state: AccumulatorState, local_step: Array, indices: Array, values: Array, shape: Array, *, dtype: DType,
+    has_known_shape: bool, node: Node, resources: DeviceResources,
 ) -> tuple[()]:  # fmt: skip
     _check_dtype(state, dtype)
     gradient = (indices, values, shape if has_known_shape else None)
@@ -161,19 +163,21 @@ def _count(state: AccumulatorState) -> Any:
 
 
 @all_of(set_global_step, set_global_step_v1).kernel("CPU")
-def _set_step(state: AccumulatorState, new_global_step: Any) -> tuple[()]:
+def _set_step(state: AccumulatorState, new_global_step: Array) -> tuple[()]:
     state.set_step(int(new_global_step))
     return ()
 
 
 @all_of(take_gradient, take_gradient_v1, sparse_take_gradient).async_kernel("CPU")
-def _take(wait: Wait, state: AccumulatorState, num_required: Any, *, dtype: DType, resources: Any) -> None:
+def _take(
+    wait: Wait, state: AccumulatorState, num_required: Array, *, dtype: DType, resources: DeviceResources
+) -> None:
     _check_dtype(state, dtype)
     state.take_when(wait, int(num_required), resources)
 
 
 @all_of(renew, renew_v1).kernel("CPU")
-def _renew(state: AccumulatorState, step: Any) -> tuple[()]:
+def _renew(state: AccumulatorState, step: Array) -> tuple[()]:
     state.renew(int(step))
     return ()
 
@@ -196,7 +200,7 @@ class ConditionalAccumulatorBase:
       accumulator_ref: the handle.
     """
 
-    def __init__(self, dtype: Any, shape: Any, accumulator_ref: Tensor) -> None:
+    def __init__(self, dtype: DTypeLike, shape: ShapeLike | TensorLike, accumulator_ref: Tensor) -> None:
         self._dtype = dtypes.as_dtype(dtype)
         self._shape = TensorShape(shape)
         self._accumulator_ref = accumulator_ref
@@ -217,7 +221,7 @@ class ConditionalAccumulatorBase:
         """The type of the gradients."""
         return self._dtype
 
-    def _of_kind(self, of_resource: Any, of_ref: Any) -> Any:
+    def _of_kind(self, of_resource: OpHandle, of_ref: OpHandle) -> Any:
         return of_resource if self._accumulator_ref.dtype.base_dtype is dtypes.resource else of_ref
 
     def num_accumulated(self, name: str | None = None) -> Tensor:
@@ -225,13 +229,13 @@ class ConditionalAccumulatorBase:
         handle = self._of_kind(num_accumulated, num_accumulated_v1)
         return handle(self._accumulator_ref, name=name or f"{self._name}_NumAccumulated")  # type: ignore[no-any-return]
 
-    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
+    def set_global_step(self, new_global_step: TensorLike, name: str | None = None) -> Operation:
         """Sets the step before which gradients are stale."""
         handle = self._of_kind(set_global_step, set_global_step_v1)
         return handle(self._accumulator_ref, _as_int64(new_global_step), name=name)  # type: ignore[no-any-return]
 
 
-def _as_int64(value: Any) -> Tensor:
+def _as_int64(value: TensorLike) -> Tensor:
     return cast(convert_to_tensor(value), dtypes.int64)
 
 
@@ -248,15 +252,15 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
     """
 
     def __init__(
-        self, dtype: Any, shape: Any = None, shared_name: str | None = None, name: str = "conditional_accumulator",
-        reduction_type: str = "MEAN",
+        self, dtype: DTypeLike, shape: ShapeLike | TensorLike = None, shared_name: str | None = None,
+        name: str = "conditional_accumulator", reduction_type: str = "MEAN",
     ) -> None:  # fmt: skip
         handle = accumulator(
             dtype=dtype, shape=shape, shared_name=shared_name or "", name=name, reduction_type=reduction_type
         )
         super().__init__(dtype, shape, handle)
 
-    def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
+    def apply_grad(self, grad: TensorLike, local_step: TensorLike = 0, name: str | None = None) -> Operation:
         """Adds a gradient, or drops it if its ``local_step`` is before the global step.
 
         Raises:
@@ -267,7 +271,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         handle = self._of_kind(apply_gradient, apply_gradient_v1)
         return handle(self._accumulator_ref, _as_int64(local_step), tensor, name=name)  # type: ignore[no-any-return]
 
-    def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
+    def take_grad(self, num_required: TensorLike, name: str | None = None) -> Tensor:
         """Waits for ``num_required`` gradients; returns the mean (or sum) of all gradients so far and removes them."""
         out: Tensor = self._of_kind(take_gradient, take_gradient_v1)(
             self._accumulator_ref, num_required, dtype=self._dtype, name=name
@@ -284,7 +288,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     """
 
     def __init__(
-        self, dtype: Any, shape: Any = None, shared_name: str | None = None,
+        self, dtype: DTypeLike, shape: ShapeLike | TensorLike = None, shared_name: str | None = None,
         name: str = "sparse_conditional_accumulator", reduction_type: str = "MEAN",
     ) -> None:  # fmt: skip
         handle = sparse_accumulator(
@@ -297,8 +301,9 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         return self.apply_grad(grad.indices, grad.values, grad.dense_shape, local_step, name)
 
     def apply_grad(
-        self, grad_indices: Any, grad_values: Any, grad_shape: Any = None, local_step: Any = 0, name: str | None = None
-    ) -> Operation:
+        self, grad_indices: TensorLike, grad_values: TensorLike, grad_shape: TensorLike | None = None,
+        local_step: TensorLike = 0, name: str | None = None,
+    ) -> Operation:  # fmt: skip
         """Adds a gradient, or drops it if its ``local_step`` is before the global step.
 
         Args:
@@ -317,11 +322,11 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
         return done
 
-    def take_grad(self, num_required: Any, name: str | None = None) -> Any:
+    def take_grad(self, num_required: TensorLike, name: str | None = None) -> Any:
         """Waits for ``num_required`` gradients; returns (indices, values, shape) of their mean (or sum)."""
         return sparse_take_gradient(self._accumulator_ref, num_required, dtype=self._dtype, name=name)
 
-    def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
+    def take_indexed_slices_grad(self, num_required: TensorLike, name: str | None = None) -> IndexedSlices:
         """`take_grad` as an ``IndexedSlices``."""
         found = self.take_grad(num_required, name)
         return IndexedSlices(values=found.values, indices=found.indices, dense_shape=found.shape)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from _thread import start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import Array, DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType, cpp_name
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, get_default_graph, unknown_shapes
-from tfmini.graph.op_types import Wait
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import DeviceResources, Wait
 from tfmini.graph.scoping import add_to_collection, colocate_with, control_dependencies, get_collection, name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import identity
@@ -71,7 +73,7 @@ class BarrierState:
         self._next = -(2**63)
         self._lock = threading.Lock()
 
-    def insert_many(self, component: int, keys: Any, values: Any) -> None:
+    def insert_many(self, component: int, keys: Array, values: Array) -> None:
         """Inserts one component for each of ``keys``; tuples that become complete can be taken.
 
         Raises:
@@ -99,7 +101,7 @@ class BarrierState:
                 f"  Number of new insertions: {count}.  Number of incomplete keys: {len(self.incomplete)}."
             )
 
-    def _insert(self, i: int, key: bytes, component: int, value: Any, complete: list[tuple[Any, ...]]) -> None:
+    def _insert(self, i: int, key: bytes, component: int, value: Array, complete: list[tuple[Any, ...]]) -> None:
         parts = self.incomplete.get(key)
         if parts is None:
             if self.is_closed:
@@ -175,7 +177,7 @@ def _text(value: Any) -> str:
 
 @barrier_op.state_kernel("CPU")
 def _state(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> BarrierState:  # fmt: skip
     if len(shapes) != len(component_types):
@@ -203,7 +205,7 @@ def _state(
 
 
 @insert_many_op.kernel("CPU")
-def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, component_index: int) -> tuple[()]:
+def _insert_many(state: BarrierState, keys: Array, values: Array, *, T: DType, component_index: int) -> tuple[()]:
     if component_index >= len(state.dtypes):
         refuse(f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})")
     if T is not state.dtypes[component_index]:
@@ -215,7 +217,7 @@ def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, compo
 
 @take_many_op.async_kernel("CPU")
 def _take_many(
-    wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool, component_types: list[DType]
+    wait: Wait, state: BarrierState, num_elements: Array, *, allow_small_batch: bool, component_types: list[DType]
 ) -> None:
     if np.ndim(num_elements):
         refuse("num_elements must be a scalar.")
@@ -245,7 +247,10 @@ class Barrier:
       ValueError: for shapes without elements.
     """
 
-    def __init__(self, types: Any, shapes: Any = None, shared_name: str | None = None, name: str = "barrier") -> None:
+    def __init__(
+        self, types: DTypeLike | Sequence[DTypeLike], shapes: ShapeLike | Sequence[ShapeLike] | None = None,
+        shared_name: str | None = None, name: str = "barrier",
+    ) -> None:  # fmt: skip
         self._types = as_type_list(types)
         known = as_shape_list(shapes)
         self._shapes = [unknown_shape() for _ in self._types] if known is None else [TensorShape(s) for s in known]
@@ -267,15 +272,18 @@ class Barrier:
         """The name of the handle's op."""
         return self._barrier_ref.op.name
 
-    def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Operation:
+    def insert_many(
+        self, component_index: int, keys: TensorLike, values: TensorLike, name: str | None = None
+    ) -> Operation:
         """Inserts ``values[i]`` as that component of the tuple of ``keys[i]``."""
         name = name or f"{self._name}_BarrierInsertMany"
         done: Operation = insert_many_op(self._barrier_ref, keys, values, component_index=component_index, name=name)
         return done
 
     def take_many(
-        self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
-    ) -> Any:
+        self, num_elements: TensorLike, allow_small_batch: bool = False, timeout: int | None = None,
+        name: str | None = None,
+    ) -> Any:  # fmt: skip
         """Takes complete tuples in the order of their first components; waits for them.
 
         Returns:
@@ -401,7 +409,7 @@ class MutexState(WaitingState):
 
 
 @mutex_op.state_kernel("CPU")
-def _mutex(resources: Any, *, container: bytes, shared_name: bytes, node: Any) -> MutexState:
+def _mutex(resources: Any, *, container: bytes, shared_name: bytes, node: Node) -> MutexState:
     name = shared_name.decode() or node.name
     return resources.lookup_or_create(container, "mutex", name, lambda: MutexState(name))  # type: ignore[no-any-return]
 
@@ -432,7 +440,7 @@ class _Execution(NamedTuple):
     exclusive_resource_access: bool
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: TensorLike) -> Any:
     if hasattr(value, "identity"):  # Such as a TensorArray.
         return value.identity()
     return group(value) if isinstance(value, Operation) else identity(value)

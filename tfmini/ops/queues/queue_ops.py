@@ -11,7 +11,7 @@ from tfmini.core_types import TensorLike
 from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.families import OpHandle, ShapeRule, all_of, unknown_shapes
 from tfmini.graph.node import Node
-from tfmini.graph.op_types import Traits, Wait
+from tfmini.graph.op_types import DeviceResources, Traits, Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.queues.queue_state import (
     UNBOUNDED,
@@ -96,7 +96,7 @@ queue_fail_run = state_op("_QueueFailRun(handle: resource)\nworker: string; reas
 
 @all_of(fifo_queue, fifo_queue_v1).state_kernel("CPU")
 def _fifo(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
+    resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     return _found(resources, container, shared_name, node, QueueState, capacity, component_types, shapes)
@@ -104,7 +104,7 @@ def _fifo(
 
 @all_of(padding_fifo_queue, padding_fifo_queue_v1).state_kernel("CPU")
 def _padding(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
+    resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     if len(component_types) != len(shapes):
@@ -117,7 +117,7 @@ def _padding(
 
 @all_of(random_shuffle_queue, random_shuffle_queue_v1).state_kernel("CPU")
 def _shuffle(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
+    resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int, min_after_dequeue: int, seed: int, seed2: int,
 ) -> QueueState:  # fmt: skip
     limit = UNBOUNDED if capacity < 0 else capacity
@@ -138,7 +138,7 @@ def _shuffle(
 
 @all_of(priority_queue, priority_queue_v1).state_kernel("CPU")
 def _priority(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
+    resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     types = [int64, *component_types]
@@ -147,8 +147,8 @@ def _priority(
 
 
 def _found(
-    resources: Any, container: bytes, shared_name: bytes, node: Node, kind: type[Q], capacity: int, types: list[DType],
-    shapes: list[RawShape], *more: Any,
+    resources: DeviceResources, container: bytes, shared_name: bytes, node: Node, kind: type[Q], capacity: int,
+    types: list[DType], shapes: list[RawShape], *more: object,
 ) -> Q:  # fmt: skip
     """The queue behind a handle node, made with ``more`` if there is none yet.
 
@@ -175,7 +175,7 @@ def _found(
     return queue
 
 
-def _differs(queue: QueueState, what: str, has: Any, asked: str, requested: Any) -> errors.OpError:
+def _differs(queue: QueueState, what: str, has: object, asked: str, requested: object) -> errors.OpError:
     text = f"Shared queue '{queue.name}' has {what} {has} but requested {asked} {requested}"
     return errors.InvalidArgumentError.of(text)
 
@@ -206,7 +206,7 @@ def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str
 
 @all_of(enqueue, enqueue_v1).async_kernel("CPU")
 def _enqueue(
-    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], resources: Any
+    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], resources: DeviceResources
 ) -> None:  # fmt: skip
     if Tcomponents != queue.dtypes:
         _check_signature(queue, Tcomponents, "in")
@@ -217,7 +217,8 @@ def _enqueue(
 
 @all_of(enqueue_many, enqueue_many_v1).async_kernel("CPU")
 def _enqueue_many(
-    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Node, resources: Any
+    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Node,
+    resources: DeviceResources,
 ) -> None:  # fmt: skip
     _check_signature(queue, Tcomponents, "in")
     queue.users.check(resources, queue.name)
@@ -228,7 +229,7 @@ def _enqueue_many(
 
 
 @all_of(dequeue, dequeue_v1).async_kernel("CPU")
-def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], resources: Any) -> None:
+def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], resources: DeviceResources) -> None:
     if component_types != queue.dtypes:
         _check_signature(queue, component_types, "out")
     if queue.users.are_outdated:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 from tfmini import dtypes as types
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor
@@ -19,7 +20,7 @@ from tfmini.shapes import TensorShape, as_shape, unknown_shape
 # ---- Arguments of queue-like objects: types, shapes and names of the components of an element ----------------------
 
 
-def as_type_list(dtypes: Any) -> list[types.DType]:
+def as_type_list(dtypes: object) -> list[types.DType]:
     """One type or a list of them, as a list."""
     given = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
     return [types.as_dtype(dtype) for dtype in given]
@@ -52,7 +53,7 @@ def as_shape_list(shapes: Any, unknown_dim_allowed: bool = False) -> list[Tensor
     return found
 
 
-def as_name_list(names: Any, count: int) -> list[str] | None:
+def as_name_list(names: str | Sequence[str] | None, count: int) -> list[str] | None:
     """One name or a list of them, as a list; None for no names.
 
     Raises:
@@ -66,7 +67,7 @@ def as_name_list(names: Any, count: int) -> list[str] | None:
     return list(given)
 
 
-def values_of(vals: Any) -> list[Any]:
+def values_of(vals: TensorLike | Mapping[str, TensorLike]) -> list[Any]:
     """The component values of an element as a list, for name scopes."""
     if isinstance(vals, dict):
         return list(vals.values())
@@ -105,7 +106,7 @@ class QueueBase:
         self._name = queue_ref.op.name.split("/")[-1]
 
     @staticmethod
-    def from_list(index: Any, queues: Any) -> QueueBase:
+    def from_list(index: TensorLike, queues: Sequence[QueueBase]) -> QueueBase:
         """The queue at ``index`` (an int tensor) of a list of queues.
 
         Raises:
@@ -153,7 +154,7 @@ class QueueBase:
         is_resource = self._queue_ref.dtype.base_dtype is types.resource
         return getattr(queue_ops, name if is_resource else f"{name}_v1")
 
-    def _components(self, vals: Any) -> list[Tensor]:
+    def _components(self, vals: object) -> list[Tensor]:
         if isinstance(vals, dict):
             if not self._names:
                 raise ValueError("Queue must have names to enqueue a dictionary")
@@ -172,7 +173,7 @@ class QueueBase:
             for i, (value, dtype) in enumerate(zip(vals, self._dtypes))
         ]
 
-    def enqueue(self, vals: Any, name: str | None = None) -> Operation:
+    def enqueue(self, vals: TensorLike | Mapping[str, TensorLike], name: str | None = None) -> Operation:
         """Adds one element; waits while the queue is full.
 
         Args:
@@ -192,7 +193,7 @@ class QueueBase:
                 tensor.shape.assert_is_compatible_with(shape)
             return self._op("enqueue")(self._queue_ref, tensors, name=scope)  # type: ignore[no-any-return]
 
-    def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
+    def enqueue_many(self, vals: TensorLike | Mapping[str, TensorLike], name: str | None = None) -> Operation:
         """Adds the slices of ``vals`` along their first dimension as elements; waits while the queue is full.
 
         It is not atomic: elements of other enqueues may come in between, and elements that were added
@@ -218,7 +219,7 @@ class QueueBase:
             output.set_shape(shape)
         return self._element(found)
 
-    def dequeue_many(self, n: Any, name: str | None = None) -> Any:
+    def dequeue_many(self, n: TensorLike, name: str | None = None) -> Any:
         """Takes ``n`` elements as one batch; waits until the queue has ``n``.
 
         Returns:
@@ -232,7 +233,7 @@ class QueueBase:
             output.set_shape(TensorShape([None if count is None else int(count)]).concatenate(shape))
         return self._element(found)
 
-    def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
+    def dequeue_up_to(self, n: TensorLike, name: str | None = None) -> Any:
         """Takes ``n`` elements as one batch; after closing, the remaining ones, at least one."""
         name = name or f"{self._name}_DequeueUpTo"
         found = self._op("dequeue_up_to")(self._queue_ref, n, component_types=self._dtypes, name=name)
@@ -240,7 +241,7 @@ class QueueBase:
             output.set_shape(TensorShape([None]).concatenate(shape))
         return self._element(found)
 
-    def _element(self, tensors: Any) -> Any:
+    def _element(self, tensors: list[Tensor]) -> Any:
         if self._names:
             return dict(zip(self._names, tensors))
         return tensors[0] if len(tensors) == 1 else list(tensors)
@@ -286,7 +287,8 @@ class FIFOQueue(QueueBase):
     """
 
     def __init__(
-        self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
+        self, capacity: int, dtypes: DTypeLike | Sequence[DTypeLike],
+        shapes: ShapeLike | Sequence[ShapeLike] | None = None, names: Any = None, shared_name: str | None = None,
         name: str = "fifo_queue",
     ) -> None:  # fmt: skip
         kinds, known = as_type_list(dtypes), as_shape_list(shapes)
@@ -308,8 +310,8 @@ class PaddingFIFOQueue(QueueBase):
     """
 
     def __init__(
-        self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None,
-        name: str = "padding_fifo_queue",
+        self, capacity: int, dtypes: DTypeLike | Sequence[DTypeLike], shapes: ShapeLike | Sequence[ShapeLike],
+        names: Any = None, shared_name: str | None = None, name: str = "padding_fifo_queue",
     ) -> None:  # fmt: skip
         kinds = as_type_list(dtypes)
         known = as_shape_list(shapes, unknown_dim_allowed=True) or []
@@ -334,8 +336,9 @@ class RandomShuffleQueue(QueueBase):
     """
 
     def __init__(
-        self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None,
-        seed: int | None = None, shared_name: str | None = None, name: str = "random_shuffle_queue",
+        self, capacity: int, min_after_dequeue: int, dtypes: DTypeLike | Sequence[DTypeLike],
+        shapes: ShapeLike | Sequence[ShapeLike] | None = None, names: Any = None, seed: int | None = None,
+        shared_name: str | None = None, name: str = "random_shuffle_queue",
     ) -> None:  # fmt: skip
         kinds, known = as_type_list(dtypes), as_shape_list(shapes)
         labels = as_name_list(names, len(kinds))
@@ -363,7 +366,8 @@ class PriorityQueue(QueueBase):
     """
 
     def __init__(
-        self, capacity: int, types: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
+        self, capacity: int, types: DTypeLike | Sequence[DTypeLike],
+        shapes: ShapeLike | Sequence[ShapeLike] | None = None, names: Any = None, shared_name: str | None = None,
         name: str = "priority_queue",
     ) -> None:  # fmt: skip
         kinds, known = as_type_list(types), as_shape_list(shapes)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes as types
+from tfmini.core_types import Array, TensorLike
 from tfmini.dtypes import DType, int64
 from tfmini.export import export
 from tfmini.graph.families import (
@@ -20,7 +21,8 @@ from tfmini.graph.families import (
     get_default_graph,
     unknown_shapes,
 )
-from tfmini.graph.op_types import Wait
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import DeviceResources, Wait
 from tfmini.graph.scoping import colocate_with, container, name_scope
 from tfmini.ops.array.kernel_arguments import ComponentWait, refuse
 from tfmini.ops.control import identity, no_op
@@ -69,7 +71,7 @@ map_ops, ordered_map_ops = MapOps("Map"), MapOps("OrderedMap")
 # ---- Stage ----------------------------------------------------------------------------------
 
 
-def _area(resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory: int) -> StageState:
+def _area(resources: Any, container: bytes, shared_name: bytes, node: Node, capacity: int, memory: int) -> StageState:
     name = shared_name.decode() or node.name
     return resources.lookup_or_create(  # type: ignore[no-any-return]
         container, "staging area", name, lambda: StageState(name, capacity, memory)
@@ -78,16 +80,16 @@ def _area(resources: Any, container: bytes, shared_name: bytes, node: Any, capac
 
 @stage.async_kernel("CPU")
 def _stage(
-    wait: Wait, values: list[Any], *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int,
-    memory_limit: int,
+    wait: Wait, values: list[Any], *, resources: DeviceResources, container: bytes, shared_name: bytes, node: Node,
+    capacity: int, memory_limit: int,
 ) -> None:  # fmt: skip
     _area(resources, container, shared_name, node, capacity, memory_limit).put(wait, values)
 
 
 @unstage.async_kernel("CPU")
 def _unstage(
-    wait: Wait, *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int,
-    dtypes: list[DType],
+    wait: Wait, *, resources: DeviceResources, container: bytes, shared_name: bytes, node: Node, capacity: int,
+    memory_limit: int, dtypes: list[DType],
 ) -> None:  # fmt: skip
     area = _area(resources, container, shared_name, node, capacity, memory_limit)
     area.get(ComponentWait(wait, dtypes), len(dtypes))
@@ -95,21 +97,23 @@ def _unstage(
 
 @stage_peek.async_kernel("CPU")
 def _peek(
-    wait: Wait, index: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int,
-    memory_limit: int, dtypes: list[DType],
+    wait: Wait, index: Array, *, resources: DeviceResources, container: bytes, shared_name: bytes, node: Node,
+    capacity: int, memory_limit: int, dtypes: list[DType],
 ) -> None:  # fmt: skip
     area = _area(resources, container, shared_name, node, capacity, memory_limit)
     area.peek(ComponentWait(wait, dtypes), int(index), len(dtypes))
 
 
 @stage_size.kernel("CPU")
-def _size(*, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int) -> Any:
+def _size(
+    *, resources: DeviceResources, container: bytes, shared_name: bytes, node: Node, capacity: int, memory_limit: int
+) -> Any:
     return np.int32(_area(resources, container, shared_name, node, capacity, memory_limit).size())
 
 
 @stage_clear.kernel("CPU")
 def _clear(
-    *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int
+    *, resources: DeviceResources, container: bytes, shared_name: bytes, node: Node, capacity: int, memory_limit: int
 ) -> tuple[()]:
     _area(resources, container, shared_name, node, capacity, memory_limit).empty()
     return ()
@@ -118,7 +122,7 @@ def _clear(
 # ---- MapStage -------------------------------------------------------------------------------
 
 
-def _map_area(resources: Any, node: Any) -> MapStageState:
+def _map_area(resources: DeviceResources, node: Node) -> MapStageState:
     attrs = node.attrs
     name = attrs["shared_name"].decode() or node.name
     ordered = node.op.startswith("Ordered")
@@ -134,7 +138,7 @@ def _map_area(resources: Any, node: Any) -> MapStageState:
     return area
 
 
-def _key(key: Any) -> int:
+def _key(key: Array) -> int:
     if not np.size(key):
         refuse("key must not be empty")
     if np.size(key) != 1:
@@ -142,47 +146,49 @@ def _key(key: Any) -> int:
     return int(np.ravel(key)[0])
 
 
-def _indices(indices: Any) -> list[int]:
+def _indices(indices: Array) -> list[int]:
     return [int(i) for i in np.ravel(indices)]
 
 
-def _typed(wait: Wait, node: Any) -> Any:
+def _typed(wait: Wait, node: Node) -> Any:
     """A wait that refuses other values than those that the node says it gets."""
     return ComponentWait(wait, node.attrs["dtypes"])
 
 
 @all_of(map_ops.put, ordered_map_ops.put).async_kernel("CPU")
-def _map_put(wait: Wait, key: Any, indices: Any, values: list[Any], *, resources: Any, node: Any) -> None:
+def _map_put(
+    wait: Wait, key: Array, indices: Array, values: list[Any], *, resources: DeviceResources, node: Node
+) -> None:
     _map_area(resources, node).put(wait, _key(key), _indices(indices), values)
 
 
 @all_of(map_ops.peek, ordered_map_ops.peek).async_kernel("CPU")
-def _map_peek(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
+def _map_peek(wait: Wait, key: Array, indices: Array, *, resources: DeviceResources, node: Node) -> None:
     _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=False)
 
 
 @all_of(map_ops.pop, ordered_map_ops.pop).async_kernel("CPU")
-def _map_pop(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
+def _map_pop(wait: Wait, key: Array, indices: Array, *, resources: DeviceResources, node: Node) -> None:
     _map_area(resources, node).get(_typed(wait, node), _key(key), _indices(indices), remove=True)
 
 
 @all_of(map_ops.pop_any, ordered_map_ops.pop_any).async_kernel("CPU")
-def _map_pop_any(wait: Wait, indices: Any, *, resources: Any, node: Any) -> None:
+def _map_pop_any(wait: Wait, indices: Array, *, resources: DeviceResources, node: Node) -> None:
     _map_area(resources, node).get_any(ComponentWait(wait, [int64, *node.attrs["dtypes"]]), _indices(indices))
 
 
 @all_of(map_ops.size, ordered_map_ops.size).kernel("CPU")
-def _map_size(*, resources: Any, node: Any) -> Any:
+def _map_size(*, resources: DeviceResources, node: Node) -> Any:
     return np.int32(len(_map_area(resources, node).complete))
 
 
 @all_of(map_ops.incomplete_size, ordered_map_ops.incomplete_size).kernel("CPU")
-def _map_incomplete_size(*, resources: Any, node: Any) -> Any:
+def _map_incomplete_size(*, resources: DeviceResources, node: Node) -> Any:
     return np.int32(len(_map_area(resources, node).incomplete))
 
 
 @all_of(map_ops.clear, ordered_map_ops.clear).kernel("CPU")
-def _map_clear(*, resources: Any, node: Any) -> tuple[()]:
+def _map_clear(*, resources: DeviceResources, node: Node) -> tuple[()]:
     _map_area(resources, node).empty()
     return ()
 
@@ -310,7 +316,7 @@ class BaseStagingArea:
             found = [identity(t, None) for t in found]
         return found
 
-    def _tuple(self, tensors: Any, indices: Any) -> Any:
+    def _tuple(self, tensors: list[Tensor], indices: Any) -> Any:
         found = self._here(tensors)
         for output, i in zip(found, indices):
             output.set_shape(self._shapes[i])
@@ -339,7 +345,7 @@ class StagingArea(BaseStagingArea):
             found = unstage(dtypes=self._dtypes, name=name or f"{self._name}_get", **self._attrs())
         return self._tuple(found, range(len(self._dtypes)))
 
-    def peek(self, index: Any, name: str | None = None) -> Any:
+    def peek(self, index: TensorLike, name: str | None = None) -> Any:
         """Returns the tuple at ``index`` without taking it; waits until it exists."""
         with self._at_its_place():
             found = stage_peek(index, dtypes=self._dtypes, name=name or f"{self._name}_peek", **self._attrs())
@@ -374,7 +380,10 @@ class MapStagingArea(BaseStagingArea):
         self._ordered = ordered
         self._ops = ordered_map_ops if ordered else map_ops
 
-    def put(self, key: Any, vals: Any, indices: Any = None, name: str | None = None) -> Operation:
+    def put(
+        self, key: TensorLike, vals: TensorLike | Mapping[str, TensorLike], indices: Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> Operation:  # fmt: skip
         """Adds values to the tuple of ``key``; waits while the area is full.
 
         Args:
@@ -408,14 +417,14 @@ class MapStagingArea(BaseStagingArea):
             raise TypeError(f"Mixed types in indices '{indices}'. May only be str or int")
         return list(indices), [self._dtypes[i] for i in indices]
 
-    def peek(self, key: Any, indices: Any = None, name: str | None = None) -> Any:
+    def peek(self, key: TensorLike, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
         """Returns values of the tuple of ``key`` without taking them; waits for the key."""
         places, dtypes = self._asked_for(indices)
         with self._at_its_place():
             found = self._ops.peek(key, places, dtypes=dtypes, name=name or f"{self._name}_pop", **self._attrs())
         return self._tuple(found, places)
 
-    def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> Any:
+    def get(self, key: TensorLike | None = None, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
         """Takes values of the tuple of ``key``, or of any tuple; waits for it.
 
         Returns:

@@ -14,7 +14,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState, own_all
 
 
-def size_in_bytes(values: Any) -> int:
+def size_in_bytes(values: Sequence[Any]) -> int:
     """The size of a tuple of values, for the memory limit."""
     return sum(len(v) if isinstance(v, bytes) else np.asarray(v).nbytes for v in values if v is not None)
 

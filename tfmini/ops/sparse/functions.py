@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import AxisLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import IndexedSlices, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
@@ -18,7 +20,7 @@ from tfmini.ops.array.identity import cast, identity, placeholder
 from tfmini.ops.array.partition import setdiff1d, where
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.checks import assert_equal, assert_less_equal
-from tfmini.ops.composites import SparseTensor
+from tfmini.ops.composites import SparseTensor, SparseTensorLike
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math.elementwise import minimum
@@ -34,7 +36,7 @@ _INT64 = dtypes.int64
 
 
 @export("tf.sparse_placeholder", "tf.sparse.placeholder")
-def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
+def sparse_placeholder(dtype: DTypeLike, shape: ShapeLike | TensorLike = None, name: str | None = None) -> SparseTensor:
     """A sparse tensor to be fed (``tf.sparse_placeholder``).
 
     Args:
@@ -62,7 +64,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
 
 
 @export("tf.sparse.from_dense")
-def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
+def from_dense(tensor: TensorLike, name: str | None = None) -> SparseTensor:
     """The nonzero elements of a dense tensor (``tf.sparse.from_dense``)."""
     with name_scope(name, "dense_to_sparse"):
         tensor = convert_to_tensor(tensor)
@@ -72,8 +74,9 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
 @export("tf.sparse.eye")
 def sparse_eye(
-    num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
-) -> SparseTensor:
+    num_rows: TensorLike, num_columns: TensorLike | None = None, dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
+) -> SparseTensor:  # fmt: skip
     """A sparse identity matrix (``tf.sparse.eye``)."""
     with name_scope(name, "eye", [num_rows, num_columns]):
         rows = cast(num_rows, _INT64)
@@ -87,8 +90,9 @@ def sparse_eye(
 
 @export("tf.sparse_tensor_to_dense", "tf.sparse.to_dense")
 def sparse_tensor_to_dense(
-    sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
-) -> Tensor:
+    sp_input: SparseTensorLike, default_value: TensorLike | None = None, validate_indices: bool = True,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The dense tensor, ``default_value`` (0 or the empty string) elsewhere (``tf.sparse_tensor_to_dense``)."""
     sparse = as_sparse(sp_input)
     if default_value is None:
@@ -101,8 +105,8 @@ def sparse_tensor_to_dense(
 
 @export("tf.sparse_to_dense")
 def sparse_to_dense(
-    sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0, validate_indices: bool = True,
-    name: str | None = None,
+    sparse_indices: TensorLike, output_shape: ShapeLike | TensorLike, sparse_values: TensorLike,
+    default_value: TensorLike = 0, validate_indices: bool = True, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A dense tensor from indices (rank 0 to 2) and values (``tf.sparse_to_dense``)."""
     return layout.to_dense_op(
@@ -111,7 +115,7 @@ def sparse_to_dense(
 
 
 @export("tf.sparse_to_indicator", "tf.sparse.to_indicator")
-def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
+def sparse_to_indicator(sp_input: SparseTensorLike, vocab_size: TensorLike, name: str | None = None) -> Tensor:
     """A bool tensor that marks, along a new last axis, the ids of each row (``tf.sparse_to_indicator``)."""
     sparse = as_sparse(sp_input)
     with name_scope(name, "SparseToIndicator", [sparse.values]) as scope:
@@ -126,7 +130,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
 
 @export("tf.sparse_merge", "tf.sparse.merge")
 def sparse_merge(
-    sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
+    sp_ids: Any, sp_values: SparseTensorLike, vocab_size: Any, name: str | None = None, already_sorted: bool = False
 ) -> SparseTensor:
     """Values at coordinates whose last parts are ids (``tf.sparse_merge``).
 
@@ -167,7 +171,7 @@ def sparse_merge(
 
 
 @export("tf.sparse_reorder", "tf.sparse.reorder")
-def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
+def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The same elements in row-major order (``tf.sparse_reorder``)."""
     sparse = as_sparse(sp_input)
     indices, values = layout.reorder_op(*parts(sparse), name=name)
@@ -175,7 +179,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 @export("tf.sparse_reshape", "tf.sparse.reshape")
-def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
+def sparse_reshape(sp_input: SparseTensorLike, shape: ShapeLike | TensorLike, name: str | None = None) -> SparseTensor:
     """The same elements in another dense shape, in which one size may be -1 (``tf.sparse_reshape``)."""
     sparse = as_sparse(sp_input)
     shape = convert_to_tensor(shape, _INT64, name="shape") if not isinstance(shape, Tensor) else cast(shape, _INT64)
@@ -212,7 +216,9 @@ def _reshaped(before: TensorShape, shape: Tensor) -> list[int] | None:
 
 
 @export("tf.sparse_slice", "tf.sparse.slice")
-def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
+def sparse_slice(
+    sp_input: SparseTensorLike, start: TensorLike, size: TensorLike, name: str | None = None
+) -> SparseTensor:
     """The elements of a slice, with coordinates relative to its start (``tf.sparse_slice``)."""
     sparse = as_sparse(sp_input)
     with name_scope(name, "SparseSlice", [sparse.values]) as scope:
@@ -222,8 +228,8 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
 
 @export("tf.sparse_split", "tf.sparse.split")
 def sparse_split(
-    keyword_required: Any = None, sp_input: Any = None, num_split: int | None = None, axis: Any = None,
-    name: str | None = None, split_dim: Any = None,
+    keyword_required: object = None, sp_input: SparseTensorLike | None = None, num_split: int | None = None,
+    axis: AxisLike | None = None, name: str | None = None, split_dim: AxisLike | None = None,
 ) -> list[SparseTensor]:  # fmt: skip
     """``num_split`` slices along an axis; the first ones are larger by one if needed (``tf.sparse_split``).
 
@@ -246,8 +252,8 @@ def sparse_split(
 
 @export("tf.sparse_concat", "tf.sparse.concat")
 def sparse_concat(
-    axis: Any, sp_inputs: Any, name: str | None = None, expand_nonconcat_dim: bool = False, concat_dim: Any = None,
-    expand_nonconcat_dims: Any = None,
+    axis: Any, sp_inputs: Sequence[SparseTensorLike], name: str | None = None, expand_nonconcat_dim: bool = False,
+    concat_dim: AxisLike | None = None, expand_nonconcat_dims: bool | None = None,
 ) -> SparseTensor:  # fmt: skip
     """Joins sparse tensors along an axis (``tf.sparse_concat``).
 
@@ -282,7 +288,9 @@ def _with_own_size(largest: Tensor, shape: Tensor, axis: int) -> Tensor:
 
 
 @export("tf.sparse_transpose", "tf.sparse.transpose")
-def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
+def sparse_transpose(
+    sp_input: SparseTensorLike, perm: TensorLike | None = None, name: str | None = None
+) -> SparseTensor:
     """Permuted axes, reversed by default (``tf.sparse_transpose``)."""
     with name_scope(name, "SparseTranspose", [sp_input]):
         sparse = as_sparse(sp_input)
@@ -295,7 +303,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
 
 
 @export("tf.sparse.expand_dims")
-def sparse_expand_dims(sp_input: Any, axis: int | None = None, name: str | None = None) -> SparseTensor:
+def sparse_expand_dims(sp_input: SparseTensorLike, axis: int | None = None, name: str | None = None) -> SparseTensor:
     """A new axis of size one, last by default (``tf.sparse.expand_dims``)."""
     sparse = as_sparse(sp_input)
     rank = sparse.shape.ndims
@@ -316,7 +324,7 @@ def sparse_expand_dims(sp_input: Any, axis: int | None = None, name: str | None 
 
 
 @export("tf.sparse_retain", "tf.sparse.retain")
-def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
+def sparse_retain(sp_input: SparseTensorLike, to_retain: TensorLike) -> SparseTensor:
     """The elements marked by a bool vector (``tf.sparse_retain``)."""
     sparse = as_sparse(sp_input)
     to_retain = convert_to_tensor(to_retain)
@@ -330,7 +338,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 @export("tf.sparse_reset_shape", "tf.sparse.reset_shape")
-def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
+def sparse_reset_shape(sp_input: SparseTensorLike, new_shape: Any = None) -> SparseTensor:
     """The same elements in another dense shape: the smallest possible or a given one (``tf.sparse_reset_shape``).
 
     Raises:
@@ -362,7 +370,9 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
 
 @export("tf.sparse_fill_empty_rows", "tf.sparse.fill_empty_rows")
-def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
+def sparse_fill_empty_rows(
+    sp_input: SparseTensorLike, default_value: TensorLike, name: str | None = None
+) -> tuple[SparseTensor, Tensor]:
     """Puts ``default_value`` into column 0 of each empty row of a matrix; returns (sparse, mask of empty rows)."""
     sparse = as_sparse(sp_input)
     with name_scope(name, "SparseFillEmptyRows", [sparse.values]):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.graph.families import OpHandle, op, sized
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.memory import check_room
@@ -23,19 +24,19 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 # ---- Sparse tensors inside kernels: checks with TensorFlow's messages, row-major order, merging of indices ---------
 
 
-def either(new: Any, old: Any, new_name: str, old_name: str) -> Any:
+def either(new: object, old: object, new_name: str, old_name: str) -> Any:
     """The value of an argument that also has a deprecated name; raises ValueError when both are used."""
     if new is not None and old is not None:
         raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}'")
     return old if new is None else new
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value: object) -> bool:
     """Whether ``value`` is a sparse tensor or the value of one."""
     return isinstance(value, (SparseTensor, SparseTensorValue))
 
 
-def as_sparse(value: Any) -> SparseTensor:
+def as_sparse(value: object) -> SparseTensor:
     """``value`` as a `SparseTensor`.
 
     Raises:
@@ -65,7 +66,7 @@ def sparse_shape(count: int | None, rank: int | None) -> list[RawShape]:
     return [(count, rank), (count,), (rank,)]
 
 
-def check_parts(indices: Any, values: Any, shape: Any) -> None:
+def check_parts(indices: Array, values: Array, shape: Array) -> None:
     """Refuses parts whose ranks and sizes contradict each other."""
     if np.ndim(indices) != 2:
         refuse(f"Input indices should be a matrix but received shape {list(np.shape(indices))}")
@@ -79,11 +80,11 @@ def check_parts(indices: Any, values: Any, shape: Any) -> None:
         refuse(f"Expected rank {indices.shape[1]} of the dense shape, got {shape.shape[0]}")
 
 
-def _text(row: Any) -> str:
+def _text(row: Array) -> str:
     return "[" + ",".join(str(int(i)) for i in row) + "]"
 
 
-def check_bounds(indices: Any, shape: Any) -> None:
+def check_bounds(indices: Array, shape: Array) -> None:
     """Refuses indices outside of the dense shape."""
     bad = np.flatnonzero(((indices < 0) | (indices >= shape)).any(axis=1))
     if bad.size:
@@ -91,7 +92,7 @@ def check_bounds(indices: Any, shape: Any) -> None:
         refuse(f"indices[{row}] = {_text(indices[row])} is out of bounds: need 0 <= index < {_text(shape)}")
 
 
-def check_order(indices: Any) -> None:
+def check_order(indices: Array) -> None:
     """Refuses indices that are not in strict row-major order."""
     if indices.shape[0] < 2:
         return
@@ -113,14 +114,14 @@ def check_order(indices: Any) -> None:
     )
 
 
-def row_major(indices: Any) -> Any:
+def row_major(indices: Array) -> Any:
     """The permutation that sorts the indices in row-major order; equal indices keep their order."""
     if indices.shape[1] == 0:
         return np.arange(indices.shape[0])
     return np.lexsort(indices.T[::-1])
 
 
-def distinct(indices: Any) -> tuple[Any, Any]:
+def distinct(indices: Array) -> tuple[Any, Any]:
     """Distinct indices in row-major order, and the position of each given index among them."""
     order = row_major(indices)
     ordered = indices[order]
@@ -131,7 +132,7 @@ def distinct(indices: Any) -> tuple[Any, Any]:
     return ordered[starts], numbers
 
 
-def flat_positions(indices: Any, shape: Any) -> Any:
+def flat_positions(indices: Array, shape: Any) -> Any:
     """The position of each index in the flattened dense tensor."""
     strides = np.ones(len(shape), np.int64)
     if len(shape) > 1:
@@ -192,14 +193,14 @@ fill_rows_grad_op: OpHandle[Any] = op(
 
 
 @reorder_op.kernel("CPU")
-def _reorder_kernel(indices: Any, values: Any, shape: Any) -> tuple[Any, Any]:
+def _reorder_kernel(indices: Array, values: Array, shape: Array) -> tuple[Any, Any]:
     check_parts(indices, values, shape)
     order = row_major(indices)
     return indices[order], values[order]
 
 
 @reorder_op.gradient
-def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
+def _reorder_gradient(node: Operation, _: object, grad: Tensor) -> list[Any]:
     indices, _, shape = node.inputs
     count = getitem(array_shape.shape(indices), 0)
     numbers = array_filling.range(count)
@@ -208,7 +209,7 @@ def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
 
 
 @reshape_op.kernel("CPU")
-def _reshape_kernel(indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]:
+def _reshape_kernel(indices: Array, shape: Array, new_shape: Array) -> tuple[Any, Any]:
     if np.ndim(indices) != 2:
         refuse(f"Input indices should be a matrix but received shape {list(np.shape(indices))}")
     for what, value in (("Input", shape), ("Target", new_shape)):
@@ -222,7 +223,7 @@ def _reshape_kernel(indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]
     return np.stack(np.unravel_index(flat, tuple(sizes.tolist())), axis=1).astype(np.int64), sizes
 
 
-def _target_sizes(shape: Any, new_shape: Any) -> Any:
+def _target_sizes(shape: Array, new_shape: Array) -> Any:
     total = int(np.prod(shape, dtype=np.int64))
     sizes = np.array(new_shape, np.int64)
     open_axes = np.flatnonzero(sizes == -1)
@@ -255,13 +256,13 @@ def _target_sizes(shape: Any, new_shape: Any) -> Any:
 # ---- slice, split, concat -------------------------------------------------------------------
 
 
-def _window(indices: Any, values: Any, start: Any, size: Any) -> tuple[Any, Any]:
+def _window(indices: Array, values: Array, start: Array, size: Array) -> tuple[Any, Any]:
     inside = ((indices >= start) & (indices < start + size)).all(axis=1)
     return indices[inside] - start, values[inside]
 
 
 @slice_op.kernel("CPU")
-def _slice_kernel(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> tuple[Any, Any, Any]:
+def _slice_kernel(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> tuple[Any, Any, Any]:
     check_parts(indices, values, shape)
     for what, value in (("start", start), ("size", size)):
         if np.ndim(value) != 1 or value.shape[0] != shape.shape[0]:
@@ -273,13 +274,13 @@ def _slice_kernel(indices: Any, values: Any, shape: Any, start: Any, size: Any) 
 
 
 @slice_op.gradient
-def _slice_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
+def _slice_gradient(node: Operation, _: object, grad: Tensor, __: object) -> list[Any]:
     indices, start = node.inputs[0], node.inputs[3]
     return [None, slice_grad_op(grad, indices, start, node.outputs[0]), None, None, None]
 
 
 @slice_grad_op.kernel("CPU")
-def _slice_grad_kernel(grad: Any, indices: Any, start: Any, kept: Any) -> Any:
+def _slice_grad_kernel(grad: Array, indices: Array, start: Array, kept: Array) -> Any:
     out = np.zeros(indices.shape[0], grad.dtype)
     _, numbers = distinct(np.concatenate([indices, kept + start]))
     place = np.full(numbers.max() + 1 if numbers.size else 0, -1)
@@ -301,7 +302,7 @@ def _split_shape(node: Operation) -> list[RawShape]:
 
 
 @split_op.kernel("CPU")
-def _split_kernel(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_split: int) -> tuple[Any, ...]:
+def _split_kernel(split_dim: Array, indices: Array, values: Array, shape: Array, *, num_split: int) -> tuple[Any, ...]:
     axis = int(split_dim)
     if not 0 <= axis < len(shape):
         refuse(f"Input split_dim should be between 0 and rank ({len(shape)}), got {axis}")
@@ -374,7 +375,7 @@ def _to_dense_shape(node: Operation) -> list[RawShape]:
 
 
 @to_dense_op.kernel("CPU")
-def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, validate_indices: bool) -> Any:
+def _to_dense_kernel(indices: Array, shape: Array, values: Array, default: Array, *, validate_indices: bool) -> Any:
     indices, values = as_ndarray(indices), as_ndarray(values)
     rows = _index_rows(indices)
     if np.ndim(shape) != 1:
@@ -395,7 +396,7 @@ def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, val
     return out
 
 
-def _index_rows(indices: Any) -> Any:
+def _index_rows(indices: Array) -> Any:
     """A scalar is the index of one element of a vector, a vector holds several, a matrix has one index per row."""
     if indices.ndim > 2:
         refuse(f"sparse_indices should be a scalar, vector, or matrix, got shape {list(indices.shape)}")
@@ -429,7 +430,7 @@ def _fill_rows_shape(node: Operation) -> list[RawShape]:
 
 
 @fill_rows_op.kernel("CPU")
-def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tuple[Any, ...]:
+def _fill_rows_kernel(indices: Array, values: Array, shape: Array, default: Array) -> tuple[Any, ...]:
     if np.ndim(shape) != 1:
         refuse(f"dense_shape must be a vector, saw: {list(np.shape(shape))}")
     if np.ndim(indices) != 2:
@@ -457,13 +458,13 @@ def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tu
 
 
 @fill_rows_op.gradient
-def _fill_rows_gradient(node: Operation, _: Any, grad: Tensor, __: Any, ___: Any) -> list[Any]:
+def _fill_rows_gradient(node: Operation, _: object, grad: Tensor, __: object, ___: object) -> list[Any]:
     values_grad, default_grad = fill_rows_grad_op(node.outputs[3], grad)
     return [None, values_grad, None, default_grad]
 
 
 @fill_rows_grad_op.kernel("CPU")
-def _fill_rows_grad_kernel(places: Any, grad: Any) -> tuple[Any, Any]:
+def _fill_rows_grad_kernel(places: Array, grad: Array) -> tuple[Any, Any]:
     if np.ndim(places) != 1 or np.ndim(grad) != 1:
         shapes = f"{list(np.shape(places))} and {list(np.shape(grad))}"
         refuse(f"reverse_index_map and grad_values must be vectors, saw: {shapes}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.memory import check_room
@@ -22,7 +23,7 @@ from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.slicing import getitem
-from tfmini.ops.composites import SparseTensor
+from tfmini.ops.composites import SparseTensor, SparseTensorLike
 from tfmini.ops.math.broadcast import sum_op
 from tfmini.ops.math.comparison import greater_equal_op, less_equal_op
 from tfmini.ops.math.elementwise import conjugate, divide, floordiv
@@ -99,7 +100,7 @@ all_of(add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()).not_differen
 # ---- sums -----------------------------------------------------------------------------------
 
 
-def _check_pair(a_shape: Any, b_shape: Any) -> None:
+def _check_pair(a_shape: Array, b_shape: Array) -> None:
     if len(a_shape) != len(b_shape):
         refuse(f"Ranks of input tensors must match, but saw ranks: {len(a_shape)} and {len(b_shape)}")
     bad = np.flatnonzero(a_shape != b_shape)
@@ -108,7 +109,7 @@ def _check_pair(a_shape: Any, b_shape: Any) -> None:
         refuse(f"Operands' shapes do not match: got {a_shape[d]} and {b_shape[d]} for dimension {d}")
 
 
-def _union(a: Any, a_values: Any, b: Any, b_values: Any) -> tuple[Any, Any, Any, Any]:
+def _union(a: Array, a_values: Array, b: Array, b_values: Array) -> tuple[Any, Any, Any, Any]:
     """The distinct indices of both tensors, the values of each there (0 if absent), and a mask of common indices."""
     indices, numbers = distinct(np.concatenate([a, b]))
     left, right = (np.zeros(len(indices), a_values.dtype) for _ in range(2))
@@ -119,7 +120,7 @@ def _union(a: Any, a_values: Any, b: Any, b_values: Any) -> tuple[Any, Any, Any,
 
 @add_op.kernel("CPU")
 def _add_kernel(
-    a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, thresh: Any
+    a: Array, a_values: Array, a_shape: Array, b: Array, b_values: Array, b_shape: Array, thresh: Array
 ) -> tuple[Any, ...]:
     check_parts(a, a_values, a_shape)
     check_parts(b, b_values, b_shape)
@@ -131,14 +132,14 @@ def _add_kernel(
 
 
 @add_op.gradient
-def _add_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
+def _add_gradient(node: Operation, _: object, grad: Tensor, __: object) -> list[Any]:
     a, b = node.inputs[0], node.inputs[3]
     a_grad, b_grad = add_grad_op(grad, a, b, node.outputs[0])
     return [None, a_grad, None, None, b_grad, None, None]
 
 
 @add_grad_op.kernel("CPU")
-def _add_grad_kernel(grad: Any, a: Any, b: Any, total: Any) -> tuple[Any, Any]:
+def _add_grad_kernel(grad: Array, a: Array, b: Array, total: Array) -> tuple[Any, Any]:
     indices, numbers = distinct(np.concatenate([a, b, total]))
     table = np.zeros(len(indices), grad.dtype)
     table[numbers[len(a) + len(b) :]] = grad
@@ -146,7 +147,7 @@ def _add_grad_kernel(grad: Any, a: Any, b: Any, total: Any) -> tuple[Any, Any]:
 
 
 @dense_add_op.kernel("CPU")
-def _dense_add_kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
+def _dense_add_kernel(indices: Array, values: Array, shape: Array, dense: Array) -> Any:
     check_parts(indices, values, shape)
     check_bounds(indices, shape)
     if tuple(shape.tolist()) != dense.shape:
@@ -176,7 +177,7 @@ def _static_sizes(shape: Tensor) -> tuple[int | None, ...]:
 
 
 @matmul_op.kernel("CPU")
-def _matmul_kernel(indices: Any, values: Any, shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool) -> Any:
+def _matmul_kernel(indices: Array, values: Array, shape: Array, b: Array, *, adjoint_a: bool, adjoint_b: bool) -> Any:
     check_parts(indices, values, shape)
     if np.ndim(b) != 2 or len(shape) != 2:
         refuse(f"Tensors 'a_shape' and 'b' must be of matrices, but got {shape.tolist()} and {list(np.shape(b))}")
@@ -225,7 +226,7 @@ def _cwise_shape(node: Operation) -> list[RawShape]:
 def _cwise_kernel(kind: str) -> Callable[..., Any]:
     compute: np.ufunc = {"Add": np.add, "Mul": np.multiply, "Div": np.true_divide}[kind]
 
-    def kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
+    def kernel(indices: Array, values: Array, shape: Array, dense: Array) -> Any:
         dense = as_ndarray(dense)
         check_parts(indices, values, shape)
         check_bounds(indices, shape)
@@ -287,7 +288,7 @@ for _kind, _handle in cwise_ops.items():
 
 
 def _extremum_kernel(choose: np.ufunc) -> Callable[..., Any]:
-    def kernel(a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any) -> tuple[Any, Any]:
+    def kernel(a: Array, a_values: Array, a_shape: Array, b: Array, b_values: Array, b_shape: Array) -> tuple[Any, Any]:
         check_parts(a, a_values, a_shape)
         check_parts(b, b_values, b_shape)
         _check_pair(a_shape, b_shape)
@@ -300,7 +301,7 @@ def _extremum_kernel(choose: np.ufunc) -> Callable[..., Any]:
 def _extremum_gradient(compare: OpHandle) -> Callable[..., list[Any]]:
     """The larger (smaller) of two common elements gets the gradient; an element without partner gets its own."""
 
-    def gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
+    def gradient(node: Operation, _: object, grad: Tensor) -> list[Any]:
         a, a_values, a_shape, b, b_values, b_shape = node.inputs
         zero = array_filling.zeros([], dtypes.int32)
         own_a = [a, array_filling.zeros_like(a_values), a_shape]
@@ -322,7 +323,7 @@ maximum_op.gradient(_extremum_gradient(greater_equal_op))
 minimum_op.gradient(_extremum_gradient(less_equal_op))
 
 
-def _row_starts(rows: Any) -> Any:
+def _row_starts(rows: Array) -> Any:
     """A mask of the elements that begin a new row, in row-major order."""
     if not len(rows):
         return np.zeros(0, np.int64)
@@ -330,7 +331,7 @@ def _row_starts(rows: Any) -> Any:
 
 
 @softmax_op.kernel("CPU")
-def _softmax_kernel(indices: Any, values: Any, shape: Any) -> Any:
+def _softmax_kernel(indices: Array, values: Array, shape: Array) -> Any:
     check_parts(indices, values, shape)
     if len(shape) < 2:
         refuse("Input should have rank >= 2")
@@ -356,7 +357,7 @@ def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
 # ---- reductions -----------------------------------------------------------------------------
 
 
-def _kept_axes(rank: int, axes: Any) -> tuple[list[int], list[int]]:
+def _kept_axes(rank: int, axes: Array) -> tuple[list[int], list[int]]:
     """The axes that are kept and those that are reduced."""
     axes = np.ravel(axes)
     for axis in axes:
@@ -366,7 +367,7 @@ def _kept_axes(rank: int, axes: Any) -> tuple[list[int], list[int]]:
     return [a for a in range(rank) if a not in gone], gone
 
 
-def _reduced(kind: str, indices: Any, values: Any, shape: Any, axes: Any) -> tuple[Any, Any, list[int]]:
+def _reduced(kind: str, indices: Array, values: Array, shape: Array, axes: Array) -> tuple[Any, Any, list[int]]:
     """The indices of the result in row-major order, their reduced values, and the kept axes."""
     check_parts(indices, values, shape)
     check_bounds(indices, shape)
@@ -385,7 +386,7 @@ def _reduced(kind: str, indices: Any, values: Any, shape: Any, axes: Any) -> tup
 
 
 def _reduce_kernel(kind: str) -> Callable[..., Any]:
-    def kernel(indices: Any, values: Any, shape: Any, axes: Any, *, keep_dims: bool) -> Any:
+    def kernel(indices: Array, values: Array, shape: Array, axes: Array, *, keep_dims: bool) -> Any:
         rows, found, kept = _reduced(kind, indices, values, shape, axes)
         sizes = [int(shape[a]) for a in kept]
         check_room(sizes, values.dtype.itemsize)
@@ -399,7 +400,7 @@ def _reduce_kernel(kind: str) -> Callable[..., Any]:
 
 
 def _reduce_sparse_kernel(kind: str) -> Callable[..., Any]:
-    def kernel(indices: Any, values: Any, shape: Any, axes: Any, *, keep_dims: bool) -> tuple[Any, Any, Any]:
+    def kernel(indices: Array, values: Array, shape: Array, axes: Array, *, keep_dims: bool) -> tuple[Any, Any, Any]:
         rows, found, kept = _reduced(kind, indices, values, shape, axes)
         if not keep_dims:
             return rows, found, np.asarray(shape)[kept]
@@ -444,7 +445,9 @@ def _reduce_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.sparse_add", "tf.sparse.add")
-def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
+def sparse_add(
+    a: TensorLike, b: TensorLike, threshold: TensorLike | None = None, thresh: TensorLike | None = None
+) -> Any:
     """The sum of two tensors, of which at least one is sparse (``tf.sparse_add``).
 
     The sum of two sparse tensors is sparse, without elements smaller than ``threshold``; other sums are dense.
@@ -469,7 +472,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
 
 @export("tf.sparse_tensor_dense_matmul", "tf.sparse.matmul", "tf.sparse.sparse_dense_matmul")
 def sparse_tensor_dense_matmul(
-    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+    sp_a: SparseTensorLike, b: TensorLike, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Tensor:
     """A sparse times a dense matrix (``tf.sparse_tensor_dense_matmul``)."""
     sparse = as_sparse(sp_a)
@@ -479,7 +482,7 @@ def sparse_tensor_dense_matmul(
 
 
 @export("tf.sparse_softmax", "tf.sparse.softmax")
-def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+def sparse_softmax(sp_input: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """Softmax over the stored elements of each innermost row (``tf.sparse_softmax``)."""
     with name_scope(name, "SparseSoftmax", [sp_input.indices, sp_input.values]):
         found = softmax_op(*parts(as_sparse(sp_input)))
@@ -487,25 +490,30 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 @export("tf.sparse_maximum", "tf.sparse.maximum")
-def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+def sparse_maximum(sp_a: SparseTensorLike, sp_b: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The larger of each pair of elements, where absent elements count as 0 (``tf.sparse_maximum``)."""
     return _extremum(maximum_op, "SparseSparseMaximum", sp_a, sp_b, name)
 
 
 @export("tf.sparse_minimum", "tf.sparse.minimum")
-def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+def sparse_minimum(sp_a: SparseTensorLike, sp_b: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The smaller of each pair of elements, where absent elements count as 0 (``tf.sparse_minimum``)."""
     return _extremum(minimum_op, "SparseSparseMinimum", sp_a, sp_b, name)
 
 
-def _extremum(handle: Any, default_name: str, a: Any, b: Any, name: str | None) -> SparseTensor:
+def _extremum(
+    handle: OpHandle, default_name: str, a: SparseTensorLike, b: SparseTensorLike, name: str | None
+) -> SparseTensor:
     a, b = as_sparse(a), as_sparse(b)
     with name_scope(name, default_name, [a.indices, a.values, b.indices, b.values]) as scope:
         indices, values = handle(*parts(a), *parts(b), name=scope)
         return SparseTensor(indices, values, a.dense_shape)
 
 
-def _reduce(handle: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: Any, keep_dims: Any) -> Any:
+def _reduce(
+    handle: OpHandle, sp_input: SparseTensorLike, axis: object, keepdims: bool | None, reduction_axes: object,
+    keep_dims: object,
+) -> Any:  # fmt: skip
     keep = bool(either(keepdims, keep_dims, "keepdims", "keep_dims"))
     axis = either(axis, reduction_axes, "axis", "reduction_axes")
     sparse = as_sparse(sp_input)
@@ -516,16 +524,18 @@ def _reduce(handle: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes
 
 @export("tf.sparse_reduce_sum", "tf.sparse.reduce_sum")
 def sparse_reduce_sum(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> Tensor:
+    sp_input: SparseTensorLike, axis: AxisLike | None = None, keepdims: bool | None = None,
+    reduction_axes: AxisLike | None = None, keep_dims: bool | None = None,
+) -> Tensor:  # fmt: skip
     """The dense sum over axes, all by default (``tf.sparse_reduce_sum``)."""
     return _reduce(reduce_ops["Sum"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
 
 
 @export("tf.sparse_reduce_sum_sparse", "tf.sparse.reduce_sum_sparse")
 def sparse_reduce_sum_sparse(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> SparseTensor:
+    sp_input: SparseTensorLike, axis: AxisLike | None = None, keepdims: bool | None = None,
+    reduction_axes: AxisLike | None = None, keep_dims: bool | None = None,
+) -> SparseTensor:  # fmt: skip
     """`sparse_reduce_sum` as a sparse tensor (``tf.sparse_reduce_sum_sparse``)."""
     handle = reduce_sparse_ops["Sum"]
     return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
@@ -533,16 +543,18 @@ def sparse_reduce_sum_sparse(
 
 @export("tf.sparse_reduce_max", "tf.sparse.reduce_max")
 def sparse_reduce_max(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> Tensor:
+    sp_input: SparseTensorLike, axis: AxisLike | None = None, keepdims: bool | None = None,
+    reduction_axes: AxisLike | None = None, keep_dims: bool | None = None,
+) -> Tensor:  # fmt: skip
     """The dense maximum of the stored elements over axes, 0 without elements (``tf.sparse_reduce_max``)."""
     return _reduce(reduce_ops["Max"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
 
 
 @export("tf.sparse_reduce_max_sparse", "tf.sparse.reduce_max_sparse")
 def sparse_reduce_max_sparse(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> SparseTensor:
+    sp_input: SparseTensorLike, axis: AxisLike | None = None, keepdims: bool | None = None,
+    reduction_axes: AxisLike | None = None, keep_dims: bool | None = None,
+) -> SparseTensor:  # fmt: skip
     """`sparse_reduce_max` as a sparse tensor (``tf.sparse_reduce_max_sparse``)."""
     handle = reduce_sparse_ops["Max"]
     return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
@@ -551,7 +563,7 @@ def sparse_reduce_max_sparse(
 def _with_dense(kind: str, default_name: str) -> Any:
     """``sparse * dense`` or ``sparse / dense``, with the dense operand broadcast to the sparse one."""
 
-    def operate(sparse: SparseTensor, dense: Any) -> SparseTensor:
+    def operate(sparse: SparseTensor, dense: TensorLike) -> SparseTensor:
         with name_scope(None, default_name, [sparse.indices, sparse.values, sparse.dense_shape, dense]) as scope:
             dense = convert_to_tensor(dense, sparse.dtype.base_dtype, name="y")
             found = cwise_ops[kind](*parts(sparse), dense, name=scope)
@@ -560,7 +572,7 @@ def _with_dense(kind: str, default_name: str) -> Any:
     return operate
 
 
-def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
+def _divided(sparse: SparseTensor, dense: TensorLike) -> SparseTensor:
     """True division: integers become float64 first."""
     if sparse.dtype.is_integer:
         sparse = SparseTensor(sparse.indices, cast(sparse.values, dtypes.float64), sparse.dense_shape)
@@ -568,7 +580,7 @@ def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
     return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
 
 
-def _reflected_times(sparse: SparseTensor, dense: Any) -> Any:
+def _reflected_times(sparse: SparseTensor, dense: TensorLike) -> Any:
     """``dense * sparse``; TensorFlow has it for tensors alone."""
     return _with_dense("Mul", "mul")(sparse, dense) if isinstance(dense, Tensor) else NotImplemented
 

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError, reading
 from tfmini.export import export
 from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
+from tfmini.graph.node import Node
+from tfmini.graph.op_types import DeviceResources
 from tfmini.memory import check_room
 from tfmini.numerics.images import check_inflated
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
-from tfmini.ops.composites import SparseTensor
+from tfmini.ops.composites import SparseTensor, SparseTensorLike
 from tfmini.ops.sparse.layout import as_sparse, check_parts, parts
 from tfmini.ops.waiting_line import own
 from tfmini.shapes import RawShape, at_least_rank, format_raw
@@ -42,16 +45,16 @@ deserialize_many_op: OpHandle[Any] = op(
 # ---- serialise ------------------------------------------------------------------------------
 
 
-def _message(array: Any) -> bytes:
+def _message(array: Array) -> bytes:
     return content_proto(as_ndarray(array)).SerializeToString()  # type: ignore[no-any-return]
 
 
-def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
+def _line(indices: Array, values: Array, shape: Array) -> list[bytes]:
     return [_message(indices), _message(values), _message(shape)]
 
 
 @serialize_op.kernel("CPU")
-def _serialize_kernel(indices: Any, values: Any, shape: Any) -> Any:
+def _serialize_kernel(indices: Array, values: Array, shape: Array) -> Any:
     check_parts(indices, values, shape)
     return np.array(_line(indices, values, shape), object)
 
@@ -60,7 +63,7 @@ _ROW_BYTES = 256  # of the three strings of a row without elements
 
 
 @serialize_many_op.kernel("CPU")
-def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
+def _serialize_many_kernel(indices: Array, values: Array, shape: Array) -> Any:
     check_parts(indices, values, shape)
     if len(shape) < 2:
         refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
@@ -94,7 +97,7 @@ def _parsed(message: bytes) -> Any:
     return found
 
 
-def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:
+def _read(row: Array, dtype: DType) -> tuple[Any, Any, Any]:
     indices, values, shape = map(_parsed, row)
     if indices.ndim != 2:
         refuse(f"Expected serialized_sparse[0, 0] to represent an index matrix but received shape "
@@ -118,7 +121,7 @@ def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:
 
 
 @all_of(deserialize_op, deserialize_many_op).kernel("CPU")
-def _deserialize_kernel(serialized: Any, *, dtype: Any) -> tuple[Any, Any, Any]:
+def _deserialize_kernel(serialized: Array, *, dtype: DType) -> tuple[Any, Any, Any]:
     serialized = as_ndarray(serialized)
     outer = serialized.shape[:-1]
     if not serialized.ndim or serialized.shape[-1] != 3:
@@ -149,14 +152,18 @@ def _joined(rows: list[tuple[Any, Any, Any]], outer: tuple[int, ...]) -> tuple[A
 
 
 @export("tf.serialize_sparse", "tf.io.serialize_sparse")
-def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
+def serialize_sparse(
+    sp_input: SparseTensorLike, name: str | None = None, out_type: DTypeLike = dtypes.string
+) -> Tensor:
     """A sparse tensor as three serialised tensors (``tf.serialize_sparse``): a vector ``[3]``."""
     sparse = as_sparse(sp_input)
     return serialize_op(*parts(sparse), out_type=out_type, name=name)
 
 
 @export("tf.serialize_many_sparse", "tf.io.serialize_many_sparse")
-def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
+def serialize_many_sparse(
+    sp_input: SparseTensorLike, name: str | None = None, out_type: DTypeLike = dtypes.string
+) -> Tensor:
     """Each row of a sparse tensor, serialised (``tf.serialize_many_sparse``): a matrix ``[rows, 3]``."""
     sparse = as_sparse(sp_input)
     return serialize_many_op(*parts(sparse), out_type=out_type, name=name)
@@ -170,7 +177,9 @@ def _restored(outputs: Any, rank: int | None) -> SparseTensor:
 
 
 @export("tf.io.deserialize_sparse")
-def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None) -> Any:
+def deserialize_sparse(
+    serialized_sparse: TensorLike, dtype: DTypeLike, rank: int | None = None, name: str | None = None
+) -> Any:
     """Sparse tensors of `serialize_sparse`, ``[..., 3]``, joined (``tf.io.deserialize_sparse``).
 
     Args:
@@ -181,7 +190,7 @@ def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = No
 
 @export("tf.deserialize_many_sparse", "tf.io.deserialize_many_sparse")
 def deserialize_many_sparse(
-    serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
+    serialized_sparse: TensorLike, dtype: DTypeLike, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:
     """The rows of `serialize_many_sparse` as one sparse tensor (``tf.deserialize_many_sparse``).
 
@@ -232,7 +241,7 @@ class SparseMap:
         self._numbers = itertools.count()
         self._tensors: dict[int, tuple[Any, Any, Any]] = {}
 
-    def add(self, indices: Any, values: Any, shape: Any) -> int:
+    def add(self, indices: Array, values: Array, shape: Array) -> int:
         """Keeps a sparse tensor; returns its number."""
         with self._lock:
             number = next(self._numbers)
@@ -261,7 +270,7 @@ def _map(resources: Any, container: bytes, shared_name: bytes, node: Any) -> Spa
     return resources.lookup_or_create(container, "sparse map", shared_name.decode() or node.name, SparseMap)  # type: ignore[no-any-return]
 
 
-def _check(indices: Any, values: Any, shape: Any) -> None:
+def _check(indices: Array, values: Array, shape: Array) -> None:
     for value, rank, what in ((indices, 2, "indices"), (values, 1, "values"), (shape, 1, "shape")):
         if np.ndim(value) != rank:
             kind = "matrix" if rank == 2 else "vector"
@@ -270,8 +279,9 @@ def _check(indices: Any, values: Any, shape: Any) -> None:
 
 @add_sparse.kernel("CPU")
 def _add(
-    indices: Any, values: Any, shape: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any
-) -> Any:
+    indices: Array, values: Array, shape: Array, *, resources: DeviceResources, container: bytes, shared_name: bytes,
+    node: Node,
+) -> Any:  # fmt: skip
     _check(indices, values, shape)
     return np.int64(_map(resources, container, shared_name, node).add(indices, values, shape))
 
@@ -281,8 +291,9 @@ _tensors_map_ROW_BYTES = 512  # of a tensor that is kept, without elements
 
 @add_many_sparse.kernel("CPU")
 def _add_many(
-    indices: Any, values: Any, shape: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any
-) -> Any:
+    indices: Array, values: Array, shape: Array, *, resources: DeviceResources, container: bytes, shared_name: bytes,
+    node: Node,
+) -> Any:  # fmt: skip
     _check(indices, values, shape)
     if len(shape) < 2:
         refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
@@ -300,7 +311,7 @@ def _add_many(
 
 @take_many_sparse.kernel("CPU")
 def _take_many(
-    handles: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any, dtype: DType
+    handles: Array, *, resources: DeviceResources, container: bytes, shared_name: bytes, node: Node, dtype: DType
 ) -> tuple[Any, Any, Any]:
     kept = _map(resources, container, shared_name, node)
     parts = [kept.take(int(number)) for number in np.ravel(handles)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
 from tfmini.memory import check_room
@@ -16,7 +17,7 @@ from tfmini.numerics.texts import fingerprint64
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.composites import SparseTensor, SparseTensorValue
+from tfmini.ops.composites import SparseTensor, SparseTensorLike, SparseTensorValue
 from tfmini.ops.sparse.layout import as_sparse, check_bounds, check_order, check_parts, distinct, parts
 from tfmini.shapes import RawShape
 
@@ -62,7 +63,7 @@ def _set_shape(node: Operation) -> list[RawShape]:
     return [(None, rank), (None,), (rank,)]
 
 
-def _members(values: Any) -> tuple[Any, Any, Any]:
+def _members(values: Array) -> tuple[Any, Any, Any]:
     """A dense tensor as (group coordinates of each element, elements, group shape)."""
     groups = values.shape[:-1]
     rows = np.stack(np.unravel_index(np.arange(values.size) // max(values.shape[-1], 1), groups), axis=1) \
@@ -70,7 +71,7 @@ def _members(values: Any) -> tuple[Any, Any, Any]:
     return rows, values.ravel(), np.array(groups, np.int64)
 
 
-def _sparse_members(indices: Any, values: Any, shape: Any, validate: bool) -> tuple[Any, Any, Any]:
+def _sparse_members(indices: Array, values: Array, shape: Array, validate: bool) -> tuple[Any, Any, Any]:
     if validate:
         check_bounds(indices, shape)
         check_order(indices)
@@ -105,14 +106,14 @@ def _combined(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], operati
 
 @dense_sparse_op.kernel("CPU")
 def _dense_sparse_kernel(
-    a: Any, indices: Any, values: Any, shape: Any, *, set_operation: bytes, validate_indices: bool
+    a: Array, indices: Array, values: Array, shape: Array, *, set_operation: bytes, validate_indices: bool
 ) -> Any:
     return _combined(_members(a), _sparse_members(indices, values, shape, validate_indices), set_operation)
 
 
 @sparse_sparse_op.kernel("CPU")
 def _sparse_sparse_kernel(
-    a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, *, set_operation: bytes,
+    a: Array, a_values: Array, a_shape: Array, b: Array, b_values: Array, b_shape: Array, *, set_operation: bytes,
     validate_indices: bool,
 ) -> Any:  # fmt: skip
     first = _sparse_members(a, a_values, a_shape, validate_indices)
@@ -120,7 +121,7 @@ def _sparse_sparse_kernel(
 
 
 @size_op.kernel("CPU")
-def _size_kernel(indices: Any, values: Any, shape: Any, *, validate_indices: bool) -> Any:
+def _size_kernel(indices: Array, values: Array, shape: Array, *, validate_indices: bool) -> Any:
     rows, members, groups = _sparse_members(indices, values, shape, validate_indices)
     _, element = np.unique(members, return_inverse=True)
     pairs, _ = distinct(np.concatenate([rows, element.reshape(-1, 1)], axis=1).astype(np.int64))
@@ -151,7 +152,7 @@ def _levenshtein(a: list[Any], b: list[Any]) -> int:
     return row[-1]
 
 
-def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
+def _sequences(indices: Array, values: Array) -> dict[tuple[int, ...], list[Any]]:
     found: dict[tuple[int, ...], list[Any]] = {}
     for row, value in zip(indices[:, :-1].tolist(), values.tolist()):
         found.setdefault(tuple(row), []).append(value)
@@ -160,7 +161,7 @@ def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
 
 @edit_distance_op.kernel("CPU")
 def _edit_distance_kernel(
-    a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, *, normalize: bool
+    a: Array, a_values: Array, a_shape: Array, b: Array, b_values: Array, b_shape: Array, *, normalize: bool
 ) -> Any:
     if len(a_shape) != len(b_shape):
         refuse(f"Expected hypothesis and truth to have the same rank, got {len(a_shape)} and {len(b_shape)}")
@@ -183,7 +184,7 @@ def _edit_distance_kernel(
 # ---- public functions -----------------------------------------------------------------------
 
 
-def _as_set(value: Any) -> Any:
+def _as_set(value: TensorLike | SparseTensorLike) -> Any:
     return as_sparse(value) if isinstance(value, (SparseTensor, SparseTensorValue)) else convert_to_tensor(value)
 
 
@@ -204,32 +205,34 @@ def _operation(a: Any, b: Any, operation: str, validate_indices: bool) -> Sparse
 
 
 @export("tf.sets.set_size", "tf.sets.size")
-def set_size(a: Any, validate_indices: bool = True) -> Tensor:
+def set_size(a: TensorLike, validate_indices: bool = True) -> Tensor:
     """The number of distinct elements along the last axis of a sparse tensor (``tf.sets.size``)."""
     sparse = as_sparse(a)
     return size_op(*parts(sparse), validate_indices=validate_indices)
 
 
 @export("tf.sets.intersection", "tf.sets.set_intersection")
-def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+def set_intersection(a: TensorLike, b: TensorLike, validate_indices: bool = True) -> SparseTensor:
     """Elements in both sets along the last axis (``tf.sets.intersection``)."""
     return _operation(a, b, "intersection", validate_indices)
 
 
 @export("tf.sets.difference", "tf.sets.set_difference")
-def set_difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
+def set_difference(a: TensorLike, b: TensorLike, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
     """Elements of ``a`` that are not in ``b``, or of ``b`` that are not in ``a`` (``tf.sets.difference``)."""
     return _operation(a, b, "a-b" if aminusb else "b-a", validate_indices)
 
 
 @export("tf.sets.set_union", "tf.sets.union")
-def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+def set_union(a: TensorLike, b: TensorLike, validate_indices: bool = True) -> SparseTensor:
     """Elements in either set along the last axis (``tf.sets.union``)."""
     return _operation(a, b, "union", validate_indices)
 
 
 @export("tf.edit_distance")
-def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str = "edit_distance") -> Tensor:
+def edit_distance(
+    hypothesis: SparseTensorLike, truth: SparseTensorLike, normalize: bool = True, name: str = "edit_distance"
+) -> Tensor:
     """Levenshtein distances of the sequences along the last axis (``tf.edit_distance``).
 
     Args:
@@ -273,16 +276,16 @@ cross_op: OpHandle[Any] = op(
 
 @cross_op.kernel("CPU")
 def _cross(
-    indices: Any,
-    values: Any,
-    shapes: Any,
-    dense: Any,
+    indices: list[Array],
+    values: list[Array],
+    shapes: list[Array],
+    dense: list[Array],
     *,
     hashed_output: bool,
     num_buckets: int,
     hash_key: int,
     out_type: dtypes.DType,
-    **_: Any,
+    **_: object,
 ) -> Any:
     if hashed_output != (out_type is dtypes.int64):
         refuse(f"out_type cannot be {out_type.name} where hashed_output is {hashed_output}")
@@ -307,7 +310,7 @@ def _cross(
     return places, flat, np.array([rows, max(counts, default=0)], np.int64)
 
 
-def _rows(places: Any, values: Any, rows: int) -> list[Any]:
+def _rows(places: Array, values: Array, rows: int) -> list[Any]:
     """The values of each row of a sparse matrix."""
     ends = np.searchsorted(places[:, 0], np.arange(rows + 1))
     return [values[start:end] for start, end in zip(ends, ends[1:])]
@@ -321,13 +324,13 @@ def _hashes(columns: Sequence[Any], buckets: int, key: int) -> Any:
     return (found % np.uint64(buckets or np.iinfo(np.int64).max)).astype(np.int64)
 
 
-def _numbers(column: Any) -> Any:
+def _numbers(column: Array) -> Any:
     if column.dtype.kind == "i":
         return column.astype(np.int64).view(np.uint64)
     return np.array([fingerprint64(bytes(value)) for value in column], np.uint64)
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _joined(first: Array, second: Array) -> Any:
     """TensorFlow's ``FingerprintCat64`` of numbers."""
     with np.errstate(over="ignore"):
         mixed = second * _MULTIPLIER

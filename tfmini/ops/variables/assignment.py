@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tfmini.core_types import Array, GraphTensor, ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
@@ -23,6 +24,7 @@ from tfmini.graph.families import (
     op,
     same_shape,
 )
+from tfmini.graph.node import Node
 from tfmini.ops.array.slicing import MASKS, slice_index, strided_slice_assign_op
 from tfmini.ops.math.broadcast import named
 from tfmini.ops.variables import ref_ops as state_ref
@@ -33,7 +35,9 @@ from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.shapes import RawShape, as_raw
 
 
-def variable_op(shape: Any, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = "") -> Tensor:
+def variable_op(
+    shape: ShapeLike, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = ""
+) -> Tensor:
     """A reference variable without an initial value (``state_ops.variable_op_v2``)."""
     return state_ref.variable_v2(
         shape=as_raw(shape), dtype=dtype, name=name, container=container, shared_name=shared_name
@@ -44,15 +48,16 @@ def _reference(ref: Any) -> Tensor:
     return ref._reference if isinstance(ref, Variable) else ref
 
 
-def _update(handle: OpHandle, ref: Any, *values: Any, **attrs: Any) -> Any:
+def _update(handle: OpHandle, ref: Variable | GraphTensor, *values: TensorLike, **attrs: object) -> Any:
     reference = _reference(ref)
     return beside(reference, handle(reference, *values, **attrs))
 
 
 @export("tf.assign")
 def assign(
-    ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
-) -> Any:
+    ref: GraphTensor, value: TensorLike, validate_shape: bool | None = None, use_locking: bool | None = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
     """Replaces the value (``tf.assign``); returns ``ref`` after the assignment.
 
     Args:
@@ -71,7 +76,7 @@ def assign(
 
 
 @export("tf.assign_add")
-def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_add(value)  # Without the name, as in TensorFlow.
@@ -79,7 +84,9 @@ def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str 
 
 
 @export("tf.assign_sub")
-def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+def assign_sub(
+    ref: Variable | GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None
+) -> Any:
     """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_sub(value)
@@ -87,7 +94,7 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
 
 
 @export("tf.count_up_to")
-def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
+def count_up_to(ref: Variable | GraphTensor, limit: int, name: str | None = None) -> Tensor:
     """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more (``tf.count_up_to``)."""
     if isinstance(ref, BaseResourceVariable):
         return ref.count_up_to(limit)
@@ -95,7 +102,7 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
 
 
 @export("tf.is_variable_initialized")
-def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
+def is_variable_initialized(variable: GraphTensor, name: str | None = None) -> Tensor:
     """Whether the variable has a value, a bool scalar (``tf.is_variable_initialized``)."""
     if isinstance(variable, Variable):
         return variable.is_initialized(name)
@@ -106,7 +113,12 @@ class ScatterFunction(Protocol):
     """A public function that changes rows, or slices at index vectors."""
 
     def __call__(
-        self, ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+        self,
+        ref: Variable | GraphTensor,
+        indices: TensorLike,
+        updates: TensorLike,
+        use_locking: bool = False,
+        name: str | None = None,
     ) -> Any: ...
 
 
@@ -114,8 +126,9 @@ def _of_rows(operation: str, text: str) -> ScatterFunction:
     """Makes the function that applies an operation to rows; assignments lock if nothing else is said."""
 
     def function(
-        ref: Any, indices: Any, updates: Any, use_locking: bool = operation == "update", name: str | None = None
-    ) -> Any:
+        ref: Variable | GraphTensor, indices: TensorLike, updates: TensorLike,
+        use_locking: bool = operation == "update", name: str | None = None,
+    ) -> Any:  # fmt: skip
         if isinstance(ref, Variable):
             return ref.scatter_rows(operation, indices, updates, use_locking, name)
         return _update(scatter_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
@@ -127,8 +140,9 @@ def _of_points(operation: str, text: str) -> ScatterFunction:
     """Makes the function that applies an operation at index vectors, as `_of_rows`."""
 
     def function(
-        ref: Any, indices: Any, updates: Any, use_locking: bool = operation == "update", name: str | None = None
-    ) -> Any:
+        ref: Variable | GraphTensor, indices: TensorLike, updates: TensorLike,
+        use_locking: bool = operation == "update", name: str | None = None,
+    ) -> Any:  # fmt: skip
         if isinstance(ref, Variable):
             return ref.scatter_points(operation, indices, updates, use_locking, name)
         return _update(scatter_nd_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
@@ -164,8 +178,9 @@ export_names("tf", "scatter_nd_update scatter_nd_add scatter_nd_sub")
 
 @export("tf.batch_scatter_update")
 def batch_scatter_update(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
-) -> Any:
+    ref: Variable | GraphTensor, indices: TensorLike, updates: TensorLike, use_locking: bool = True,
+    name: str | None = None,
+) -> Any:  # fmt: skip
     """`scatter_update` along the last dimension of ``indices`` (``tf.batch_scatter_update``).
 
     The dimensions before it are batches that ``ref``, ``indices`` and ``updates`` share:
@@ -231,13 +246,13 @@ def _assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, value: Any, *, 
 
 
 @tensor_strided_slice_update_op.kernel("CPU")
-def _update_kernel(input: Any, begin: Any, end: Any, strides: Any, value: Any, *, node: Any) -> Any:
+def _update_kernel(input: Array, begin: Array, end: Array, strides: Array, value: Array, *, node: Node) -> Any:
     result = input.copy()
     _write(result, node, begin, end, strides, value)
     return result
 
 
-def sliced_assign(part: Tensor, value: Any, name: str | None = None) -> Tensor:
+def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> Tensor:
     """Writes ``value`` to the slice ``part`` of a variable; returns the whole variable.
 
     Raises:

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini import protos
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
 from tfmini.graph.operation import ObjectReference, Operation, Operators, Tensor
 from tfmini.shapes import TensorShape
@@ -180,7 +182,7 @@ KINDS: dict[bool, type[Variable]] = {}
 class VariableMetaclass(type):
     """Makes ``tf.Variable(…)`` return a variable of the chosen kind."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         if cls is not Variable:
             return super().__call__(*args, **kwargs)
         return create_through_scopes(_create, _named(args, kwargs))
@@ -255,20 +257,20 @@ class Variable(Operators, metaclass=VariableMetaclass):
 
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: TensorLike | Callable[..., Any] | None = None,
         trainable: bool | None = None,
-        collections: Any = None,
+        collections: str | Sequence[str] | None = None,
         validate_shape: bool = True,
-        caching_device: Any = None,
+        caching_device: str | Callable[..., Any] | None = None,
         name: str | None = None,
         variable_def: Any = None,
-        dtype: Any = None,
-        expected_shape: Any = None,
+        dtype: DTypeLike | None = None,
+        expected_shape: ShapeLike = None,
         import_scope: str | None = None,
         constraint: Callable[..., Any] | None = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
-        shape: Any = None,
+        synchronization: VariableSynchronization | int | None = None,
+        aggregation: VariableAggregation | int | None = None,
+        shape: ShapeLike = None,
     ) -> None:
         if variable_def is not None:
             if initial_value is not None:
@@ -307,8 +309,9 @@ class Variable(Operators, metaclass=VariableMetaclass):
         raise NotImplementedError
 
     def _build(
-        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: Any, shape: Any
-    ) -> None:
+        self, initial_value: TensorLike | Callable[..., Any], validate_shape: bool,
+        caching_device: str | Callable[..., Any] | None, name: str | None, dtype: DTypeLike | None, shape: ShapeLike,
+    ) -> None:  # fmt: skip
         """Adds the variable's nodes."""
         raise NotImplementedError
 
@@ -324,18 +327,20 @@ class Variable(Operators, metaclass=VariableMetaclass):
         """Whether the variable has a value, a bool scalar."""
         raise NotImplementedError
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign(
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Assigns ``value``; returns the new value, or only the op if ``read_value`` is False."""
         raise NotImplementedError
 
     def assign_add(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Adds ``delta``; returns like `assign`."""
         raise NotImplementedError
 
     def assign_sub(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Subtracts ``delta``; returns like `assign`."""
         raise NotImplementedError
@@ -344,11 +349,15 @@ class Variable(Operators, metaclass=VariableMetaclass):
         """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more."""
         raise NotImplementedError
 
-    def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+    def scatter_rows(
+        self, operation: str, indices: TensorLike, updates: TensorLike, use_locking: bool, name: str | None
+    ) -> Any:
         """Applies an operation (``add``, ``update``…) to some rows."""
         raise NotImplementedError
 
-    def scatter_points(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+    def scatter_points(
+        self, operation: str, indices: TensorLike, updates: TensorLike, use_locking: bool, name: str | None
+    ) -> Any:
         """Applies an operation (``add``, ``sub``, ``update``) at index vectors."""
         raise NotImplementedError
 
@@ -357,7 +366,7 @@ class Variable(Operators, metaclass=VariableMetaclass):
 
     # ---- scatter updates ----------------------------------------------------------------------
 
-    def _scatter(self, operation: str, sparse_delta: Any, use_locking: bool, name: str | None) -> Any:
+    def _scatter(self, operation: str, sparse_delta: IndexedSlices, use_locking: bool, name: str | None) -> Any:
         if not isinstance(sparse_delta, IndexedSlices):
             raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta}")
         return self.scatter_rows(operation, sparse_delta.indices, sparse_delta.values, use_locking, name)
@@ -390,15 +399,15 @@ class Variable(Operators, metaclass=VariableMetaclass):
         """Assigns `IndexedSlices`."""
         return self._scatter("update", sparse_delta, use_locking, name)
 
-    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Adds slices at index vectors."""
         return self.scatter_points("add", indices, updates, True, name)
 
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Subtracts slices at index vectors."""
         return self.scatter_points("sub", indices, updates, True, name)
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Assigns slices at index vectors."""
         return self.scatter_points("update", indices, updates, True, name)
 
@@ -473,11 +482,11 @@ class Variable(Operators, metaclass=VariableMetaclass):
     def _set_save_slice_info(self, save_slice_info: _SliceInfo | None) -> None:
         self._save_slice_info = save_slice_info
 
-    def eval(self, session: Any = None) -> Any:
+    def eval(self, session: object = None) -> Any:
         """The value in ``session`` or the default session."""
         return self._as_graph_element().eval(session=session)
 
-    def load(self, value: Any, session: Any = None) -> None:
+    def load(self, value: TensorLike, session: object = None) -> None:
         """Assigns ``value`` in ``session`` or the default session, through the initializer."""
         self.initializer.run({self.initializer.inputs[1]: value}, session)
 
@@ -534,12 +543,12 @@ class Variable(Operators, metaclass=VariableMetaclass):
             )
 
 
-def finder(graph: Any, import_scope: str | None) -> Callable[[str], Any]:
+def finder(graph: Graph, import_scope: str | None) -> Callable[[str], Any]:
     """A function from a name in a proto to the graph element in ``import_scope``."""
     return lambda name: graph.as_graph_element(prepend_name_scope(name, import_scope))
 
 
-def _convert(variable: Variable, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+def _convert(variable: Variable, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Any:
     if dtype is not None and dtype.base_dtype is not variable.dtype.base_dtype:
         raise ValueError(
             f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"
@@ -553,7 +562,7 @@ register_tensor_conversion_function(Variable, _convert, 99)
 
 def _operator_of_value(operator: str) -> Callable[..., Any]:
     # Looked up at each call, because the arithmetic ops define the operators of Tensor later.
-    def run(self: Variable, *args: Any, **kwargs: Any) -> Any:
+    def run(self: Variable, *args: object, **kwargs: object) -> Any:
         return getattr(Tensor, operator)(self.value(), *args, **kwargs)
 
     run.__name__ = operator

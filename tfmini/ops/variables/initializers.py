@@ -7,12 +7,12 @@ variable of which this is a part; initializers that depend on the size use that 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.operation import Tensor
@@ -24,11 +24,18 @@ from tfmini.ops.array.constant import constant as make_constant
 _TRUNCATED_STDDEV = 0.87962566103423978
 
 
-def _float_type(dtype: Any) -> dtypes.DType:
+def _float_type(dtype: DTypeLike) -> dtypes.DType:
     found = dtypes.as_dtype(dtype)
     if not found.is_floating:
         raise ValueError(f"Expected floating point type, got {found}.")
     return found
+
+
+class PartOf(Protocol):
+    """What initializers read of a `PartitionInfo`."""
+
+    @property
+    def full_shape(self) -> Any: ...
 
 
 class Initializer:
@@ -37,7 +44,7 @@ class Initializer:
     _SETTINGS: tuple[str, ...] = ()
     dtype: dtypes.DType
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
         """Returns a tensor of the given shape."""
         raise NotImplementedError
 
@@ -51,27 +58,31 @@ class Initializer:
         """Makes an initializer with these settings."""
         return cls(**config)
 
-    def _type(self, dtype: Any) -> dtypes.DType:
+    def _type(self, dtype: DTypeLike | None) -> dtypes.DType:
         return self.dtype if dtype is None else dtypes.as_dtype(dtype)
 
 
 class Zeros(Initializer):
     """All zeros (``tf.zeros_initializer``)."""
 
-    def __init__(self, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, dtype: DTypeLike | None = dtypes.float32) -> None:
         self.dtype = dtypes.as_dtype(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
+    ) -> Tensor:
         return array_filling.zeros(shape, self._type(dtype))
 
 
 class Ones(Initializer):
     """All ones (``tf.ones_initializer``)."""
 
-    def __init__(self, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, dtype: DTypeLike | None = dtypes.float32) -> None:
         self.dtype = dtypes.as_dtype(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
+    ) -> Tensor:
         return array_filling.ones(shape, self._type(dtype))
 
 
@@ -84,7 +95,9 @@ class Constant(Initializer):
 
     _SETTINGS = ("value",)
 
-    def __init__(self, value: Any = 0, dtype: Any = dtypes.float32, verify_shape: bool = False) -> None:
+    def __init__(
+        self, value: TensorLike = 0, dtype: DTypeLike | None = dtypes.float32, verify_shape: bool = False
+    ) -> None:
         if not (np.isscalar(value) or isinstance(value, (list, tuple, np.ndarray))):
             raise TypeError(
                 f"Invalid type for initial value: {type(value)} (expected Python scalar, list or tuple of values, or"
@@ -95,8 +108,9 @@ class Constant(Initializer):
         self._verify_shape = verify_shape
 
     def __call__(
-        self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: bool | None = None
-    ) -> Tensor:
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None,
+        verify_shape: bool | None = None,
+    ) -> Tensor:  # fmt: skip
         verify = self._verify_shape if verify_shape is None else verify_shape
         return make_constant(self.value, dtype=self._type(dtype), shape=shape, verify_shape=verify)
 
@@ -107,12 +121,15 @@ class RandomUniform(Initializer):
     _SETTINGS = ("minval", "maxval", "seed")
 
     def __init__(
-        self, minval: Any = 0, maxval: Any = None, seed: int | None = None, dtype: Any = dtypes.float32
-    ) -> None:
+        self, minval: TensorLike = 0, maxval: TensorLike | None = None, seed: int | None = None,
+        dtype: DTypeLike = dtypes.float32,
+    ) -> None:  # fmt: skip
         self.minval, self.maxval, self.seed = minval, maxval, seed
         self.dtype = dtypes.as_dtype(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
+    ) -> Tensor:
         return random_values.random_uniform(shape, self.minval, self.maxval, self._type(dtype), seed=self.seed)
 
 
@@ -122,19 +139,24 @@ class RandomNormal(Initializer):
     _SETTINGS = ("mean", "stddev", "seed")
 
     def __init__(
-        self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = dtypes.float32
-    ) -> None:
+        self, mean: TensorLike = 0.0, stddev: TensorLike = 1.0, seed: int | None = None,
+        dtype: DTypeLike = dtypes.float32,
+    ) -> None:  # fmt: skip
         self.mean, self.stddev, self.seed = mean, stddev, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
+    ) -> Tensor:
         return random_values.random_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
 
 
 class TruncatedNormal(RandomNormal):
     """Normal; values beyond two standard deviations are redrawn (``tf.truncated_normal_initializer``)."""
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
+    ) -> Tensor:
         return random_values.truncated_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
 
 
@@ -143,11 +165,11 @@ class UniformUnitScaling(Initializer):
 
     _SETTINGS = ("factor", "seed")
 
-    def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: DTypeLike = dtypes.float32) -> None:
         self.factor, self.seed = factor, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
         whole = shape if partition_info is None else partition_info.full_shape
         inputs = max(1.0, math.prod(float(d) for d in whole[:-1]))
         limit = math.sqrt(3 / inputs) * self.factor
@@ -176,7 +198,7 @@ class VarianceScaling(Initializer):
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
         seed: int | None = None,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if scale <= 0.0:
             raise ValueError("`scale` must be positive float.")
@@ -188,7 +210,7 @@ class VarianceScaling(Initializer):
         self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
         dtype = self._type(dtype)
         fan_in, fan_out = fans(shape if partition_info is None else partition_info.full_shape)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
@@ -202,7 +224,7 @@ class VarianceScaling(Initializer):
         return random_values.truncated_normal(shape, 0.0, stddev, dtype, seed=self.seed)
 
 
-def fans(shape: Sequence[int]) -> tuple[float, float]:
+def fans(shape: Any) -> tuple[float, float]:
     """The number of inputs and outputs of a unit, for the weights of a dense or convolution layer."""
     if len(shape) < 1:
         return 1, 1
@@ -217,7 +239,7 @@ class GlorotUniform(VarianceScaling):
 
     _SETTINGS = ("seed",)
 
-    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, seed: int | None = None, dtype: DTypeLike = dtypes.float32) -> None:
         super().__init__(scale=1.0, mode="fan_avg", distribution="uniform", seed=seed, dtype=dtype)
 
 
@@ -226,7 +248,7 @@ class GlorotNormal(VarianceScaling):
 
     _SETTINGS = ("seed",)
 
-    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, seed: int | None = None, dtype: DTypeLike = dtypes.float32) -> None:
         super().__init__(scale=1.0, mode="fan_avg", distribution="truncated_normal", seed=seed, dtype=dtype)
 
 
@@ -239,11 +261,11 @@ class Orthogonal(Initializer):
 
     _SETTINGS = ("gain", "seed")
 
-    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: DTypeLike = dtypes.float32) -> None:
         self.gain, self.seed = gain, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
         if len(shape) < 2:
             raise ValueError("The tensor to initialize must be at least two-dimensional")
         rows, columns = math.prod(int(d) for d in shape[:-1]), int(shape[-1])
@@ -267,11 +289,11 @@ class Identity(Initializer):
 
     _SETTINGS = ("gain",)
 
-    def __init__(self, gain: float = 1.0, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, gain: float = 1.0, dtype: DTypeLike = dtypes.float32) -> None:
         self.gain = gain
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: Any = None) -> Tensor:
         whole = list(shape if partition_info is None else partition_info.full_shape)
         if len(whole) != 2:
             raise ValueError("Identity matrix initializer can only be used for 2D matrices.")

@@ -34,7 +34,7 @@ class PartitionedVariable:
     """
 
     def __init__(
-        self, name: str, shape: Any, dtype: DType, variable_list: Sequence[Variable], partitions: Sequence[int]
+        self, name: str, shape: ShapeLike, dtype: DType, variable_list: Sequence[Variable], partitions: Sequence[int]
     ) -> None:
         _check_parts(shape, variable_list, partitions)
         self._variable_list = sorted(variable_list, key=_offset_of)
@@ -104,7 +104,9 @@ class PartitionedVariable:
     def _get_partitions(self) -> list[int]:
         return self._partitions
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign(
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Assigns a tensor, a list with one value per part, or a `PartitionedVariable`; returns one result per part."""
         return self._each(lambda part, new: part.assign(new, use_locking, name, read_value), value)
 
@@ -115,7 +117,7 @@ class PartitionedVariable:
         return self._each(lambda part, new: part.assign_add(new, use_locking, name, read_value), value)
 
     def assign_sub(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Subtracts; see `assign`."""
         return self._each(lambda part, new: part.assign_sub(new, use_locking, name, read_value), value)
@@ -131,7 +133,7 @@ class PartitionedVariable:
         return [function(part, new) for part, new in zip(self._variable_list, values)]
 
 
-def _check_parts(shape: ShapeLike, parts: Any, partitions: Any) -> None:
+def _check_parts(shape: ShapeLike, parts: object, partitions: object) -> None:
     if not isinstance(parts, (list, tuple)):
         raise TypeError(f"variable_list is not a list or tuple: {parts}")
     if not isinstance(partitions, (list, tuple)):
@@ -153,7 +155,9 @@ def _check_parts(shape: ShapeLike, parts: Any, partitions: Any) -> None:
             )
 
 
-def _convert(variable: PartitionedVariable, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+def _convert(
+    variable: PartitionedVariable, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+) -> Any:
     if dtype is not None and dtype.base_dtype is not variable.dtype.base_dtype:
         raise ValueError(
             f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"

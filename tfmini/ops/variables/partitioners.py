@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.ops.variables.scope import get_partitioned_variable, variable_scope
 from tfmini.shapes import TensorShape
@@ -18,7 +19,7 @@ Partitioner = Callable[..., list[int]]
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """Always ``num_shards`` parts, or one per row if there are fewer rows (``tf.fixed_size_partitioner``)."""
 
-    def partitioner(shape: TensorShape, **_: Any) -> list[int]:
+    def partitioner(shape: TensorShape, **_: object) -> list[int]:
         rows: int = shape.as_list()[axis]  # type: ignore[assignment]
         return _along(axis, len(shape), min(num_shards, rows))
 
@@ -100,7 +101,7 @@ def _check_slicing(shape: Sequence[int], slicing: Sequence[int]) -> None:
 def create_partitioned_variables(
     shape: Sequence[int],
     slicing: Sequence[int],
-    initializer: Any,
+    initializer: Callable[..., Any] | TensorLike,
     dtype: Any = dtypes.float32,
     trainable: bool = True,
     collections: str | Sequence[str] | None = None,

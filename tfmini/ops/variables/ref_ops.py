@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InternalError, NotFoundError, OutOfRangeError
 from tfmini.graph.families import Operation, all_of, declared_shape, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState
@@ -154,7 +156,7 @@ def _variable_state(
 
 
 @temporary_variable.kernel("CPU")
-def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShape) -> VariableState:
+def _temporary_state(*, var_name: bytes, node: Node, dtype: DType, shape: RawShape) -> VariableState:
     # Every step has a new one, private to the step.
     state = VariableState(var_name.decode() or node.name, dtype, shape)
     if shape is not None and None not in shape:
@@ -164,7 +166,7 @@ def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShap
 
 
 @destroy_temporary_variable.kernel("CPU")
-def _destroy_temporary(ref: VariableState, *, var_name: bytes, node: Any) -> Any:
+def _destroy_temporary(ref: VariableState, *, var_name: bytes, node: Node) -> Any:
     name = var_name.decode()
     if ref.name != name or not ref.is_initialized:
         why = f"the input is {ref.name!r}" if ref.name != name else "it was destroyed before"
@@ -175,24 +177,24 @@ def _destroy_temporary(ref: VariableState, *, var_name: bytes, node: Any) -> Any
 
 
 @assign_op.kernel("CPU")
-def _assign(ref: VariableState, value: Any, *, validate_shape: bool) -> VariableState:
+def _assign(ref: VariableState, value: Array, *, validate_shape: bool) -> VariableState:
     ref.assign(value, validate_shape)
     return ref
 
 
-def add_in_place(buffer: Any, delta: Any) -> None:
+def add_in_place(buffer: Array, delta: Array) -> None:
     """``buffer += delta`` for equal shapes."""
     check_same_size(buffer, delta)
     np.add(buffer, delta, out=buffer)
 
 
-def subtract_in_place(buffer: Any, delta: Any) -> None:
+def subtract_in_place(buffer: Array, delta: Array) -> None:
     """``buffer -= delta`` for equal shapes."""
     check_same_size(buffer, delta)
     np.subtract(buffer, delta, out=buffer)
 
 
-def check_same_size(buffer: Any, delta: Any) -> None:
+def check_same_size(buffer: Array, delta: Array) -> None:
     """Refuses an update of another shape.
 
     Raises:
@@ -204,13 +206,13 @@ def check_same_size(buffer: Any, delta: Any) -> None:
 
 
 @assign_add_op.kernel("CPU")
-def _assign_add(ref: VariableState, value: Any) -> VariableState:
+def _assign_add(ref: VariableState, value: Array) -> VariableState:
     ref.update(add_in_place, value)
     return ref
 
 
 @assign_sub_op.kernel("CPU")
-def _assign_sub(ref: VariableState, value: Any) -> VariableState:
+def _assign_sub(ref: VariableState, value: Array) -> VariableState:
     ref.update(subtract_in_place, value)
     return ref
 

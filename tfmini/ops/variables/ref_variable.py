@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.families import Operation, Tensor, get_default_graph
+from tfmini.graph.registry import OpHandle
 from tfmini.graph.scoping import colocate_with, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables.base import KINDS, Variable, finder
@@ -22,7 +25,7 @@ from tfmini.ops.variables.state import initialized_value, safe_initial_value
 from tfmini.shapes import as_raw
 
 
-def beside(ref: Any, result: Any) -> Any:
+def beside(ref: Any, result: Tensor) -> Any:
     """Places the op of ``result`` with the variable of ``ref``, as ops on references need it; returns ``result``."""
     op: Operation = result.op if isinstance(result, Tensor) else result
     anchor: Operation = ref.op
@@ -57,8 +60,9 @@ class RefVariable(Variable):
         return self._variable
 
     def _build(
-        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: Any, shape: Any
-    ) -> None:
+        self, initial_value: Any, validate_shape: bool, caching_device: str | Callable[..., Any] | None,
+        name: str | None, dtype: DTypeLike | None, shape: ShapeLike,
+    ) -> None:  # fmt: skip
         from_function = callable(initial_value)
         with init_scope(), name_scope(name, "Variable", [] if from_function else [initial_value]) as scope:
             if from_function:
@@ -81,7 +85,7 @@ class RefVariable(Variable):
             with device(caching_device) if caching_device is not None else colocate_with(self._variable.op):
                 self._snapshot = identity(self._variable, name="read")
 
-    def _make(self, value: Tensor, validate_shape: bool, shape: Any, scope: str) -> None:
+    def _make(self, value: Tensor, validate_shape: bool, shape: ShapeLike, scope: str) -> None:
         raw = as_raw(shape) if shape is not None else value.raw_shape if validate_shape else None
         self._variable = variable_v2(shape=raw, dtype=value.dtype.base_dtype, name=scope)
 
@@ -107,36 +111,42 @@ class RefVariable(Variable):
     def is_initialized(self, name: str | None = None) -> Tensor:
         return beside(self, is_initialized_op(self._variable, name=name))  # type: ignore[no-any-return]
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: ShapeLike) -> None:
         """Merges ``shape`` into the static shape."""
         self._variable.set_shape(shape)
         self._snapshot.set_shape(shape)
 
-    def _updated(self, handle: Any, value: Any, use_locking: bool, name: str | None, read_value: bool) -> Any:
+    def _updated(self, handle: OpHandle, value: object, use_locking: bool, name: str | None, read_value: bool) -> Any:
         result = beside(self, handle(self._variable, value, use_locking=use_locking, name=name))
         return result if read_value else result.op
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign(
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         return self._updated(assign_op, value, use_locking, name, read_value)
 
     def assign_add(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         return self._updated(assign_add_op, delta, use_locking, name, read_value)
 
     def assign_sub(
-        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         return self._updated(assign_sub_op, delta, use_locking, name, read_value)
 
     def count_up_to(self, limit: int) -> Tensor:
         return beside(self, count_up_to_op(self._variable, limit=limit))  # type: ignore[no-any-return]
 
-    def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+    def scatter_rows(
+        self, operation: str, indices: TensorLike, updates: TensorLike, use_locking: bool, name: str | None
+    ) -> Any:
         handle = scatter_ops[operation]
         return beside(self, handle(self._variable, indices, updates, use_locking=use_locking, name=name))
 
-    def scatter_points(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+    def scatter_points(
+        self, operation: str, indices: TensorLike, updates: TensorLike, use_locking: bool, name: str | None
+    ) -> Any:
         handle = scatter_nd_ops[operation]
         return beside(self, handle(self._variable, indices, updates, use_locking=use_locking, name=name))
 

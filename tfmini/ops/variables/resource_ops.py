@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import NotFoundError
 from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, op
+from tfmini.graph.node import Node
 from tfmini.numerics.update_rules import check_nd_indices, check_row_indices, scatter_rows
 from tfmini.ops.array import gather as array_scatter
 from tfmini.ops.array import joining as array_joining
@@ -164,7 +166,7 @@ def _gather_nd_shape(node: Operation) -> list[RawShape]:
 
 @var_handle.state_kernel("CPU")
 def _handle_state(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape
+    resources: Any, *, container: bytes, shared_name: bytes, node: Node, dtype: DType, shape: RawShape
 ) -> VariableState:
     name = shared_name.decode() or node.name
     place = container.decode() or getattr(resources, "default_container", "localhost")
@@ -196,7 +198,7 @@ def _read(state: VariableState, *, dtype: DType) -> Any:
 
 
 @assign_variable.kernel("CPU")
-def _assign(state: VariableState, value: Any, *, dtype: DType) -> tuple[()]:
+def _assign(state: VariableState, value: Array, *, dtype: DType) -> tuple[()]:
     if state.dtype is not dtype:
         if state.is_initialized:
             _check_dtype(state, dtype, "assign")
@@ -206,19 +208,19 @@ def _assign(state: VariableState, value: Any, *, dtype: DType) -> tuple[()]:
 
 
 @assign_add_variable.kernel("CPU")
-def _assign_add(state: VariableState, value: Any) -> tuple[()]:
+def _assign_add(state: VariableState, value: Array) -> tuple[()]:
     state.update(state_ref.add_in_place, value)
     return ()
 
 
 @assign_sub_variable.kernel("CPU")
-def _assign_sub(state: VariableState, value: Any) -> tuple[()]:
+def _assign_sub(state: VariableState, value: Array) -> tuple[()]:
     state.update(state_ref.subtract_in_place, value)
     return ()
 
 
 @destroy_resource.kernel("CPU")
-def _destroy(state: Any, *, ignore_lookup_error: bool) -> tuple[()]:
+def _destroy(state: VariableState, *, ignore_lookup_error: bool) -> tuple[()]:
     if not ignore_lookup_error and not state.is_initialized:
         raise NotFoundError.of(_missing(state.container, state.name))
     state.clear()
@@ -232,7 +234,7 @@ def _count_up_to(state: VariableState, *, limit: int, T: DType) -> Any:
 
 
 @resource_gather.kernel("CPU")
-def _gather(state: VariableState, indices: Any, *, batch_dims: int, dtype: DType) -> Any:
+def _gather(state: VariableState, indices: Array, *, batch_dims: int, dtype: DType) -> Any:
     params = state.read()
     _check_dtype(state, dtype, "read")
     if not batch_dims:
@@ -245,7 +247,7 @@ def _gather(state: VariableState, indices: Any, *, batch_dims: int, dtype: DType
 
 
 @resource_gather_nd.kernel("CPU")
-def _gather_nd(state: VariableState, indices: Any, *, dtype: DType) -> Any:
+def _gather_nd(state: VariableState, indices: Array, *, dtype: DType) -> Any:
     params = state.read()
     _check_dtype(state, dtype, "read")
     check_nd_indices(indices, params.shape)
@@ -292,7 +294,7 @@ def _shape_of(check: Callable[..., None], by_handle: bool) -> Callable[[Operatio
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _update_rows(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
+def _update_rows(buffer: Array, operation: str, indices: Array, updates: Array) -> None:
     indices, updates = np.asarray(indices), np.asarray(updates, buffer.dtype)
     if not buffer.ndim:
         refuse("params must be at least 1-D, got shape []")
@@ -311,7 +313,7 @@ def _update_rows(buffer: Any, operation: str, indices: Any, updates: Any) -> Non
     scatter_rows(operation, buffer, indices.ravel(), updates)
 
 
-def _update_nd(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
+def _update_nd(buffer: Array, operation: str, indices: Array, updates: Array) -> None:
     updates = np.asarray(updates, buffer.dtype)
     check_nd_indices(indices, buffer.shape)
     depth = indices.shape[-1]
@@ -333,7 +335,7 @@ def _update_nd(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
 
 
 def _kernel(update: Callable[..., None], operation: str, by_handle: bool) -> Callable[..., Any]:
-    def scatter(state: VariableState, indices: Any, updates: Any) -> Any:
+    def scatter(state: VariableState, indices: Array, updates: Array) -> Any:
         state.update(update, operation, indices, updates)
         return () if by_handle else state
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tfmini.core_types import ShapeLike, TensorLike
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
@@ -131,7 +131,7 @@ class BaseResourceVariable(Variable):
         return self._after(resource_ops.assign_add_variable(self._handle, self._as_value(delta), name=name), read_value)
 
     def assign_sub(
-        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
         return self._after(resource_ops.assign_sub_variable(self._handle, self._as_value(delta), name=name), read_value)
 
@@ -163,8 +163,9 @@ class ResourceVariable(BaseResourceVariable):
     """A variable by handle (``tf.Variable(…, use_resource=True)``)."""
 
     def _build(
-        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: Any, shape: Any
-    ) -> None:
+        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: DTypeLike | None,
+        shape: ShapeLike,
+    ) -> None:  # fmt: skip
         from_function = callable(initial_value)
         with init_scope(), name_scope(name, "Variable", [] if from_function else [initial_value]) as scope:
             own_name = scope[:-1].encode()

@@ -6,12 +6,13 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import attrgetter
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
@@ -25,7 +26,7 @@ from tfmini.ops.variables.base import (
     resource_variables_enabled,
     variable_creator_scope,
 )
-from tfmini.ops.variables.store import AUTO_REUSE, Request, VariableStore, default_variable_store
+from tfmini.ops.variables.store import AUTO_REUSE, Request, VariableStore, _AutoReuse, default_variable_store
 
 # ---- ``tf.VariableScope``: the defaults of ``tf.get_variable`` in a part of the program ----------------------------
 
@@ -40,17 +41,17 @@ class VariableScope:
 
     def __init__(
         self,
-        reuse: Any,
+        reuse: bool | _AutoReuse | None,
         name: str = "",
-        initializer: Any = None,
-        regularizer: Any = None,
-        caching_device: Any = None,
-        partitioner: Any = None,
-        custom_getter: Any = None,
+        initializer: Callable[..., Any] | TensorLike | None = None,
+        regularizer: Callable[..., Any] | None = None,
+        caching_device: str | Callable[..., Any] | None = None,
+        partitioner: Callable[..., Any] | None = None,
+        custom_getter: Callable[..., Any] | None = None,
         name_scope: str = "",
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
         use_resource: bool | None = None,
-        constraint: Any = None,
+        constraint: Callable[..., Any] | None = None,
     ) -> None:
         self._name, self._name_scope, self._reuse = name, name_scope, reuse
         self._initializer, self._regularizer, self._constraint = initializer, regularizer, constraint
@@ -88,10 +89,10 @@ class VariableScope:
         """Sets ``reuse`` to True: further variables of this scope must exist."""
         self._reuse = True
 
-    def set_initializer(self, initializer: Any) -> None:
+    def set_initializer(self, initializer: Callable[..., Any] | TensorLike) -> None:
         self._initializer = initializer
 
-    def set_regularizer(self, regularizer: Any) -> None:
+    def set_regularizer(self, regularizer: Callable[..., Any]) -> None:
         self._regularizer = regularizer
 
     def set_caching_device(self, caching_device: Any) -> None:
@@ -100,10 +101,10 @@ class VariableScope:
     def set_partitioner(self, partitioner: Any) -> None:
         self._partitioner = partitioner
 
-    def set_custom_getter(self, custom_getter: Any) -> None:
+    def set_custom_getter(self, custom_getter: Callable[..., Any]) -> None:
         self._custom_getter = custom_getter
 
-    def set_dtype(self, dtype: Any) -> None:
+    def set_dtype(self, dtype: DTypeLike) -> None:
         self._dtype = dtype
 
     def set_use_resource(self, use_resource: bool | None) -> None:
@@ -126,21 +127,21 @@ class VariableScope:
         self,
         var_store: VariableStore,
         name: str,
-        shape: Any = None,
+        shape: ShapeLike | TensorLike = None,
         dtype: Any = None,
         initializer: Any = None,
-        regularizer: Any = None,
-        reuse: Any = None,
+        regularizer: Callable[..., Any] | None = None,
+        reuse: bool | _AutoReuse | None = None,
         trainable: bool | None = None,
-        collections: Any = None,
-        caching_device: Any = None,
-        partitioner: Any = None,
+        collections: str | Sequence[str] | None = None,
+        caching_device: str | Callable[..., Any] | None = None,
+        partitioner: Callable[..., Any] | None = None,
         validate_shape: bool = True,
         use_resource: bool | None = None,
-        custom_getter: Any = None,
-        constraint: Any = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
+        custom_getter: Callable[..., Any] | None = None,
+        constraint: Callable[..., Any] | None = None,
+        synchronization: VariableSynchronization | int | None = None,
+        aggregation: VariableAggregation | int | None = None,
     ) -> Any:
         """`tf.get_variable` in this scope, from a given store."""
         full_name = f"{self._name}/{name}" if self._name else name
@@ -182,12 +183,12 @@ def planned_partitioner(name: str) -> Any:
     return None
 
 
-def first_given(*choices: Any) -> Any:
+def first_given(*choices: object) -> Any:
     """The first of the choices that is not None."""
     return next((c for c in choices if c is not None), None)
 
 
-def _check_types_agree(dtype: Any, initializer: Any) -> None:
+def _check_types_agree(dtype: DTypeLike | None, initializer: Callable[..., Any] | TensorLike | None) -> None:
     if dtype is None or initializer is None or callable(initializer):
         return
     found = convert_to_tensor(initializer).dtype.base_dtype
@@ -249,20 +250,20 @@ def get_variable_scope() -> VariableScope:
 @export("tf.get_variable")
 def get_variable(
     name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
-    regularizer: Any = None,
+    shape: ShapeLike | TensorLike = None,
+    dtype: DTypeLike | None = None,
+    initializer: Callable[..., Any] | TensorLike | None = None,
+    regularizer: Callable[..., Any] | None = None,
     trainable: bool | None = None,
-    collections: Any = None,
-    caching_device: Any = None,
-    partitioner: Any = None,
+    collections: str | Sequence[str] | None = None,
+    caching_device: str | Callable[..., Any] | None = None,
+    partitioner: Callable[..., Any] | None = None,
     validate_shape: bool = True,
     use_resource: bool | None = None,
-    custom_getter: Any = None,
-    constraint: Any = None,
-    synchronization: Any = None,
-    aggregation: Any = None,
+    custom_getter: Callable[..., Any] | None = None,
+    constraint: Callable[..., Any] | None = None,
+    synchronization: VariableSynchronization | int | None = None,
+    aggregation: VariableAggregation | int | None = None,
 ) -> Any:
     """The variable of that name in the variable scope, created or shared by the scope's ``reuse``.
 
@@ -317,8 +318,9 @@ vars(get_local_variable)["__signature__"] = inspect.signature(get_variable)
 
 
 def get_partitioned_variable(
-    name: str | None, shape: Any, dtype: Any, initializer: Any, trainable: bool, partitioner: Any, collections: Any
-) -> Any:
+    name: str | None, shape: ShapeLike | TensorLike, dtype: DTypeLike | None,
+    initializer: Callable[..., Any] | TensorLike, trainable: bool, partitioner: Callable[..., Any], collections: Any,
+) -> Any:  # fmt: skip
     """A partitioned variable; if ``name`` is None, with the name of the scope (for `create_partitioned_variables`)."""
     scope = get_variable_scope()
     if scope.custom_getter is not None:
@@ -368,15 +370,15 @@ class variable_scope:
         name_or_scope: str | VariableScope | None,
         default_name: str | None = None,
         values: Any = None,
-        initializer: Any = None,
-        regularizer: Any = None,
-        caching_device: Any = None,
-        partitioner: Any = None,
-        custom_getter: Any = None,
-        reuse: Any = None,
-        dtype: Any = None,
+        initializer: Callable[..., Any] | TensorLike | None = None,
+        regularizer: Callable[..., Any] | None = None,
+        caching_device: str | Callable[..., Any] | None = None,
+        partitioner: Callable[..., Any] | None = None,
+        custom_getter: Callable[..., Any] | None = None,
+        reuse: bool | _AutoReuse | None = None,
+        dtype: DTypeLike | None = None,
         use_resource: bool | None = None,
-        constraint: Any = None,
+        constraint: Callable[..., Any] | None = None,
         auxiliary_name_scope: bool = True,
     ) -> None:
         if default_name is None and name_or_scope is None:
@@ -438,7 +440,9 @@ class variable_scope:
         return self._derived(outer, full_name, opened, self._reuse or outer.reuse)
 
     def _derived(self, source: VariableScope, name: str, opened: str, reuse: Any) -> VariableScope:
-        settings = {key: getattr(source, key) if new is None else new for key, new in self._settings.items()}
+        settings: dict[str, Any] = {
+            key: getattr(source, key) if new is None else new for key, new in self._settings.items()
+        }
         getter = _chained(self._custom_getter, source.custom_getter)
         return VariableScope(
             reuse, name, custom_getter=getter, name_scope=opened, constraint=self._constraint, **settings
@@ -466,7 +470,7 @@ def _chained(getter: Callable[..., Any] | None, outer: Callable[..., Any] | None
     if getter is None or outer is None:
         return getter or outer
 
-    def both(true_getter: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+    def both(true_getter: Callable[..., Any] | None = None, *args: object, **kwargs: Any) -> Any:
         true_getter = kwargs.pop("getter") if true_getter is None else true_getter
         return getter(functools.partial(outer, true_getter), *args, **kwargs)
 
@@ -476,7 +480,7 @@ def _chained(getter: Callable[..., Any] | None, outer: Callable[..., Any] | None
 @export("tf.variable_op_scope")
 @contextmanager
 def variable_op_scope(
-    values: Any, name_or_scope: Any, default_name: str | None = None, *args: Any, **kwargs: Any
+    values: TensorLike, name_or_scope: Any, default_name: str | None = None, *args: Any, **kwargs: Any
 ) -> Iterator[VariableScope]:
     """The old form of `variable_scope`, with the values first (``tf.variable_op_scope``)."""
     with variable_scope(name_or_scope, default_name, values, *args, **kwargs) as scope:
@@ -491,7 +495,7 @@ _LOG = logging.getLogger("tensorflow")
 @export("tf.make_template")
 def make_template(
     name_: str, func_: Callable[..., Any], create_scope_now_: bool = False, unique_name_: str | None = None,
-    custom_getter_: Callable[..., Any] | None = None, **kwargs: Any,
+    custom_getter_: Callable[..., Any] | None = None, **kwargs: object,
 ) -> Template:  # fmt: skip
     """Wraps a function whose `get_variable` calls create variables at its first call and share them later.
 
@@ -530,7 +534,7 @@ class Template:
         with variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter) as scope:
             return scope
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if self._variable_scope is not None:
             with variable_scope(self._variable_scope, reuse=self._called or None):
                 return self._call(args, kwargs)
@@ -538,7 +542,7 @@ class Template:
             self._variable_scope = scope
             return self._call(args, kwargs)
 
-    def _call(self, args: Any, kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._called:
             result = self._func(*args, **kwargs)
             self._called = True

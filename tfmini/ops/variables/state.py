@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array
 from tfmini.errors import FailedPreconditionError
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
@@ -95,7 +96,7 @@ class VariableState:
             return value.item()  # A scalar string is plain bytes everywhere.
         return value
 
-    def assign(self, value: Any, validate_shape: bool = True) -> None:
+    def assign(self, value: Array, validate_shape: bool = True) -> None:
         """Replaces the value by a copy of ``value``, in the current buffer if it fits and has no other references.
 
         Raises:
@@ -114,7 +115,7 @@ class VariableState:
             else:
                 self._value = np.array(value, self.dtype.numpy, order="C")
 
-    def _assign_in_place(self, value: Any) -> None:
+    def _assign_in_place(self, value: Array) -> None:
         # A reader may have got the array after the count, so count again after _BUSY is stored.
         old = self._value
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.dtypes import DType
 from tfmini.errors import format_frames
 from tfmini.export import export_names
 from tfmini.graph.families import Tensor, convert_to_tensor, get_default_graph
@@ -329,7 +330,7 @@ def _regularize(variable: Variable, request: Request) -> None:
         add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
 
 
-def _call_partitioner(partitioner: Callable[..., Sequence[int]], shape: TensorShape, dtype: Any) -> list[int]:
+def _call_partitioner(partitioner: Callable[..., Sequence[int]], shape: TensorShape, dtype: DType) -> list[int]:
     if not shape.is_fully_defined():
         raise ValueError(f"Shape of a new partitioned variable must be fully defined, but instead was {shape}.")
     if len(shape) < 1:
