@@ -86,7 +86,7 @@ def map_fn(
 def foldl(
     fn: Function,
     elems: TensorLike,
-    initializer: Callable[..., Any] | None = None,
+    initializer: TensorLike | tuple[Any, ...] | Mapping[str, Any] | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -123,7 +123,7 @@ def foldl(
 def foldr(
     fn: Function,
     elems: TensorLike,
-    initializer: Callable[..., Any] | None = None,
+    initializer: TensorLike | tuple[Any, ...] | Mapping[str, Any] | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -155,7 +155,7 @@ def foldr(
 def scan(
     fn: Function,
     elems: TensorLike,
-    initializer: Callable[..., Any] | None = None,
+    initializer: TensorLike | tuple[Any, ...] | Mapping[str, Any] | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
