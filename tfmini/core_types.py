@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tfmini.shapes import Dimension, TensorShape
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # The Python type is one such as ``float``; the number is a DataType of TensorFlow.
-DTypeLike = DType | np.dtype[Any] | type | str | int
+DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str | int
 DimensionLike = int | Dimension | None
 
 
