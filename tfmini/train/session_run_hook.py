@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tfmini.export import export
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
+from tfmini.train.coordinator import Coordinator
 
 
 @export("tf.estimator.SessionRunArgs", "tf.train.SessionRunArgs")
@@ -71,7 +72,7 @@ class SessionRunHook:
     def begin(self) -> None:
         """Called once, before the graph is finalized."""
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         """Called with each new session, also after a recovery, and its coordinator."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
