@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import DTypeLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -172,7 +172,7 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
     return BucketizedColumn(source_column, found)
 
 
-def _sparse(dense: Tensor, ignored: object) -> SparseTensor:
+def _sparse(dense: Tensor, ignored: TensorLike | None) -> SparseTensor:
     """The entries of a dense tensor that are not ``ignored``."""
     wanted = greater_equal(dense, dense.dtype.min) if ignored is None else not_equal(dense, ignored)
     indices = where(wanted)
@@ -620,6 +620,7 @@ def _weighted(
     weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
     if sparse:
         return safe_embedding_lookup_sparse(weights, column.ids(features), combiner=combiner), [weights]
+    assert inputs is not None
     return matmul(inputs, weights), [*variables, weights]
 
 

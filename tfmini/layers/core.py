@@ -323,7 +323,7 @@ class Flatten(Layer):
         self.data_format = data_format or "channels_last"
         self.input_spec = InputSpec(min_ndim=1)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Any) -> Any:
         rank = inputs.shape.ndims
         if self.data_format == "channels_first" and rank is not None and rank > 2:
             inputs = transpose(inputs, [0, *range(2, rank), 1])  # to channels_last

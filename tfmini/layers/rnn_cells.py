@@ -172,7 +172,7 @@ class BasicRNNCell(_Gated):
         self._kernel = self.add_weight(_KERNEL, [rows, self._num_units])
         self._bias = self.add_weight(_BIAS, [self._num_units], initializer=Zeros(dtype=self._dtype))
 
-    def call(self, inputs: TensorLike, state: object) -> Any:
+    def call(self, inputs: TensorLike, state: TensorLike) -> Any:
         output = self._activation(bias_add(matmul(concat([inputs, state], 1), self._kernel), self._bias))
         return output, output
 
@@ -204,7 +204,7 @@ class GRUCell(_Gated):
         self._candidate_kernel = self.add_weight("candidate/kernel", [rows, units], initializer=start)
         self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=bias or Zeros(self._dtype))
 
-    def call(self, inputs: TensorLike, state: object) -> Any:
+    def call(self, inputs: TensorLike, state: TensorLike) -> Any:
         gates = sigmoid(bias_add(matmul(concat([inputs, state], 1), self._gate_kernel), self._gate_bias))
         r, u = split(value=gates, num_or_size_splits=2, axis=1)
         kept = concat([inputs, multiply(r, state)], 1)
@@ -234,7 +234,7 @@ class _TwoPartState(_Gated):
     def output_size(self) -> Any:
         return self._output_width
 
-    def _parts(self, state: object) -> Any:
+    def _parts(self, state: Any) -> Any:
         if self._state_is_tuple:
             return state
         return split(value=state, num_or_size_splits=[self._num_units, self._output_width], axis=1)

@@ -50,7 +50,7 @@ def _held(finished: Tensor, old: Any, new: Any) -> Any:
     return nest.map_structure(chosen, old, new)
 
 
-def _lengths(sequence_length: TensorLike | None) -> Any:
+def _lengths(sequence_length: TensorLike) -> Any:
     """The lengths as an int32 vector; raises ValueError for another rank."""
     lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
     if lengths.shape.ndims not in (None, 1):

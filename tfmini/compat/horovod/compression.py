@@ -17,7 +17,7 @@ class Compressor:
         return tensor, None
 
     @staticmethod
-    def decompress(tensor: Tensor, ctx: object) -> Any:
+    def decompress(tensor: Tensor, ctx: Any) -> Any:
         """The inverse of `compress`."""
         return tensor
 
@@ -31,7 +31,7 @@ class FP16Compressor(Compressor):
         return (identity.cast(tensor, "float16") if tensor.dtype.is_floating else tensor), tensor.dtype
 
     @staticmethod
-    def decompress(tensor: Tensor, ctx: object) -> Any:
+    def decompress(tensor: Tensor, ctx: Any) -> Any:
         """Casts back to the original dtype."""
         return identity.cast(tensor, ctx)
 

@@ -168,7 +168,7 @@ def dynamic_decode(
     return outputs, state, lengths
 
 
-def _sizes(size: ShapeLike) -> list[int | None]:
+def _sizes(size: ShapeLike) -> list[Any]:
     return [size] if isinstance(size, int) else TensorShape(size).as_list()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import (
@@ -73,7 +74,7 @@ def _gather_v2_shape(node: Operation) -> list[RawShape]:
 
 
 @_gather_v2.kernel("CPU")
-def _gather_v2_kernel(params: Any, indices: Any, axis: Any, *, batch_dims: int) -> Any:
+def _gather_v2_kernel(params: Array, indices: Array, axis: Array, *, batch_dims: int) -> Any:
     position = int(axis.item())
     if not -params.ndim <= position < params.ndim:
         refuse(f"Expected axis in the range [{-params.ndim}, {params.ndim}), but got {position}")
@@ -93,7 +94,7 @@ def _gather_v2_kernel(params: Any, indices: Any, axis: Any, *, batch_dims: int) 
     return np.array(found, params.dtype).reshape(head + tail)
 
 
-def _gathered(params: Any, indices: Any, axis: int) -> Any:
+def _gathered(params: Array, indices: Array, axis: int) -> Any:
     limit = params.shape[axis]
     if indices.size and (indices.min() < 0 or indices.max() >= limit):
         bad = np.argwhere((indices < 0) | (indices >= limit))[0]
@@ -103,7 +104,7 @@ def _gathered(params: Any, indices: Any, axis: int) -> Any:
     return params.take(indices, axis, mode="clip") if limit else params.take(indices, axis)
 
 
-def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
+def _row_slices(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
     """The gradient of gathering rows, as slices: only the gathered rows have one."""
     with colocate_with(params):
         whole = shape(params, out_type=dtypes.int64)
@@ -114,7 +115,7 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
 
 
 @_gather_v2.gradient
-def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
+def _gather_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
     params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
     if node.attrs["batch_dims"]:
@@ -135,7 +136,7 @@ def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
     return [raw_ops.Transpose(total, back), None, None]
 
 
-def _batched_gradient(node: Operation, grad: Any) -> Tensor:
+def _batched_gradient(node: Operation, grad: Tensor) -> Tensor:
     """The gradient of a gather within batches: one unsorted segment sum over all batches."""
     params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
@@ -181,7 +182,7 @@ def _gather_nd_shape(node: Operation) -> list[RawShape]:
     return [indices[:-1] + params[indices[-1] :]]
 
 
-def nd_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+def nd_index(indices: Array, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The numpy index of rows of coordinates, checked against the array's shape.
 
     Raises:
@@ -197,7 +198,7 @@ def nd_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 @_gather_nd.kernel("CPU")
-def _gather_nd_kernel(params: Any, indices: Any) -> Any:
+def _gather_nd_kernel(params: Array, indices: Array) -> Any:
     index = nd_index(indices, params.shape)
     if not index:
         return np.broadcast_to(params, indices.shape[:-1] + params.shape)
@@ -205,7 +206,7 @@ def _gather_nd_kernel(params: Any, indices: Any) -> Any:
 
 
 @_gather_nd.gradient
-def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
+def _gather_nd_gradient(node: Operation, grad: Tensor) -> list[Any]:
     params, indices = node.inputs
     whole = shape(params, out_type=indices.dtype.base_dtype)
     if indices.raw_shape is not None and len(indices.raw_shape) == 2 and indices.raw_shape[-1] == 1:
@@ -218,8 +219,8 @@ def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @export("tf.gather")
 def gather(
-    params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
-    batch_dims: int = 0,
+    params: TensorLike, indices: TensorLike, validate_indices: bool | None = None, name: str | None = None,
+    axis: AxisLike | None = None, batch_dims: int = 0,
 ) -> Tensor:  # fmt: skip
     """The slices of ``params`` along ``axis`` at ``indices`` (``tf.gather``).
 
@@ -239,7 +240,7 @@ def gather(
 
 
 @export("tf.batch_gather")
-def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = None) -> Tensor:
     """`gather` along the last axis of ``indices``; its other axes are batch dimensions (``tf.batch_gather``)."""
     indices = convert_to_tensor(indices, name="indices")
     if indices.raw_shape is None:
@@ -249,7 +250,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.gather_nd", "tf.manip.gather_nd")
-def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: Any = 0) -> Tensor:
+def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int | Tensor = 0) -> Tensor:
     """The elements or slices at rows of coordinates (``tf.gather_nd``).
 
     Args:
@@ -270,7 +271,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: An
     return _gather_nd(params, indices, name=name)
 
 
-def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
+def _batched_gather_nd(params: TensorLike, indices: Any, batch_dims: int, name: str | None) -> Tensor:
     """`gather_nd` with the batch coordinates put before the given ones."""
     with name_scope(name, "BatchGatherND") as scope:
         params, indices = convert_to_tensor(params), convert_to_tensor(indices)
@@ -337,7 +338,7 @@ def _same_shape(node: Operation) -> list[RawShape]:
     return [whole]
 
 
-def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
+def _apply(ufunc: np.ufunc | None, result: Array, indices: Array, updates: Array) -> Any:
     depth = indices.shape[-1]
     if np.shape(updates) != indices.shape[:-1] + result.shape[depth:]:
         refuse(
@@ -356,25 +357,25 @@ def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
 
 
 @_scatter_nd.kernel("CPU")
-def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
+def _scatter_nd_kernel(indices: Array, updates: Array, shape: Array) -> Any:
     result = filled(tuple(shape.tolist()), zero_of(updates.dtype), updates.dtype)
     return _apply(np.add, result, indices, updates)
 
 
 @all_of(_add, _non_aliasing_add).kernel("CPU")
-def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
+def _add_kernel(tensor: Array, indices: Array, updates: Array) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
 
 
 @_update.gradient
-def _update_gradient(node: Operation, grad: Any) -> list[Any]:
+def _update_gradient(node: Operation, grad: Tensor) -> list[Any]:
     _, indices, updates = node.inputs
     kept = _update(grad, indices, raw_ops.ZerosLike(updates))
     return [kept, None, gather_nd(grad, indices)]
 
 
 @all_of(_add, _non_aliasing_add).gradient
-def _add_gradient(node: Operation, grad: Any) -> list[Any]:
+def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
 
 
@@ -382,25 +383,27 @@ def _add_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @export("tf.scatter_nd", "tf.manip.scatter_nd")
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+def scatter_nd(indices: TensorLike, updates: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
     return _scatter_nd(indices, updates, shape, name=name)
 
 
 @export("tf.tensor_scatter_update")
-def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_update(
+    tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None
+) -> Tensor:
     """``tensor`` with the elements at ``indices`` replaced (``tf.tensor_scatter_update``)."""
     return _update(tensor, indices, updates, name=name)
 
 
 @export("tf.tensor_scatter_add")
-def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_add(tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` added at ``indices`` (``tf.tensor_scatter_add``)."""
     return _add(tensor, indices, updates, name=name)
 
 
 @export("tf.tensor_scatter_sub")
-def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_sub(tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` subtracted at ``indices`` (``tf.tensor_scatter_sub``)."""
     return _sub(tensor, indices, updates, name=name)
 

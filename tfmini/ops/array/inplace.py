@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, SizesLike, TensorLike
 from tfmini.graph.families import OpHandle, Tensor, all_of, convert_to_tensor, op, same_shape
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import given_shape
@@ -27,7 +28,7 @@ all_of(update_op, add_op, sub_op, deep_copy_op, empty_op).not_differentiable()
 
 def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:
     @handle.kernel("CPU")
-    def _kernel(x: Any, i: Any, v: Any) -> Any:
+    def _kernel(x: Array, i: Array, v: Array) -> Any:
         rows = np.asarray(i)
         if rows.ndim != 1:
             refuse("i must be a vector. ")
@@ -40,7 +41,7 @@ def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:
         return result
 
 
-def _assign(x: Any, rows: Any, v: Any) -> None:
+def _assign(x: Array, rows: Array, v: Array) -> None:
     x[rows] = v
 
 
@@ -50,7 +51,7 @@ _attach(sub_op, np.subtract.at)
 
 
 @empty_op.kernel("CPU")
-def _empty(shape: Any, *, dtype: dtypes.DType, init: bool) -> Any:
+def _empty(shape: Array, *, dtype: dtypes.DType, init: bool) -> Any:
     # Zeroed even without ``init``: uninitialised memory may hold data of other steps.
     sizes = shape.tolist()
     check_room(sizes, dtype.numpy.itemsize)
@@ -60,17 +61,17 @@ def _empty(shape: Any, *, dtype: dtypes.DType, init: bool) -> Any:
 # ---- The row updates that old scripts import from ``tensorflow.python.ops.inplace_ops`` ----------------------------
 
 
-def inplace_update(x: Any, i: Any, v: Any) -> Tensor:
+def inplace_update(x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
     """``x`` with the rows ``i`` replaced by ``v``; ``i`` may be one number, or None for all rows."""
     return _on_rows(update_op, x, i, v)
 
 
-def inplace_add(x: Any, i: Any, v: Any) -> Tensor:
+def inplace_add(x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
     """``x`` with ``v`` added to the rows ``i``; see `inplace_update`."""
     return _on_rows(add_op, x, i, v)
 
 
-def inplace_sub(x: Any, i: Any, v: Any) -> Tensor:
+def inplace_sub(x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
     """``x`` with ``v`` subtracted from the rows ``i``; see `inplace_update`."""
     return _on_rows(sub_op, x, i, v)
 
@@ -78,7 +79,7 @@ def inplace_sub(x: Any, i: Any, v: Any) -> Tensor:
 alias_inplace_update, alias_inplace_add, alias_inplace_sub = inplace_update, inplace_add, inplace_sub
 
 
-def _on_rows(handle: Any, x: Any, i: Any, v: Any) -> Tensor:
+def _on_rows(handle: OpHandle, x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
     x = convert_to_tensor(x)
     v = convert_to_tensor(v, x.dtype.base_dtype)
     if i is None:  # All elements, as one row.
@@ -86,16 +87,16 @@ def _on_rows(handle: Any, x: Any, i: Any, v: Any) -> Tensor:
         return reshape(flat, shape(x))
     rows = convert_to_tensor(i, dtypes.int32)
     if rows.shape.ndims == 0:
-        return handle(x, reshape(rows, [1]), expand_dims(v, 0))  # type: ignore[no-any-return]
-    return handle(x, rows, v)  # type: ignore[no-any-return]
+        return handle(x, reshape(rows, [1]), expand_dims(v, 0))
+    return handle(x, rows, v)
 
 
-def empty(shape: Any, dtype: Any, init: bool = False) -> Tensor:
+def empty(shape: SizesLike, dtype: DTypeLike, init: bool = False) -> Tensor:
     """A tensor of the given shape with unspecified content."""
     return empty_op(shape, dtype=dtypes.as_dtype(dtype), init=init)
 
 
-def empty_like(x: Any, init: bool | None = None) -> Tensor:
+def empty_like(x: TensorLike, init: bool | None = None) -> Tensor:
     """A tensor of the shape and type of ``x`` with unspecified content."""
     x = convert_to_tensor(x)
     return empty(shape(x), x.dtype, bool(init))

@@ -17,9 +17,8 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
-from tfmini.runtime.client.call import of_finished, run_without
 from tfmini.runtime.client.fetches import Fetches
-from tfmini.runtime.client.session import BaseSession
+from tfmini.runtime.client.session import BaseSession, of_finished, run_without
 from tfmini.runtime.process import current_process
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
