@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes, errors, protos
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
@@ -260,7 +262,7 @@ class SummaryToEventTransformer:
             owner = given if isinstance(given, Graph) else get_default_graph()
             self.add_meta_graph(export_meta_graph(graph=owner, graph_def=message))
 
-    def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
+    def add_summary(self, summary: Summary | bytes, global_step: int | np.integer[Any] | None = None) -> None:
         """Adds a summary.
 
         Args:
@@ -279,11 +281,13 @@ class SummaryToEventTransformer:
             self._seen_tags.add(value.tag)
         self._add_event(event, global_step)
 
-    def add_session_log(self, session_log: Any, global_step: int | None = None) -> None:
+    def add_session_log(self, session_log: Any, global_step: int | np.integer[Any] | None = None) -> None:
         """Adds a SessionLog message: a start, a stop or a checkpoint."""
         self._add_event(protos.Event(session_log=session_log), global_step)
 
-    def add_graph(self, graph: Graph | None, global_step: int | None = None, graph_def: GraphDef | None = None) -> None:
+    def add_graph(
+        self, graph: Graph | None, global_step: int | np.integer[Any] | None = None, graph_def: GraphDef | None = None
+    ) -> None:
         """Adds a graph for TensorBoard to show.
 
         Args:
@@ -306,7 +310,7 @@ class SummaryToEventTransformer:
             raise TypeError("The passed graph must be an instance of `Graph` or the deprecated `GraphDef`")
         self._add_event(protos.Event(graph_def=message.SerializeToString()), global_step)
 
-    def add_meta_graph(self, meta_graph_def: Any, global_step: int | None = None) -> None:
+    def add_meta_graph(self, meta_graph_def: Any, global_step: int | np.integer[Any] | None = None) -> None:
         """Adds a MetaGraphDef message.
 
         Raises:
@@ -316,7 +320,9 @@ class SummaryToEventTransformer:
             raise TypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
         self._add_event(protos.Event(meta_graph_def=meta_graph_def.SerializeToString()), global_step)
 
-    def add_run_metadata(self, run_metadata: RunMetadata, tag: str, global_step: int | None = None) -> None:
+    def add_run_metadata(
+        self, run_metadata: RunMetadata, tag: str, global_step: int | np.integer[Any] | None = None
+    ) -> None:
         """Adds the RunMetadata message of one ``Session.run`` under a unique tag.
 
         Raises:
@@ -328,7 +334,7 @@ class SummaryToEventTransformer:
         tagged = protos.TaggedRunMetadata(tag=tag, run_metadata=run_metadata.SerializeToString())
         self._add_event(protos.Event(tagged_run_metadata=tagged), global_step)
 
-    def _add_event(self, event: Event, step: int | None) -> None:
+    def _add_event(self, event: Event, step: int | np.integer[Any] | None) -> None:
         event.wall_time = current_process().wall_time()
         if step is not None:
             event.step = int(step)
@@ -382,7 +388,7 @@ class FileWriter(SummaryToEventTransformer):
         self._warn_if_closed()
         self.event_writer.add_event(event)
 
-    def _add_event(self, event: Event, step: int | None) -> None:
+    def _add_event(self, event: Event, step: int | np.integer[Any] | None) -> None:
         self._warn_if_closed()
         super()._add_event(event, step)
 
